@@ -1,0 +1,150 @@
+"""Find tools, read about them, run them, chain them, stream them, wherever they live.
+
+The names below are the front door; everything else is one package deeper. They are loaded at their first use, so that
+importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from toolexec.version import __version__
+
+if TYPE_CHECKING:
+    from toolexec.backend import BackendStatus, LocalBackend, ProviderBackend
+    from toolexec.backend.mcp import MCPBackend, MCPServer
+    from toolexec.discovery import (
+        BM25Searcher,
+        Discovery,
+        DocEntry,
+        Filters,
+        InMemoryDocStore,
+        InMemoryIndex,
+        LexicalSearcher,
+        Summary,
+        ToolDoc,
+        ToolExample,
+    )
+    from toolexec.errors import (
+        BackendUnavailableError,
+        ConfigurationError,
+        ExecutionError,
+        InputValidationError,
+        ToolExecError,
+        ToolNotFoundError,
+        ToolTimeoutError,
+    )
+    from toolexec.exec import ChainResult, Exec, Options, Step, SyncExec
+    from toolexec.model import (
+        LocalBinding,
+        MCPBinding,
+        Progress,
+        ProviderBinding,
+        Tool,
+        ToolAnnotations,
+        ToolBuilder,
+        ToolContext,
+        ToolReply,
+        tool,
+    )
+    from toolexec.run import Result, StepResult, StreamEvent, TraceEvent
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "toolexec.backend": ("BackendStatus", "LocalBackend", "ProviderBackend"),
+    "toolexec.backend.mcp": ("MCPBackend", "MCPServer"),
+    "toolexec.discovery": (
+        "BM25Searcher",
+        "Discovery",
+        "DocEntry",
+        "Filters",
+        "InMemoryDocStore",
+        "InMemoryIndex",
+        "LexicalSearcher",
+        "Summary",
+        "ToolDoc",
+        "ToolExample",
+    ),
+    "toolexec.errors": (
+        "BackendUnavailableError",
+        "ConfigurationError",
+        "ExecutionError",
+        "InputValidationError",
+        "ToolExecError",
+        "ToolNotFoundError",
+        "ToolTimeoutError",
+    ),
+    "toolexec.exec": ("ChainResult", "Exec", "Options", "Step", "SyncExec"),
+    "toolexec.model": (
+        "LocalBinding",
+        "MCPBinding",
+        "Progress",
+        "ProviderBinding",
+        "Tool",
+        "ToolAnnotations",
+        "ToolBuilder",
+        "ToolContext",
+        "ToolReply",
+        "tool",
+    ),
+    "toolexec.run": ("Result", "StepResult", "StreamEvent", "TraceEvent"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BM25Searcher",
+    "BackendStatus",
+    "BackendUnavailableError",
+    "ChainResult",
+    "ConfigurationError",
+    "Discovery",
+    "DocEntry",
+    "Exec",
+    "ExecutionError",
+    "Filters",
+    "InMemoryDocStore",
+    "InMemoryIndex",
+    "InputValidationError",
+    "LexicalSearcher",
+    "LocalBackend",
+    "LocalBinding",
+    "MCPBackend",
+    "MCPBinding",
+    "MCPServer",
+    "Options",
+    "Progress",
+    "ProviderBackend",
+    "ProviderBinding",
+    "Result",
+    "Step",
+    "StepResult",
+    "StreamEvent",
+    "Summary",
+    "SyncExec",
+    "Tool",
+    "ToolAnnotations",
+    "ToolBuilder",
+    "ToolContext",
+    "ToolDoc",
+    "ToolExample",
+    "ToolExecError",
+    "ToolNotFoundError",
+    "ToolReply",
+    "ToolTimeoutError",
+    "TraceEvent",
+    "__version__",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toolexec' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

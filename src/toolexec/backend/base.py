@@ -1,0 +1,119 @@
+"""What a backend, a place that hosts tools, promises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from toolexec.model.binding import Binding, BindingKind
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.tool import Tool
+
+__all__ = ["Backend", "BackendFactory", "BackendStatus", "LiveBackend", "StreamingBackend", "ToolsListener"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendStatus:
+    """How a backend is: `reason` says why it is not `available`, `skipped` which of its tools could not be taken and
+    why, `info` whatever else is worth showing (transport, protocol version, process ID, restarts)."""
+
+    name: str
+    kind: BindingKind
+    enabled: bool = True
+    available: bool = True
+    reason: str | None = None
+    tools: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status as JSON-able data, without what is empty."""
+        data: dict[str, Any] = {
+            "name": self.name,
+            "kind": self.kind,
+            "enabled": self.enabled,
+            "available": self.available,
+            "tools": self.tools,
+        }
+        optional = {"reason": self.reason, "skipped": dict(self.skipped), "info": dict(self.info)}
+        return data | {key: value for key, value in optional.items() if value}
+
+
+class Backend(Protocol):
+    """Hosts tools and calls them. Its name is unique in a registry; calls may run concurrently."""
+
+    @property
+    def name(self) -> str:
+        """The backend's name; bindings refer to it."""
+        ...
+
+    @property
+    def kind(self) -> BindingKind:
+        """Which kind of binding leads here."""
+        ...
+
+    @property
+    def enabled(self) -> bool:
+        """Whether calls are accepted at all."""
+        ...
+
+    def status(self) -> BackendStatus:
+        """How the backend is just now, without waiting or asking anyone."""
+        ...
+
+    async def start(self) -> None:
+        """Get ready: connect, start processes. Starting twice does nothing. Raises when it cannot ever work; a backend
+        that may recover by itself returns and reports through `status`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop and free everything, also when called twice or without a start."""
+        ...
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools hosted here, in a stable order; the caller must not get the backend's own list."""
+        ...
+
+    def bind(self, tool: Tool) -> Binding:
+        """The binding of a tool that `list_tools` gave."""
+        ...
+
+    async def call(self, name: str, call: ToolCall) -> Any:
+        """Call the tool that is *name* here and return its raw answer: a JSON value, or a ToolReply.
+
+        Arguments are read-only. Raises BackendDisabledError, BackendNotFoundError or BackendUnavailableError when the
+        call could not be made, InputValidationError when the arguments cannot be converted, ExecutionError (or a
+        subclass) when it was made and failed. Cancelling stops the work where that is possible.
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingBackend(Protocol):
+    """A backend that can also answer piece by piece."""
+
+    def stream(self, name: str, call: ToolCall) -> AsyncIterator[StreamEvent]:
+        """Progress and chunks as they come, and last a `done` event with the raw answer.
+
+        Raises as `call` does, and StreamNotSupportedError for a tool that answers in one piece (unless
+        `call.fallback`). Closing the iterator stops the work.
+        """
+        ...
+
+
+ToolsListener: TypeAlias = Callable[[Sequence[Tool]], None]
+
+
+@runtime_checkable
+class LiveBackend(Protocol):
+    """A backend whose tools come and go."""
+
+    def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
+        """Have *listener* called with all tools whenever the list was read anew; returns how to stop that."""
+        ...
+
+
+BackendFactory: TypeAlias = Callable[[str, Mapping[str, Any]], Backend]
+"""Makes a backend from its name and a mapping with its configuration."""

@@ -1,0 +1,54 @@
+"""Keep an index in step with what a backend hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolexec.backend.base import Backend
+from toolexec.discovery.index import Index
+from toolexec.errors import ToolExecError
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+
+__all__ = ["Catalog"]
+
+
+class Catalog:
+    """The entries of an index that come from one backend."""
+
+    def __init__(self, index: Index, backend: Backend) -> None:
+        self._index = index
+        self._backend = backend
+        self._published: dict[str, Binding] = {}
+        self.refused: dict[str, str] = {}
+
+    def publish(self, tools: Sequence[Tool]) -> None:
+        """Make the index show exactly *tools* for this backend: new ones in, changed ones replaced, gone ones out.
+
+        A tool whose ID belongs to another definition is left out; `refused` says why.
+        """
+        self.refused = {}
+        current: dict[str, Binding] = {}
+        for tool in tools:
+            binding = self._backend.bind(tool)
+            try:
+                self._index.replace(tool, binding)
+            except ToolExecError as error:
+                self.refused[tool.id] = str(error)
+            else:
+                current[tool.id] = binding
+        for tool_id, binding in self._published.items():
+            if current.get(tool_id) != binding and tool_id not in self.refused:
+                self._withdraw(tool_id, binding)
+        self._published = current
+
+    def withdraw(self) -> None:
+        """Take everything of this backend out of the index."""
+        for tool_id, binding in self._published.items():
+            self._withdraw(tool_id, binding)
+        self._published = {}
+
+    def _withdraw(self, tool_id: str, binding: Binding) -> None:
+        found = self._index.find(tool_id)
+        if found is not None and found.tool.id == tool_id and binding in found.bindings:
+            self._index.unregister(tool_id, binding)

@@ -1,0 +1,180 @@
+"""Backends by name: made by factories, found for bindings, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from toolexec.backend.base import Backend, BackendFactory
+from toolexec.backend.local import LocalBackend
+from toolexec.errors import BackendError, BackendExistsError, BackendNotFoundError, ConfigurationError
+from toolexec.model.binding import Binding, BindingKind
+from toolexec.model.ids import check_segment
+
+__all__ = ["BackendRegistry"]
+
+
+class BackendRegistry:
+    """Knows every backend; `resolve` finds the one for a binding at the moment of the call, so that backends may be
+    registered at any time. Safe to use from several threads; `async with` starts and stops all backends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._backends: dict[str, Backend] = {}
+        self._factories: dict[str, BackendFactory] = {"mcp": _mcp_factory}
+        self._on_missing: dict[BindingKind, Callable[[str], Backend]] = {}
+
+    def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
+        """Add a backend (without starting it), or a function as a local backend of that name; returns the backend.
+
+        Raises BackendExistsError for a name in use, ConfigurationError for a name that is no ID part.
+        """
+        if isinstance(backend, str):
+            name, backend = backend, LocalBackend(backend)
+            if function is None:
+                raise ConfigurationError(f"register({name!r}, function) needs the function")
+            backend.register(name, function)
+        problem = check_segment(backend.name)
+        if problem:
+            raise ConfigurationError(f"the backend's name {problem}")
+        with self._lock:
+            if backend.name in self._backends:
+                raise BackendExistsError(
+                    f"a backend named {backend.name} is registered already; unregister it or choose another name",
+                    backend=backend.name,
+                )
+            self._backends[backend.name] = backend
+        return backend
+
+    async def unregister(self, name: str) -> None:
+        """Remove a backend and close it; unknown names are ignored. What closing raises is passed on."""
+        with self._lock:
+            backend = self._backends.pop(name, None)
+        if backend is not None:
+            await backend.aclose()
+
+    def register_factory(self, kind: str, factory: BackendFactory) -> None:
+        """Have *factory* make the backends of this kind, in place of an earlier one; raises ConfigurationError for an
+        empty kind."""
+        if not kind or not callable(factory):
+            raise ConfigurationError("register_factory(kind, factory) needs a kind and a callable")
+        with self._lock:
+            self._factories[kind] = factory
+
+    def create(self, kind: str, name: str, config: Mapping[str, Any] | None = None) -> Backend:
+        """Make a backend with its kind's factory and register it.
+
+        Raises BackendNotFoundError for a kind without factory, and whatever the factory and `register` raise.
+        """
+        with self._lock:
+            factory = self._factories.get(kind)
+            known = ", ".join(sorted(self._factories))
+        if factory is None:
+            raise BackendNotFoundError(f"there is no factory for backends of kind {kind!r}; there is one for {known}")
+        return self.register(factory(name, config or {}))
+
+    def on_missing(self, kind: BindingKind, make: Callable[[str], Backend]) -> None:
+        """Have *make* supply a backend when a binding of this kind names one that is not registered."""
+        self._on_missing[kind] = make
+
+    def get(self, name: str) -> Backend | None:
+        """The backend, or None."""
+        return self._backends.get(name)
+
+    def names(self) -> list[str]:
+        """All names in alphabetical order."""
+        with self._lock:
+            return sorted(self._backends)
+
+    def list(self, *, kind: str | None = None, enabled: bool | None = None) -> Sequence[Backend]:
+        """Backends in order of registration, only those of *kind*, or those that are (not) *enabled*, if given."""
+        with self._lock:
+            backends = list(self._backends.values())
+        return [b for b in backends if kind in (None, b.kind) and enabled in (None, b.enabled)]
+
+    def resolve(self, binding: Binding) -> Backend:
+        """The backend that hosts *binding*; raises BackendNotFoundError with what there is instead."""
+        backend = self._backends.get(binding.backend)
+        if binding.kind == "local":
+            if isinstance(backend, LocalBackend) and (len(self._backends) == 1 or backend.has(binding.tool)):
+                return backend
+            return self._resolve_local(binding.tool) or backend or self._missing(binding)
+        if backend is not None and backend.kind == binding.kind:
+            return backend
+        return self._missing(binding)
+
+    def _resolve_local(self, name: str) -> Backend | None:
+        """The local backend that has the handler: the one named before the colon, else the only one that knows it."""
+        prefix = name.partition(":")[0]
+        named = self._backends.get(prefix)
+        if isinstance(named, LocalBackend) and named.has(name):
+            return named
+        having = [b for b in self.list(kind="local") if isinstance(b, LocalBackend) and b.has(name)]
+        return having[0] if len(having) == 1 else None
+
+    def _missing(self, binding: Binding) -> Backend:
+        make = self._on_missing.get(binding.kind)
+        if make is not None:
+            return make(binding.backend)
+        same = [b.name for b in self.list(kind=binding.kind)]
+        known = f"there are {', '.join(same)}" if same else "there are none of this kind"
+        raise BackendNotFoundError(
+            f"no {binding.kind} backend named {binding.backend!r} is registered; {known}",
+            backend=binding.backend,
+            op="execute",
+        )
+
+    async def start_all(self) -> None:
+        """Start all enabled backends at the same time.
+
+        When some fail, those that this call started are closed again and an ExceptionGroup tells every failure.
+        """
+        backends = self.list(enabled=True)
+        results = await asyncio.gather(*(b.start() for b in backends), return_exceptions=True)
+        failures = _failures(backends, results)
+        if failures:
+            started = [b for b, result in zip(backends, results, strict=True) if result is None]
+            await asyncio.gather(*(b.aclose() for b in started), return_exceptions=True)
+            raise ExceptionGroup("some backends did not start; the others were stopped again", failures)
+
+    async def stop_all(self) -> None:
+        """Close every backend, whatever happens to the others; then an ExceptionGroup tells all failures, if any."""
+        backends = self.list()
+        results = await asyncio.gather(*(b.aclose() for b in backends), return_exceptions=True)
+        failures = _failures(backends, results)
+        if failures:
+            raise ExceptionGroup("some backends did not stop cleanly", failures)
+
+    async def __aenter__(self) -> Self:
+        await self.start_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop_all()
+
+
+def _failures(backends: Sequence[Backend], results: Sequence[BaseException | None]) -> list[Exception]:
+    failures: list[Exception] = []
+    for backend, result in zip(backends, results, strict=True):
+        if isinstance(result, Exception):
+            result.add_note(f"backend: {backend.name}")
+            failures.append(result)
+        elif isinstance(result, BaseException):
+            failures.append(BackendError(f"backend {backend.name}: {type(result).__name__}", backend=backend.name))
+    return failures
+
+
+def _mcp_factory(name: str, config: Mapping[str, Any]) -> Backend:
+    from toolexec.backend.mcp import MCPBackend, MCPServer
+
+    known = set(inspect.signature(MCPServer).parameters) - {"name"}
+    unknown = sorted(config.keys() - known)
+    if unknown:
+        raise ConfigurationError(f"MCP server {name}: unknown keys {', '.join(unknown)}; known: {', '.join(known)}")
+    return MCPBackend(MCPServer(name=name, **config))

@@ -1,0 +1,38 @@
+"""Which tools exist, and what they say about themselves."""
+
+from toolexec.discovery.bm25 import BM25Config, BM25Searcher
+from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, SchemaInfo, ToolDoc
+from toolexec.discovery.examples import ToolExample, example_args
+from toolexec.discovery.facade import Discovery
+from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Index, Registered
+from toolexec.discovery.memory import InMemoryIndex
+from toolexec.discovery.pages import Page
+from toolexec.discovery.search import Hit, LexicalSearcher, Searcher
+from toolexec.discovery.summary import Filters, Summary, summarize
+
+__all__ = [
+    "BM25Config",
+    "BM25Searcher",
+    "ChangeEvent",
+    "ChangeListener",
+    "ChangeType",
+    "DetailLevel",
+    "Discovery",
+    "DocEntry",
+    "DocStore",
+    "Filters",
+    "Hit",
+    "InMemoryDocStore",
+    "InMemoryIndex",
+    "Index",
+    "LexicalSearcher",
+    "Page",
+    "Registered",
+    "SchemaInfo",
+    "Searcher",
+    "Summary",
+    "ToolDoc",
+    "ToolExample",
+    "example_args",
+    "summarize",
+]

@@ -1,0 +1,274 @@
+"""What tools say about themselves, at three levels of detail."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+from toolexec.discovery.examples import ToolExample, example_args
+from toolexec.discovery.index import Index
+from toolexec.discovery.summary import Metadata, cut
+from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+
+__all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInfo", "ToolDoc", "schema_info"]
+
+DetailLevel: TypeAlias = Literal["summary", "schema", "full"]
+MAX_SUMMARY = 200
+MAX_NOTES = 2000
+MAX_REF = 500
+MAX_REFS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocEntry:
+    """Documentation for one tool, written by a person. Over-long texts are cut: summary at 200 characters, notes at
+    2,000, each of at most 20 references at 500."""
+
+    summary: str = ""
+    notes: str = ""
+    examples: tuple[ToolExample, ...] = ()
+    external_refs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaInfo:
+    """The top level of an input schema at a glance: required names, types and defaults by name."""
+
+    required: tuple[str, ...] = ()
+    types: Mapping[str, tuple[str, ...]]
+    defaults: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-able data."""
+        data: dict[str, Any] = {"required": list(self.required)} if self.required else {}
+        if self.types:
+            data["types"] = {name: list(types) for name, types in self.types.items()}
+        if self.defaults:
+            data["defaults"] = dict(self.defaults)
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDoc:
+    """A tool's documentation; what is not part of the level asked for is empty or None.
+
+    `summary` level: id, summary, modes, security and annotations. `schema` adds the tool with its schemas, its
+    bindings and `schema_info`. `full` adds notes, references, examples and `example_call`, arguments that fit the
+    input schema. `unavailable` is the reason why the tool cannot be called just now, or None.
+    """
+
+    id: str
+    level: DetailLevel
+    summary: str
+    tool: Tool | None = None
+    bindings: tuple[Binding, ...] = ()
+    schema_info: SchemaInfo | None = None
+    notes: str = ""
+    examples: tuple[ToolExample, ...] = ()
+    external_refs: tuple[str, ...] = ()
+    example_call: Mapping[str, Any] | None = None
+    unavailable: str | None = None
+    described: Tool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documentation as JSON-able data, without what is empty."""
+        data: dict[str, Any] = {"id": self.id, "summary": self.summary}
+        if self.described is not None:
+            meta = Metadata(self.described.meta)
+            shown: dict[str, Any] = {
+                "inputModes": list(meta.input_modes),
+                "outputModes": list(meta.output_modes),
+                "securitySummary": meta.security_summary,
+                "annotations": self.described.annotations.to_mcp(),
+            }
+            data |= {key: value for key, value in shown.items() if value}
+        if self.tool is not None:
+            data["tool"] = self.tool.to_dict()
+            data["bindings"] = [binding.to_dict() for binding in self.bindings]
+        info = self.schema_info.to_dict() if self.schema_info is not None else {}
+        rest: dict[str, Any] = {
+            "schemaInfo": info,
+            "notes": self.notes,
+            "examples": [example.to_dict() for example in self.examples],
+            "externalRefs": list(self.external_refs),
+            "unavailable": self.unavailable,
+        }
+        data |= {key: value for key, value in rest.items() if value}
+        if self.example_call is not None:
+            data["exampleCall"] = {"tool": self.id, "args": dict(self.example_call)}
+        return data
+
+
+class DocStore(Protocol):
+    """Describes tools. Safe to call from several threads at once."""
+
+    def register_doc(self, tool_id: str, entry: DocEntry) -> None:
+        """Keep *entry*, in place of an earlier one; examples registered on their own stay. Raises
+        ExampleTooLargeError, with the store unchanged."""
+        ...
+
+    def register_examples(self, tool_id: str, examples: Iterable[ToolExample]) -> None:
+        """Keep *examples* in place of the earlier ones, beside what else is known. Raises ExampleTooLargeError."""
+        ...
+
+    def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """The documentation at *level*.
+
+        Raises InvalidDetailError for an unknown level; InvalidToolIDError or ToolNotFoundError when nothing is known
+        under this ID; DocNotFoundError when there is documentation, but the level needs the tool itself.
+        """
+        ...
+
+    def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
+        """The tool's examples, at most *limit*; raises as `describe` does."""
+        ...
+
+
+class InMemoryDocStore:
+    """A `DocStore` in this process's memory, on top of an index.
+
+    *resolver* finds tools that the index does not have (it returns None for those it does not know either).
+    *max_examples* caps what `describe` and `list_examples` show; None means all.
+    """
+
+    def __init__(
+        self,
+        index: Index | None = None,
+        *,
+        resolver: Callable[[str], Tool | None] | None = None,
+        max_examples: int | None = None,
+    ) -> None:
+        self._index = index
+        self._resolver = resolver
+        self._max_examples = max_examples
+        self._entries: dict[str, DocEntry] = {}
+        self._lock = threading.Lock()
+
+    def register_doc(self, tool_id: str, entry: DocEntry) -> None:
+        """Keep *entry*, in place of an earlier one; see `DocStore.register_doc`."""
+        checked = DocEntry(
+            summary=cut(entry.summary, MAX_SUMMARY),
+            notes=entry.notes[:MAX_NOTES],
+            examples=tuple(example.checked(i) for i, example in enumerate(entry.examples)),
+            external_refs=tuple(ref[:MAX_REF] for ref in entry.external_refs[:MAX_REFS]),
+        )
+        with self._lock:
+            known = self._entries.get(tool_id)
+            if known is not None and not checked.examples:
+                checked = replace(checked, examples=known.examples)
+            self._entries[tool_id] = checked
+
+    def register_examples(self, tool_id: str, examples: Iterable[ToolExample]) -> None:
+        """Keep *examples* in place of the earlier ones; see `DocStore.register_examples`."""
+        checked = tuple(example.checked(i) for i, example in enumerate(examples))
+        with self._lock:
+            self._entries[tool_id] = replace(self._entries.get(tool_id, DocEntry()), examples=checked)
+
+    def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """The documentation at *level*; see `DocStore.describe`."""
+        if level not in get_args(DetailLevel):
+            raise InvalidDetailError(f"unknown detail level {level!r}; use summary, schema or full", tool_id=tool_id)
+        entry = self._entries.get(tool_id)
+        tool, bindings = self._tool(tool_id, needed=entry is None or level != "summary", documented=entry is not None)
+        summary = entry.summary if entry is not None and entry.summary else _summary_of(tool)
+        doc_id = tool.id if tool is not None else tool_id
+        if level == "summary" or tool is None:
+            return ToolDoc(id=doc_id, level=level, summary=summary, described=tool)
+        info = schema_info(tool.input_schema.text)
+        if level == "schema":
+            return ToolDoc(
+                id=doc_id, level=level, summary=summary, described=tool, tool=tool, bindings=bindings, schema_info=info
+            )
+        entry = entry or _NO_ENTRY
+        examples = entry.examples[: self._max_examples]
+        return ToolDoc(
+            id=doc_id,
+            level=level,
+            summary=summary,
+            described=tool,
+            tool=tool,
+            bindings=bindings,
+            schema_info=info,
+            notes=entry.notes,
+            examples=examples,
+            external_refs=entry.external_refs,
+            example_call=examples[0].args if examples else example_args(tool.input_schema.text),
+        )
+
+    def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
+        """The tool's examples, at most *limit* (None or 0: all)."""
+        entry = self._entries.get(tool_id)
+        if entry is None:
+            self._tool(tool_id, needed=True, documented=False)
+            return []
+        caps = [cap for cap in (limit, self._max_examples) if cap]
+        return list(entry.examples[: min(caps)] if caps else entry.examples)
+
+    def _tool(self, tool_id: str, *, needed: bool, documented: bool) -> tuple[Tool | None, tuple[Binding, ...]]:
+        found = self._index.find(tool_id) if self._index is not None else None
+        if found is not None:
+            return found.tool, found.bindings
+        problem: Exception | None = None
+        if self._resolver is not None:
+            try:
+                tool = self._resolver(tool_id)
+            except Exception as error:
+                problem = error
+            else:
+                if tool is not None:
+                    return tool, ()
+        if not needed:
+            return None, ()
+        raise self._missing(tool_id, documented, problem) from problem
+
+    def _missing(self, tool_id: str, documented: bool, problem: Exception | None) -> ToolExecError:
+        if problem is not None:
+            return DocNotFoundError(f"the tool resolver failed on {tool_id}: {problem}", tool_id=tool_id)
+        if documented:
+            return DocNotFoundError(
+                f"{tool_id} is documented, but no such tool is registered; only its summary can be shown",
+                tool_id=tool_id,
+            )
+        if self._index is not None:
+            try:
+                self._index.get(tool_id)
+            except ToolExecError as error:
+                return error
+        return DocNotFoundError(f"nothing is known about {tool_id}", tool_id=tool_id)
+
+
+_NO_ENTRY = DocEntry()
+
+
+def _summary_of(tool: Tool | None) -> str:
+    if tool is None:
+        return ""
+    return cut(Metadata(tool.meta).summary or tool.description, MAX_SUMMARY)
+
+
+@lru_cache(maxsize=1024)
+def schema_info(schema_text: str) -> SchemaInfo | None:
+    """The top level of a schema (as JSON text) at a glance, or None when it has neither names nor requirements."""
+    schema = json.loads(schema_text)
+    if not isinstance(schema, dict):
+        return None
+    properties, required = schema.get("properties"), schema.get("required")
+    types: dict[str, tuple[str, ...]] = {}
+    defaults: dict[str, Any] = {}
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        if not isinstance(part, dict):
+            continue
+        kinds = part.get("type")
+        named = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+        if named:
+            types[name] = tuple(kind for kind in named if isinstance(kind, str))
+        if "default" in part:
+            defaults[name] = part["default"]
+    names = tuple(name for name in required if isinstance(name, str)) if isinstance(required, list) else ()
+    return SchemaInfo(required=names, types=types, defaults=defaults) if names or types or defaults else None

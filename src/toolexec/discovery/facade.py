@@ -1,0 +1,98 @@
+"""Index and documentation behind one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, ToolDoc
+from toolexec.discovery.examples import ToolExample
+from toolexec.discovery.index import ChangeListener, Index, Registered
+from toolexec.discovery.memory import InMemoryIndex
+from toolexec.discovery.pages import Page
+from toolexec.discovery.search import Searcher
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import ConfigurationError
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+
+__all__ = ["Discovery"]
+
+
+class Discovery:
+    """Register tools with their documentation, find them, read about them.
+
+    Every part has a default: an `InMemoryIndex` (with *searcher*, if given) and an `InMemoryDocStore` on top of it.
+    *searcher* goes with the default index only; raises ConfigurationError when both are given.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: Index | None = None,
+        docs: DocStore | None = None,
+        searcher: Searcher | None = None,
+        max_examples: int | None = 10,
+    ) -> None:
+        if index is not None and searcher is not None:
+            raise ConfigurationError("give either an index or a searcher for the default index, not both")
+        self.index: Index = index if index is not None else InMemoryIndex(searcher)
+        self.docs: DocStore = docs if docs is not None else InMemoryDocStore(self.index, max_examples=max_examples)
+
+    def register(self, tool: Tool, binding: Binding, doc: DocEntry | None = None) -> None:
+        """Add a tool and, if given, its documentation: both or neither.
+
+        Raises as `Index.register` and `DocStore.register_doc` do.
+        """
+        known = self.index.find(tool.id)
+        was_bound = known is not None and binding in known.bindings
+        self.index.register(tool, binding)
+        if doc is not None:
+            try:
+                self.docs.register_doc(tool.id, doc)
+            except Exception:
+                if not was_bound:
+                    self.index.unregister(tool.id, binding)
+                raise
+
+    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
+        """Add several tools, all or none."""
+        self.index.register_many(tools)
+
+    def register_doc(self, tool_id: str, entry: DocEntry) -> None:
+        """Keep documentation; see `DocStore.register_doc`."""
+        self.docs.register_doc(tool_id, entry)
+
+    def register_examples(self, tool_id: str, examples: Sequence[ToolExample]) -> None:
+        """Keep examples; see `DocStore.register_examples`."""
+        self.docs.register_examples(tool_id, examples)
+
+    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        """The best tools for *query*, best first, each with its score."""
+        return self.index.search(query, limit, filters=filters)
+
+    def search_page(
+        self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
+    ) -> Page[Summary]:
+        """One page of all results, ranked as `search` ranks them; raises as `Index.search_page` does."""
+        return self.index.search_page(query, limit, cursor=cursor, filters=filters)
+
+    def get(self, tool_id: str) -> Registered:
+        """The tool with its bindings; raises InvalidToolIDError or ToolNotFoundError."""
+        return self.index.get(tool_id)
+
+    def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """The tool's documentation; raises as `DocStore.describe` does."""
+        return self.docs.describe(tool_id, level)
+
+    def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
+        """The tool's examples; raises as `DocStore.list_examples` does."""
+        return self.docs.list_examples(tool_id, limit)
+
+    def namespaces(self) -> list[str]:
+        """All namespaces in alphabetical order."""
+        return self.index.namespaces()
+
+    def on_change(self, listener: ChangeListener) -> Callable[[], Any]:
+        """Have *listener* called after every change of the index; returns how to stop that."""
+        return self.index.on_change(listener)

@@ -1,0 +1,116 @@
+"""What an index of tools promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from toolexec.discovery.pages import Page
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+
+__all__ = ["ChangeEvent", "ChangeListener", "ChangeType", "Index", "Registered"]
+
+ChangeType: TypeAlias = Literal[
+    "registered", "updated", "backend_added", "backend_removed", "tool_removed", "refreshed"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEvent:
+    """One change of the index; `version` is the index's version after it. A refresh has no tool and no binding."""
+
+    type: ChangeType
+    version: int
+    tool_id: str = ""
+    binding: Binding | None = None
+
+
+ChangeListener: TypeAlias = Callable[[ChangeEvent], None]
+
+
+class Registered:
+    """A tool of the index with its bindings in order of registration, and the one that the selector prefers."""
+
+    __slots__ = ("binding", "bindings", "tool")
+
+    def __init__(self, tool: Tool, bindings: tuple[Binding, ...], binding: Binding) -> None:
+        self.tool = tool
+        self.bindings = bindings
+        self.binding = binding
+
+
+class Index(Protocol):
+    """Which tools exist and where they live. Every method is safe to call from several threads at once."""
+
+    def register(self, tool: Tool, binding: Binding) -> None:
+        """Add a tool, or one more binding of a known tool.
+
+        A known ID must come with the same definition; namespace, version and tags may differ and are replaced. A
+        binding that is there already is kept. Raises ToolConflictError for another definition, with the index
+        unchanged.
+        """
+        ...
+
+    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
+        """Add several tools, all or none; raises as `register` does, with the index unchanged."""
+        ...
+
+    def replace(self, tool: Tool, binding: Binding) -> None:
+        """Like `register`, but a new definition takes the place of the old one if *binding* is the tool's only one."""
+        ...
+
+    def unregister(self, tool_id: str, binding: Binding | None = None) -> None:
+        """Remove one binding of a tool, and with the last one the tool; None removes the tool at once.
+
+        Raises ToolNotFoundError for an unknown tool, BackendNotFoundError when it has no such binding.
+        """
+        ...
+
+    def find(self, tool_id: str) -> Registered | None:
+        """The tool, or None. `namespace:name` finds the highest version when no unversioned tool has that ID."""
+        ...
+
+    def get(self, tool_id: str) -> Registered:
+        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
+        ...
+
+    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        """The best tools for *query*, best first, each with its score; the first by ID for an empty query."""
+        ...
+
+    def search_page(
+        self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
+    ) -> Page[Summary]:
+        """One page of all results. Raises InvalidCursorError, and ConfigurationError for a limit below 1 or a searcher
+        that is not deterministic."""
+        ...
+
+    def namespaces(self) -> list[str]:
+        """All namespaces in alphabetical order; `""` is among them when a tool has none."""
+        ...
+
+    def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
+        """One page of `namespaces`; raises as `search_page` does."""
+        ...
+
+    def tools(self) -> Sequence[Registered]:
+        """All tools by ID."""
+        ...
+
+    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
+        """Have *listener* called after every change, in order, without locks held; returns how to stop that."""
+        ...
+
+    def refresh(self) -> int:
+        """Make all cursors invalid and tell the listeners; returns the new version."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def __len__(self) -> int: ...

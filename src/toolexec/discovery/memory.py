@@ -1,0 +1,319 @@
+"""The index in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from toolexec.discovery.bm25 import BM25Searcher
+from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
+from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.search import Accept, Searcher
+from toolexec.discovery.summary import Filters, Summary, summarize
+from toolexec.errors import (
+    BackendNotFoundError,
+    ConfigurationError,
+    InvalidToolError,
+    InvalidVersionError,
+    ToolConflictError,
+    ToolNotFoundError,
+)
+from toolexec.model.binding import Binding, BindingSelector, LocalBinding, MCPBinding, ProviderBinding, prefer_local
+from toolexec.model.ids import ToolID
+from toolexec.model.tool import Tool
+from toolexec.model.version import Version
+
+__all__ = ["InMemoryIndex"]
+
+logger = logging.getLogger(__name__)
+
+
+class InMemoryIndex:
+    """An `Index` in this process's memory, ranked by BM25 unless another *searcher* is given.
+
+    *selector* picks the preferred one of several bindings (default: local, then provider, then mcp).
+    """
+
+    def __init__(self, searcher: Searcher | None = None, *, selector: BindingSelector = prefer_local) -> None:
+        self.searcher: Searcher = BM25Searcher() if searcher is None else searcher
+        self._selector = selector
+        self._lock = threading.RLock()
+        self._entries: dict[str, Registered] = {}
+        self._versions: dict[str, set[str]] = {}
+        self._namespaces: dict[str, int] = {}
+        self._version = 0
+        self._seal = CursorSeal()
+        self._listeners: dict[int, ChangeListener] = {}
+        self._next_listener = 0
+        self._events: deque[ChangeEvent] = deque()
+        self._delivery = threading.RLock()
+        self._delivering = False
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def register(self, tool: Tool, binding: Binding) -> None:
+        """Add a tool, or one more binding of a known tool; see `Index.register`."""
+        with self._lock:
+            self._put(*self._checked(tool, binding, self._entries.get(tool.id)))
+        self._deliver()
+
+    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
+        """Add several tools, all or none."""
+        with self._lock:
+            staged: dict[str, Registered] = {}
+            changes: list[tuple[Registered, ChangeType, Binding]] = []
+            for tool, binding in tools:
+                entry, change, bound = self._checked(tool, binding, staged.get(tool.id) or self._entries.get(tool.id))
+                staged[tool.id] = entry
+                changes.append((entry, change, bound))
+            for change in changes:
+                self._put(*change)
+        self._deliver()
+
+    def replace(self, tool: Tool, binding: Binding) -> None:
+        """Like `register`, but a new definition takes the place of the old one if *binding* is the tool's only one."""
+        with self._lock:
+            known = self._entries.get(tool.id)
+            if known is not None and known.bindings == (binding,) and known.tool != tool:
+                self._put(Registered(tool, known.bindings, binding), "updated", binding)
+            else:
+                self._put(*self._checked(tool, binding, known))
+        self._deliver()
+
+    def unregister(self, tool_id: str, binding: Binding | None = None) -> None:
+        """Remove one binding of a tool, and with the last one the tool; see `Index.unregister`."""
+        with self._lock:
+            entry = self._entries.get(tool_id)
+            if entry is None:
+                raise self._not_found(tool_id)
+            if binding is not None and binding not in entry.bindings:
+                raise BackendNotFoundError(
+                    f"{tool_id} has no binding {binding}; it has {', '.join(map(str, entry.bindings))}", tool_id=tool_id
+                )
+            rest = tuple(b for b in entry.bindings if b != binding) if binding is not None else ()
+            if rest:
+                self._entries[tool_id] = Registered(entry.tool, rest, self._select(entry.tool, rest))
+                self._note("backend_removed", tool_id, binding)
+            else:
+                self._remove(entry, binding or entry.binding)
+        self._deliver()
+
+    def refresh(self) -> int:
+        """Make all cursors invalid and tell the listeners; returns the new version."""
+        with self._lock:
+            self._note("refreshed", "", None)
+            version = self._version
+        self._deliver()
+        return version
+
+    def _checked(
+        self, tool: Tool, binding: Binding, known: Registered | None
+    ) -> tuple[Registered, ChangeType, Binding]:
+        if not isinstance(tool, Tool) or not isinstance(  # pyright: ignore[reportUnnecessaryIsInstance]
+            binding, LocalBinding | ProviderBinding | MCPBinding
+        ):
+            raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
+        if known is None:
+            bindings = (binding,)
+            return Registered(tool, bindings, self._select(tool, bindings)), "registered", binding
+        if not known.tool.same_definition(tool):
+            raise ToolConflictError(
+                f"{tool.id} is registered already with another definition ({_difference(known.tool, tool)}); "
+                "give this one another namespace, name or version",
+                tool_id=tool.id,
+                details={"registered": [b.to_dict() for b in known.bindings], "refused": binding.to_dict()},
+            )
+        if binding in known.bindings:
+            return Registered(tool, known.bindings, known.binding), "updated", binding
+        bindings = (*known.bindings, binding)
+        return Registered(tool, bindings, self._select(tool, bindings)), "backend_added", binding
+
+    def _select(self, tool: Tool, bindings: tuple[Binding, ...]) -> Binding:
+        chosen = bindings[0] if self._selector is prefer_local and len(bindings) == 1 else self._selector(bindings)
+        if chosen not in bindings:
+            raise ConfigurationError(
+                f"the binding selector returned {chosen!r} for {tool.id}, which is not one of its bindings",
+                tool_id=tool.id,
+                op="select_backend",
+            )
+        return chosen
+
+    def _put(self, entry: Registered, change: ChangeType, binding: Binding) -> None:
+        tool = entry.tool
+        known = self._entries.get(tool.id)
+        self._entries[tool.id] = entry
+        if known is None:
+            self._namespaces[tool.namespace] = self._namespaces.get(tool.namespace, 0) + 1
+            if tool.version:
+                self._versions.setdefault(f"{tool.namespace}:{tool.name}", set()).add(tool.version)
+        if known is None or known.tool != tool:
+            self.searcher.add(tool)
+        elif change == "updated":
+            return  # nothing that anyone could see has changed
+        self._note(change, tool.id, binding)
+
+    def _remove(self, entry: Registered, binding: Binding) -> None:
+        tool = entry.tool
+        del self._entries[tool.id]
+        self._namespaces[tool.namespace] -= 1
+        if not self._namespaces[tool.namespace]:
+            del self._namespaces[tool.namespace]
+        if tool.version:
+            base = f"{tool.namespace}:{tool.name}"
+            self._versions[base].discard(tool.version)
+            if not self._versions[base]:
+                del self._versions[base]
+        self.searcher.remove(tool.id)
+        self._note("tool_removed", tool.id, binding)
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
+        """Have *listener* called after every change, in order, without locks held; returns how to stop that."""
+        with self._lock:
+            key = self._next_listener
+            self._next_listener += 1
+            self._listeners[key] = listener
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners.pop(key, None)
+
+        return stop
+
+    def _note(self, change: ChangeType, tool_id: str, binding: Binding | None) -> None:
+        self._version += 1
+        if self._listeners:
+            self._events.append(ChangeEvent(type=change, version=self._version, tool_id=tool_id, binding=binding))
+
+    def _deliver(self) -> None:
+        """Hand out waiting events in order. One thread does at a time; a listener's own changes join the queue."""
+        if not self._events:
+            return
+        with self._delivery:
+            if self._delivering:
+                return
+            self._delivering = True
+            try:
+                while self._events:
+                    event = self._events.popleft()
+                    for listener in list(self._listeners.values()):
+                        try:
+                            listener(event)
+                        except Exception:
+                            logger.exception("a change listener failed on %s of %s", event.type, event.tool_id)
+            finally:
+                self._delivering = False
+
+    # -- lookups ------------------------------------------------------------------------------------------------
+
+    def find(self, tool_id: str) -> Registered | None:
+        """The tool, or None; `namespace:name` finds the highest version when no unversioned tool has that ID."""
+        entry = self._entries.get(tool_id)
+        if entry is not None or not self._versions:
+            return entry
+        with self._lock:
+            versions = self._versions.get(tool_id)
+            return self._entries[f"{tool_id}:{max(versions, key=_version_key)}"] if versions else None
+
+    def get(self, tool_id: str) -> Registered:
+        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
+        entry = self.find(tool_id)
+        if entry is None:
+            ToolID.parse(tool_id)
+            raise self._not_found(tool_id)
+        return entry
+
+    def _not_found(self, tool_id: str) -> ToolNotFoundError:
+        with self._lock:
+            known = list(self._entries)
+        name = tool_id.rpartition(":")[2]
+        same_name = [other for other in known if other.rpartition(":")[2] == name]
+        close = same_name[:3] or difflib.get_close_matches(tool_id[:200], known[:20_000], n=3, cutoff=0.6)
+        return ToolNotFoundError(tool_id, close=close)
+
+    def tools(self) -> Sequence[Registered]:
+        """All tools by ID."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return sorted(entries, key=lambda entry: entry.tool.id)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._version
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # -- search -------------------------------------------------------------------------------------------------
+
+    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        """The best tools for *query*, best first, each with its score; the first by ID for an empty query."""
+        found: list[Summary] = []
+        for hit in self.searcher.search(query, limit, self._accept(filters)):
+            entry = self._entries.get(hit.tool_id)
+            if entry is not None:
+                found.append(dataclasses.replace(summarize(entry.tool, entry.bindings), score=hit.score))
+        return found
+
+    def search_page(
+        self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
+    ) -> Page[Summary]:
+        """One page of all results; see `Index.search_page`."""
+        if not self.searcher.deterministic:
+            raise ConfigurationError(f"results of the {self.searcher.name} searcher cannot be paged; use search")
+        question = ["search", query, dataclasses.asdict(filters) if filters else None]
+        start, version = self._start(limit, cursor, question)
+        found = self.search(query, start + limit + 1, filters=filters)
+        return self._page(found[start:], start, limit, version, question)
+
+    def namespaces(self) -> list[str]:
+        """All namespaces in alphabetical order; `""` is among them when a tool has none."""
+        with self._lock:
+            return sorted(self._namespaces)
+
+    def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
+        """One page of `namespaces`; see `Index.namespaces_page`."""
+        question = ["namespaces"]
+        start, version = self._start(limit, cursor, question)
+        return self._page(self.namespaces()[start : start + limit + 1], start, limit, version, question)
+
+    def _accept(self, filters: Filters | None) -> Accept | None:
+        if filters is None or filters == Filters():
+            return None
+        entries = self._entries
+
+        def accept(tool_id: str) -> bool:
+            entry = entries.get(tool_id)
+            return entry is not None and filters.accept(entry.tool, entry.bindings)
+
+        return accept
+
+    def _start(self, limit: int, cursor: str | None, question: Any) -> tuple[int, int]:
+        if limit < 1:
+            raise ConfigurationError(f"a page needs a limit of 1 or more, not {limit}")
+        version = self._version
+        return (self._seal.read(cursor, version, question) if cursor else 0), version
+
+    def _page(self, rest: Sequence[Any], start: int, limit: int, version: int, question: Any) -> Page[Any]:
+        more = self._seal.make(start + limit, version, question) if len(rest) > limit else None
+        return Page(tuple(rest[:limit]), more)
+
+
+def _version_key(version: str) -> tuple[bool, Any, str]:
+    """Semantic versions by precedence, above all other texts."""
+    try:
+        return (True, Version.parse(version), version)
+    except InvalidVersionError:
+        return (False, 0, version)
+
+
+def _difference(old: Tool, new: Tool) -> str:
+    fields = ("title", "description", "annotations", "icons", "meta", "input_schema", "output_schema")
+    return "another " + ", ".join(f for f in fields if getattr(old, f) != getattr(new, f))

@@ -1,0 +1,57 @@
+"""Cursors: where a page ended, sealed so that they fit only the question that they came from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from toolexec.errors import InvalidCursorError
+
+__all__ = ["CursorSeal", "Page"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a longer list; `next_cursor` is None on the last page."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+class CursorSeal:
+    """Makes and reads the cursors of one index. A cursor is bound to that index, to its version and to the question."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(16)
+
+    def make(self, offset: int, version: int, question: Any) -> str:
+        """The cursor of the page that starts at *offset*."""
+        body = json.dumps([offset, version]).encode()
+        return base64.urlsafe_b64encode(self._sign(body, question) + body).decode()
+
+    def read(self, cursor: str, version: int, question: Any) -> int:
+        """The offset in *cursor*; raises InvalidCursorError when it is damaged or not for this question and version."""
+        try:
+            raw = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
+            signature, body = raw[:16], raw[16:]
+            if not hmac.compare_digest(signature, self._sign(body, question)):
+                raise ValueError("foreign signature")
+            offset, made_at = json.loads(body)
+        except (ValueError, TypeError) as error:
+            raise InvalidCursorError(
+                "this cursor is damaged or belongs to another query; start again without a cursor"
+            ) from error
+        if made_at != version:
+            raise InvalidCursorError("the catalogue has changed since this page; start again without a cursor")
+        return int(offset)
+
+    def _sign(self, body: bytes, question: Any) -> bytes:
+        text = json.dumps(question, sort_keys=True, default=str).encode()
+        return hashlib.blake2b(body + b"\0" + text, key=self._key, digest_size=16).digest()

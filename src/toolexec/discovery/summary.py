@@ -1,0 +1,163 @@
+"""What a search result says about a tool: enough to choose by, without its schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool, ToolAnnotations
+
+__all__ = ["MAX_SHORT_DESCRIPTION", "Filters", "Metadata", "Summary", "summarize"]
+
+MAX_SHORT_DESCRIPTION = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One tool in a list. `short_description` has at most 120 characters.
+
+    `bindings` says where the tool lives, as `kind:backend`. `unavailable` is the reason why it cannot be called just
+    now, or None. `score` is set by a search: higher is better, comparable within one answer only.
+    """
+
+    id: str
+    name: str
+    namespace: str = ""
+    short_description: str = ""
+    category: str = ""
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_summary: str = ""
+    tags: tuple[str, ...] = ()
+    annotations: ToolAnnotations = field(default_factory=ToolAnnotations)
+    bindings: tuple[str, ...] = ()
+    unavailable: str | None = None
+    score: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON-able data, without what is empty."""
+        data: dict[str, Any] = {"id": self.id, "name": self.name}
+        optional: dict[str, Any] = {
+            "namespace": self.namespace,
+            "shortDescription": self.short_description,
+            "category": self.category,
+            "inputModes": list(self.input_modes),
+            "outputModes": list(self.output_modes),
+            "securitySummary": self.security_summary,
+            "tags": list(self.tags),
+            "annotations": self.annotations.to_mcp(),
+            "bindings": list(self.bindings),
+            "unavailable": self.unavailable,
+        }
+        data |= {key: value for key, value in optional.items() if value}
+        if self.score is not None:
+            data["score"] = round(self.score, 4)
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which tools count; a field left at its default lets all through.
+
+    `namespace` is exact (`""` selects tools without one). `tags`: the tool has all of them. `backend` matches the kind
+    (`mcp`) or the name (`git`) of any binding. The four hints match the annotation as a caller would read it: a tool
+    that does not say whether it is destructive counts as destructive unless it is read-only.
+    """
+
+    namespace: str | None = None
+    tags: tuple[str, ...] = ()
+    backend: str | None = None
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+    def accept(self, tool: Tool, bindings: Sequence[Binding]) -> bool:
+        """Whether the tool passes."""
+        hints = tool.annotations
+        if self.namespace is not None and tool.namespace != self.namespace:
+            return False
+        if self.tags and not set(self.tags) <= set(tool.tags):
+            return False
+        if self.backend is not None and not any(self.backend in (b.kind, b.backend) for b in bindings):
+            return False
+        destructive = not hints.read_only if hints.destructive is None else hints.destructive
+        wanted = (
+            (self.read_only, hints.read_only),
+            (self.idempotent, hints.idempotent),
+            (self.destructive, destructive),
+            (self.open_world, hints.open_world is not False),
+        )
+        return all(ask is None or ask == has for ask, has in wanted)
+
+
+class Metadata:
+    """The keys of a tool's `_meta` that have a meaning here; values of the wrong type count as absent."""
+
+    __slots__ = ("category", "input_modes", "output_modes", "security_summary", "summary")
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        self.summary = _text(meta.get("summary"))
+        self.category = _text(meta.get("category"))
+        self.input_modes = _texts(meta.get("inputModes"))
+        self.output_modes = _texts(meta.get("outputModes"))
+        self.security_summary = ",".join(sorted(_schemes(meta)))
+
+
+def summarize(tool: Tool, bindings: Sequence[Binding]) -> Summary:
+    """The summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
+    meta = Metadata(tool.meta)
+    return Summary(
+        id=tool.id,
+        name=tool.name,
+        namespace=tool.namespace,
+        short_description=cut(meta.summary or tool.description, MAX_SHORT_DESCRIPTION),
+        category=meta.category,
+        input_modes=meta.input_modes,
+        output_modes=meta.output_modes,
+        security_summary=meta.security_summary,
+        tags=tool.tags,
+        annotations=tool.annotations,
+        bindings=tuple(f"{binding.kind}:{binding.backend}" for binding in bindings),
+    )
+
+
+def cut(text: str, limit: int) -> str:
+    """At most *limit* characters on one line, with an ellipsis where something is missing."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def parameter_words(tool: Tool) -> str:
+    """The names and descriptions of the tool's top-level parameters, for searching."""
+    text = tool.input_schema.text
+    if '"properties"' not in text:
+        return ""
+    schema = json.loads(text)
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    words: list[str] = []
+    for name, schema in properties.items():
+        words.append(name)
+        if isinstance(schema, dict) and isinstance(schema.get("description"), str):
+            words.append(schema["description"])
+    return " ".join(words)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _schemes(meta: Mapping[str, Any]) -> set[str]:
+    required, schemes = meta.get("securityRequirements"), meta.get("securitySchemes")
+    if isinstance(required, list) and required:
+        return {str(name) for item in required if isinstance(item, dict) for name in item}
+    return {str(name) for name in schemes} if isinstance(schemes, dict) else set()

@@ -1,0 +1,173 @@
+"""Chains as the facade runs them: references, retries, time limits, going on after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from toolexec.discovery.index import Index
+from toolexec.errors import InvalidChainError, ToolExecError
+from toolexec.exec.references import check_references, resolve_references
+from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.run.chain import checkpoint, notify, run_step
+from toolexec.run.runner import Runner
+from toolexec.run.types import StepResult
+
+__all__ = ["ChainResult", "Step", "execute_chain"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_MAX_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A call in a chain.
+
+    `use_previous` without args: the value of the step before *is* the arguments (one that is no mapping becomes
+    `{"previous": value}`); with args: it is added as `previous`, unless that is there already. For the first step it is
+    null. Any argument may also be a reference to an earlier step: `{"$ref": "steps.0.items[0].id"}`, or by a step's
+    `name`. With `stop_on_error` false the chain goes on after a failure, and "previous" stays the last value there was.
+    `timeout` is in seconds for each attempt. `retries` is how many more attempts follow a retryable failure, after a
+    pause of `retry_pause` seconds that doubles each time; only for tools that are read-only or idempotent.
+    """
+
+    tool_id: str
+    args: Mapping[str, Any] | None = None
+    use_previous: bool = False
+    stop_on_error: bool = True
+    name: str = ""
+    timeout: float | None = None
+    retries: int = 0
+    retry_pause: float = 0.1
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Step:
+        """Read a step from JSON data: the fields above, with `tool` as another word for `tool_id`.
+
+        Raises InvalidChainError for unknown keys or a missing tool.
+        """
+        known = set(cls.__dataclass_fields__)
+        parts = {("tool_id" if key == "tool" else key): value for key, value in data.items()}
+        unknown = parts.keys() - known
+        if unknown or not isinstance(parts.get("tool_id"), str):
+            problem = f"unknown keys {', '.join(sorted(unknown))}" if unknown else "no tool"
+            raise InvalidChainError(
+                f"a step has {problem}; the keys are tool, {', '.join(sorted(known - {'tool_id'}))}"
+            )
+        return cls(**parts)
+
+
+@dataclass(slots=True)
+class ChainResult:
+    """The outcome of a chain. `value` is that of the last step (None if it failed or was skipped), `error` the failure
+    that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one entry for each step."""
+
+    value: Any = None
+    error: ToolExecError | None = None
+    tool_id: str = ""
+    duration: float = 0.0
+    steps: list[StepResult] = field(default_factory=list[StepResult])
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stopped the chain."""
+        return self.error is None
+
+    def raise_for_error(self) -> ChainResult:
+        """The result itself, or its error raised."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-able data."""
+        data: dict[str, Any] = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        return data | {"steps": [step.to_dict() for step in self.steps]}
+
+
+async def execute_chain(
+    runner: Runner, index: Index, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None
+) -> ChainResult:
+    """Run *steps*; raises InvalidChainError, before anything runs, for a chain that cannot work."""
+    names = _check(index, steps)
+    started = perf_counter()
+    outcome = ChainResult()
+    values: list[Any] = []
+    previous: Any = None
+    notify(on_progress, 0, len(steps), "started")
+    for number, step in enumerate(steps):
+        if outcome.error is not None:
+            outcome.steps.append(StepResult(index=number, tool_id=step.tool_id, name=step.name, skipped=True))
+            continue
+        await checkpoint()
+        done = await _attempt(runner, step, number, _arguments(step, number, names, values, previous))
+        outcome.steps.append(done)
+        outcome.tool_id = done.tool_id
+        values.append(done.value)
+        outcome.value = done.value
+        if done.ok:
+            previous = done.value
+        elif step.stop_on_error:
+            outcome.error = done.error
+        notify(on_progress, number + 1, len(steps), "step_completed" if done.ok else "step_error")
+    outcome.duration = perf_counter() - started
+    return outcome
+
+
+def _check(index: Index, steps: Sequence[Step]) -> dict[str, int]:
+    names: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
+            raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
+        if step.retries:
+            found = index.find(step.tool_id)
+            hints = found.tool.annotations if found is not None else None
+            if hints is not None and (not (hints.read_only or hints.idempotent) or hints.destructive):
+                raise InvalidChainError(
+                    f"step {number}: {step.tool_id} is not marked read-only or idempotent, so it is never retried; "
+                    "drop retries, or mark the tool"
+                )
+        if step.args:
+            check_references(step.args, number, names)
+        if step.name:
+            if not _NAME.fullmatch(step.name) or step.name == "steps" or step.name in names:
+                raise InvalidChainError(f"step {number}: the name {step.name!r} is taken or not a plain word")
+            names[step.name] = number
+    return names
+
+
+def _arguments(
+    step: Step, number: int, names: Mapping[str, int], values: Sequence[Any], previous: Any
+) -> dict[str, Any]:
+    """What really goes in: a mapping of the step's own."""
+    if step.args is None:
+        if not step.use_previous:
+            return {}
+        return dict(previous) if isinstance(previous, Mapping) else {"previous": previous}
+    args: dict[str, Any] = resolve_references(dict(step.args), number, names, values)
+    if not isinstance(args, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        args = {"previous": args}
+    if step.use_previous:
+        args.setdefault("previous", previous)
+    return args
+
+
+async def _attempt(runner: Runner, step: Step, number: int, args: dict[str, Any]) -> StepResult:
+    call = ToolCall(step.tool_id, args, timeout=step.timeout)
+    done, _ = await run_step(runner, call, number, step.name)
+    pause, started = step.retry_pause, perf_counter()
+    for attempt in range(2, step.retries + 2):
+        if done.error is None or not done.error.retryable:
+            break
+        await asyncio.sleep(min(pause, _MAX_PAUSE))
+        pause *= 2
+        done, _ = await run_step(runner, call, number, step.name)
+        done.attempts = attempt
+        done.duration += perf_counter() - started - done.duration
+    return done

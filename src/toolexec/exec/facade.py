@@ -1,0 +1,404 @@
+"""The one object that most people need."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from toolexec.backend.base import Backend, BackendStatus, LiveBackend
+from toolexec.backend.catalog import Catalog
+from toolexec.backend.local import LocalBackend
+from toolexec.backend.mcp import MCPServer, read_mcp_servers
+from toolexec.backend.provider import ProviderBackend
+from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
+from toolexec.discovery.facade import Discovery
+from toolexec.discovery.index import Index
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import BackendExistsError, ConfigurationError
+from toolexec.exec.chain import ChainResult, Step, execute_chain
+from toolexec.exec.options import CallRemote, Options
+from toolexec.model.binding import Binding, BindingKind, LocalBinding
+from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.declare import FunctionTool, declare
+from toolexec.model.events import StreamEvent
+from toolexec.model.handler import Handler
+from toolexec.model.tool import Tool
+from toolexec.run.layers.timeout import Timeout
+from toolexec.run.layers.trace import Trace
+from toolexec.run.resolve import Resolver
+from toolexec.run.runner import DefaultRunner, Runner
+from toolexec.run.types import Result
+
+if TYPE_CHECKING:
+    from toolexec.exec.sync import SyncExec
+
+__all__ = ["Added", "Exec"]
+
+
+class Added(Sequence[Backend]):
+    """The backends that `add_mcp` or `add_config` registered. Await it to have them connected now; otherwise that
+    happens when the Exec starts, or at the first call that needs it."""
+
+    def __init__(self, backends: Sequence[Backend], start: Callable[[], Any]) -> None:
+        self._backends = tuple(backends)
+        self._start = start
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._backends[index]
+
+    def __len__(self) -> int:
+        return len(self._backends)
+
+    def __await__(self) -> Generator[Any, Any, list[BackendStatus]]:
+        yield from self._start().__await__()
+        return [backend.status() for backend in self._backends]
+
+
+class Exec:
+    """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
+
+    >>> import asyncio
+    >>> async def main():
+    ...     async with Exec() as ex:
+    ...         ex.add(lambda a, b: a + b, "math:add")
+    ...         return (await ex.run_tool("math:add", {"a": 5, "b": 3})).value
+    >>> asyncio.run(main())
+    8
+
+    `Exec()` needs no arguments; settings are those of `Options`, given as one object or by keyword. Use it as
+    `async with`, or call `aclose`; it belongs to the event loop of its first use. `sync` is its blocking twin.
+    """
+
+    def __init__(self, options: Options | None = None, **settings: Any) -> None:
+        """Raises ConfigurationError for settings that make no sense, TypeError for unknown ones."""
+        self.options = replace(options, **settings) if options is not None else Options(**settings)
+        options = self.options
+        discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
+        self.index: Index = discovery.index
+        self.docs: DocStore = discovery.docs
+        self.backends = options.backends if options.backends is not None else BackendRegistry()
+        known = self.backends.get("local")
+        self.local = known if isinstance(known, LocalBackend) else LocalBackend(handlers=options.local_handlers)
+        if known is None:
+            self.backends.register(self.local)
+        self._stand_in("mcp", options.mcp_executor)
+        self._stand_in("provider", options.provider_executor)
+        self.runner: Runner = self._build_runner()
+        self._discovery = discovery
+        self._catalogs: dict[str, Catalog] = {}
+        self._pending: list[Backend] = []
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._start_lock = asyncio.Lock()
+        self._closed = False
+        self._sync: SyncExec | None = None
+        for backend in self.backends.list():
+            if backend is not self.local:
+                self._adopt(backend)
+
+    def _stand_in(self, kind: BindingKind, execute: CallRemote | None) -> None:
+        if execute is not None:
+            self.backends.on_missing(kind, lambda name: ProviderBackend(name, partial(execute, name), kind=kind))
+
+    def _build_runner(self) -> Runner:
+        options = self.options
+        resolver = Resolver(
+            self.index,
+            self.backends,
+            tool_resolver=options.tool_resolver,
+            bindings_resolver=options.bindings_resolver,
+        )
+        runner: Runner = DefaultRunner(
+            self.index,
+            self.backends,
+            resolver=resolver,
+            validate_input=options.validate_input,
+            validate_output=options.output_validation,
+        )
+        runner = Timeout(runner, options.default_timeout)
+        return Trace(runner, options.trace) if options.trace is not None else runner
+
+    # -- tools --------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
+        name: str | None = None,
+        *,
+        handler: Callable[..., Any] | Handler | None = None,
+        binding: Binding | None = None,
+        doc: DocEntry | None = None,
+    ) -> Tool:
+        """Add a tool and return it.
+
+        *tool* is a function (typed ones get their schema from their types), one declared with `@tool`, or a `Tool`;
+        the latter comes with a *handler* that takes all arguments as one dict, or with a *binding* that says where it
+        lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, ToolConflictError or
+        ConfigurationError, with nothing added.
+        """
+        if isinstance(tool, Tool):
+            if (handler is None) == (binding is None):
+                raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
+            self._discovery.register(tool, binding or LocalBinding(tool.id), doc)
+            if handler is not None:
+                self.local.register(tool.id, handler)
+            return tool
+        if handler is not None or binding is not None:
+            raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
+        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name)
+        self._discovery.register(declared.tool, LocalBinding(declared.tool.id), doc)
+        self.local.register(declared.tool.id, declared.handler)
+        return declared.tool
+
+    def add_mcp(
+        self,
+        name: str,
+        *,
+        command: str | Sequence[str] = "",
+        args: Sequence[str] = (),
+        url: str = "",
+        **settings: Any,
+    ) -> Added:
+        """Add an MCP server: a *command* to start (a program, or a whole command line) or the *url* of a running one.
+
+        *settings* are those of `MCPServer`: env, cwd, headers, transport, namespace, connect_timeout, ... The tools
+        appear as `name:tool` once the server is connected: when the Exec starts, at the first call that needs it, or
+        now: `await ex.add_mcp(...)`. A server that cannot be reached raises nothing; `backend_statuses` has the reason.
+        Raises ConfigurationError, BackendExistsError, and MissingExtraError without the `mcp` extra.
+        """
+        if isinstance(command, str):
+            program, *rest = _command_line(command) if command and not args else [command]
+        else:
+            program, *rest = [*command] or [""]
+        return self._add_servers([MCPServer(name=name, command=program, args=(*rest, *args), url=url, **settings)])
+
+    def add_config(self, path: str | Path) -> Added:
+        """Add the servers of an `mcpServers` JSON file, as Claude Desktop, Cursor and VS Code write it.
+
+        Raises ConfigurationError, BackendExistsError and MissingExtraError, with nothing added.
+        """
+        return self._add_servers(read_mcp_servers(path))
+
+    def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
+        from toolexec.backend.mcp import MCPBackend
+
+        backends = [MCPBackend(server) for server in servers]
+        return self.add_backends(*backends)
+
+    def add_backends(self, *backends: Backend) -> Added:
+        """Add backends of any kind; their tools appear once they are started. Raises BackendExistsError for a name in
+        use, with none of them added."""
+        for backend in backends:
+            if self.backends.get(backend.name) is not None:
+                raise BackendExistsError(
+                    f"a backend named {backend.name} is there already; remove it first, or choose another name",
+                    backend=backend.name,
+                )
+        for backend in backends:
+            self.backends.register(backend)
+            self._adopt(backend)
+        return Added(backends, self.start)
+
+    def _adopt(self, backend: Backend) -> None:
+        catalog = self._catalogs[backend.name] = Catalog(self.index, backend)
+        if isinstance(backend, LiveBackend):
+            backend.on_tools(catalog.publish)
+        self._pending.append(backend)
+
+    async def remove(self, name: str) -> None:
+        """Close a backend and take its tools out of the index; unknown names are ignored."""
+        catalog = self._catalogs.pop(name, None)
+        self._pending = [backend for backend in self._pending if backend.name != name]
+        await self.backends.unregister(name)
+        if catalog is not None:
+            catalog.withdraw()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all backends that are not started, at the same time, and wait at most `start_timeout`.
+
+        A server that is slow goes on connecting, one that fails is unavailable with its reason in `backend_statuses`;
+        neither raises. Raises ConfigurationError after `aclose`.
+        """
+        if self._closed:
+            raise ConfigurationError("this Exec is closed; make a new one")
+        async with self._start_lock:
+            pending = list(self._pending)
+            for backend in pending:
+                if backend.name not in self._starting:
+                    self._starting[backend.name] = asyncio.create_task(self._start_backend(backend))
+            tasks = [self._starting[backend.name] for backend in pending]
+            if tasks:
+                await asyncio.wait(tasks, timeout=self.options.start_timeout)
+            self._pending = [backend for backend in self._pending if backend not in pending]
+            for backend in pending:
+                task = self._starting[backend.name]
+                if task.done() and task.exception() is not None:
+                    warnings.warn(f"backend {backend.name} did not start: {task.exception()}", stacklevel=3)
+
+    async def _start_backend(self, backend: Backend) -> None:
+        await backend.start()
+        if not isinstance(backend, LiveBackend) and backend.enabled:
+            tools = await backend.list_tools()
+            catalog = self._catalogs.get(backend.name)
+            if catalog is not None:
+                catalog.publish([t if t.namespace else t.replace(namespace=backend.name) for t in tools])
+
+    async def aclose(self) -> None:
+        """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
+        self._closed = True
+        self._pending = []
+        starting, self._starting = self._starting, {}
+        stopping = asyncio.ensure_future(self.backends.stop_all())
+        await asyncio.wait([stopping])
+        for task in starting.values():
+            task.cancel()
+        await asyncio.gather(*starting.values(), return_exceptions=True)
+        stopping.result()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def backend_statuses(self) -> list[BackendStatus]:
+        """How every backend is, in order of registration."""
+        statuses: list[BackendStatus] = []
+        for backend in self.backends.list():
+            status = backend.status()
+            catalog = self._catalogs.get(backend.name)
+            if catalog is not None and catalog.refused:
+                status = replace(status, skipped={**status.skipped, **catalog.refused})
+            statuses.append(status)
+        return statuses
+
+    @property
+    def sync(self) -> SyncExec:
+        """This Exec with blocking methods, run by an event loop in a thread of its own."""
+        if self._sync is None:
+            from toolexec.exec.sync import SyncExec
+
+            self._sync = SyncExec(self)
+        return self._sync
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        """The best tools for *query*, best first; an empty query gives the first by ID."""
+        if self._pending:
+            await self.start()
+        return [self._with_state(summary) for summary in self.index.search(query, limit, filters=filters)]
+
+    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does."""
+        if self._pending and self.index.find(tool_id) is None:
+            await self.start()
+        doc = self.docs.describe(tool_id, level)
+        reason = self._unavailable(doc.id)
+        return replace(doc, unavailable=reason) if reason else doc
+
+    def _with_state(self, summary: Summary) -> Summary:
+        reason = self._unavailable(summary.id)
+        return replace(summary, unavailable=reason) if reason else summary
+
+    def _unavailable(self, tool_id: str) -> str | None:
+        if not self._catalogs:
+            return None
+        found = self.index.find(tool_id)
+        backend = self.backends.get(found.binding.backend) if found is not None else None
+        if backend is None:
+            return None
+        status = backend.status()
+        return None if status.available else status.reason or "unavailable"
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    async def run_tool(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> Result:
+        """Run one tool.
+
+        A tool that was called and failed gives a Result with `error`; what could not be called raises, as
+        `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`.
+        """
+        if self._pending and self.index.find(tool_id) is None:
+            await self.start()
+        return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress))
+
+    async def run_chain(self, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None) -> ChainResult:
+        """Run tools one after the other; see `Step` for how values travel.
+
+        Failures of steps are in the result, together with what was done before. Raises InvalidChainError, before
+        anything runs, for a chain that cannot work.
+        """
+        if self._pending:
+            await self.start()
+        return await execute_chain(self.runner, self.index, steps, on_progress=on_progress)
+
+    async def stream_tool(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        fallback: bool = True,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Run one tool piece by piece: `progress` and `chunk` events, then exactly one `done` or `error`.
+
+        A tool that answers in one piece gives just the last event; with *fallback* false it raises
+        StreamNotSupportedError instead. Leaving the loop early stops the tool (close the iterator, best with
+        `contextlib.aclosing`). Raises as `Runner.stream` does.
+        """
+        if self._pending and self.index.find(tool_id) is None:
+            await self.start()
+        events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback))
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    async def execute_code(
+        self,
+        code: str,
+        *,
+        language: str | None = None,
+        timeout: float | None = None,
+        max_tool_calls: int | None = None,
+        allowed_tools: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> NoReturn:
+        """Run code that calls tools. Not available yet: raises ConfigurationError that says so."""
+        if not self.options.enable_code_execution:
+            raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
+        raise ConfigurationError(
+            f"no sandbox serves the {self.options.security_profile!r} profile: this release of toolexec has none"
+        )
+
+
+def _command_line(command: str) -> list[str]:
+    """A command line's words; a program whose path has blanks in it is one word."""
+    if shutil.which(command) or Path(command).exists():
+        return [command]
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(f"cannot read the command line {command!r}: {error}") from error

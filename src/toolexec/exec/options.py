@@ -1,0 +1,84 @@
+"""How an `Exec` is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index
+from toolexec.errors import ConfigurationError
+from toolexec.run.layers.trace import TraceHook
+from toolexec.run.resolve import BindingsResolver, ToolResolver
+from toolexec.run.runner import OutputValidation
+
+__all__ = ["CallRemote", "Options", "SecurityProfile"]
+
+SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
+CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] | Any]
+"""Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All settings of an `Exec`; every one has a default.
+
+    Parts: `index`, `docs` and `backends` replace the ones that an Exec makes for itself. `local_handlers` maps handler
+    names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
+    and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
+    the index does not know. `trace` hears of every call.
+
+    Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
+    strict, False off.
+
+    Limits: `default_timeout` in seconds for a call and for each step of a chain (None: none);
+    `start_timeout` bounds how long a start waits for slow servers (they go on connecting).
+
+    Code: `enable_code_execution`, `security_profile`, `default_language`, `max_tool_calls` (0 means the default, 100).
+
+    Raises ConfigurationError for a value that makes no sense.
+    """
+
+    index: Index | None = None
+    docs: DocStore | None = None
+    backends: BackendRegistry | None = None
+    local_handlers: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+    mcp_executor: CallRemote | None = None
+    provider_executor: CallRemote | None = None
+    tool_resolver: ToolResolver | None = None
+    bindings_resolver: BindingsResolver | None = None
+    trace: TraceHook | None = None
+    validate_input: bool = True
+    validate_output: OutputValidation | bool | None = None
+    default_timeout: float | None = 30.0
+    start_timeout: float = 10.0
+    max_examples: int | None = 10
+    enable_code_execution: bool = False
+    security_profile: SecurityProfile = "standard"
+    default_language: str = "python"
+    max_tool_calls: int = 100
+
+    def __post_init__(self) -> None:
+        if self.validate_output not in (None, True, False, *get_args(OutputValidation)):
+            raise ConfigurationError(f"unknown validate_output {self.validate_output!r}; use strict, warn or off")
+        if self.default_timeout is not None and not self.default_timeout > 0:
+            raise ConfigurationError(
+                f"default_timeout must be above 0 seconds, not {self.default_timeout}; None: no limit"
+            )
+        if not self.start_timeout > 0:
+            raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout}")
+        if self.max_tool_calls < 0:
+            raise ConfigurationError(f"max_tool_calls must be 0 (the default) or more, not {self.max_tool_calls}")
+        if self.security_profile not in get_args(SecurityProfile):
+            raise ConfigurationError(
+                f"unknown security profile {self.security_profile!r}; use {', '.join(get_args(SecurityProfile))}"
+            )
+
+    @property
+    def output_validation(self) -> OutputValidation | None:
+        """`validate_output` with the booleans spelled out."""
+        if isinstance(self.validate_output, bool):
+            return "strict" if self.validate_output else "off"
+        return self.validate_output

@@ -1,0 +1,83 @@
+"""References from one step's arguments to the values of earlier steps.
+
+An argument `{"$ref": "steps.0.items[0].id"}` stands for a part of the value of step 0, in JMESPath
+(https://jmespath.org); a step with a name can be called by it (`{"$ref": "fetch.items[0].id"}`). `{"$literal": ...}` is
+taken as it is. A `$ref` that begins with `#` or has `://` in it is ordinary data, as in a JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolexec.errors import InvalidChainError
+
+__all__ = ["check_references", "resolve_references"]
+
+_NUMBERED = re.compile(r"steps(?:\.(\d+)|\[(\d+)\])(.*)", re.DOTALL)
+_NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(.*)", re.DOTALL)
+_MAX_DEPTH = 100
+
+
+def check_references(args: Any, index: int, names: Mapping[str, int]) -> None:
+    """Raise InvalidChainError for a reference of step *index* that is malformed, or names no earlier step."""
+    for reference in _find(args, 0):
+        _parse(reference, index, names)
+
+
+def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any]) -> Any:
+    """*args* with every reference replaced; a path that leads nowhere gives None."""
+    if isinstance(args, Mapping):
+        if set(args) == {"$literal"}:
+            return args["$literal"]
+        if _is_reference(args):
+            step, expression = _parse(args["$ref"], index, names)
+            return values[step] if expression is None else expression.search(values[step])
+        return {key: resolve_references(value, index, names, values) for key, value in args.items()}
+    if isinstance(args, list | tuple):
+        return [resolve_references(value, index, names, values) for value in args]
+    return args
+
+
+def _is_reference(value: Mapping[str, Any]) -> bool:
+    target = value.get("$ref")
+    return len(value) == 1 and isinstance(target, str) and not target.startswith("#") and "://" not in target
+
+
+def _find(args: Any, depth: int) -> list[str]:
+    if depth > _MAX_DEPTH:
+        raise InvalidChainError(f"a step's arguments are nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(args, Mapping):
+        if set(args) == {"$literal"}:
+            return []
+        if _is_reference(args):
+            return [args["$ref"]]
+        return [found for value in args.values() for found in _find(value, depth + 1)]
+    if isinstance(args, list | tuple):
+        return [found for value in args for found in _find(value, depth + 1)]
+    return []
+
+
+def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, Any]:
+    numbered = _NUMBERED.fullmatch(reference)
+    if numbered:
+        step, path = int(numbered[1] or numbered[2]), numbered[3]
+    else:
+        named = _NAMED.fullmatch(reference)
+        if not named or named[1] not in names:
+            known = ", ".join([*names, *(f"steps.{i}" for i in range(index))]) or "none: it is the first step"
+            raise InvalidChainError(f"step {index}: {reference!r} refers to no step; it can refer to {known}")
+        step, path = names[named[1]], named[2]
+    if step >= index:
+        raise InvalidChainError(f"step {index}: {reference!r} refers to step {step}, which has not run by then")
+    path = path.removeprefix(".")
+    if not path:
+        return step, None
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        return step, jmespath.compile(path)
+    except JMESPathError as error:
+        raise InvalidChainError(f"step {index}: {reference!r} is not a valid path: {error}") from error

@@ -1,0 +1,128 @@
+"""Bindings say where a tool lives: in this process, at a provider, or on an MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from toolexec.errors import InvalidBindingError
+
+__all__ = [
+    "Binding",
+    "BindingKind",
+    "BindingSelector",
+    "LocalBinding",
+    "MCPBinding",
+    "ProviderBinding",
+    "binding_from_dict",
+    "prefer_local",
+]
+
+BindingKind: TypeAlias = Literal["local", "provider", "mcp"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBinding:
+    """A handler in this process, by its registered name."""
+
+    kind: ClassVar[BindingKind] = "local"
+    name: str
+
+    def __post_init__(self) -> None:
+        _require("local", handler=self.name)
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that hosts the tool."""
+        return "local"
+
+    @property
+    def tool(self) -> str:
+        """The name under which the backend knows the tool."""
+        return self.name
+
+    def to_dict(self) -> dict[str, Any]:
+        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        return {"kind": "local", "local": {"name": self.name}}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBinding:
+    """A tool of an external provider, by the provider's name and the provider's own name for the tool."""
+
+    kind: ClassVar[BindingKind] = "provider"
+    provider: str
+    tool: str
+
+    def __post_init__(self) -> None:
+        _require("provider", provider=self.provider, tool=self.tool)
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that hosts the tool."""
+        return self.provider
+
+    def to_dict(self) -> dict[str, Any]:
+        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        return {"kind": "provider", "provider": {"providerId": self.provider, "toolId": self.tool}}
+
+
+@dataclass(frozen=True, slots=True)
+class MCPBinding:
+    """A tool of an MCP server, by the server's name here and the tool's name there."""
+
+    kind: ClassVar[BindingKind] = "mcp"
+    server: str
+    tool: str
+
+    def __post_init__(self) -> None:
+        _require("mcp", server=self.server, tool=self.tool)
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that hosts the tool."""
+        return self.server
+
+    def to_dict(self) -> dict[str, Any]:
+        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        return {"kind": "mcp", "mcp": {"serverName": self.server, "toolName": self.tool}}
+
+
+Binding: TypeAlias = LocalBinding | ProviderBinding | MCPBinding
+BindingSelector: TypeAlias = Callable[[Sequence[Binding]], Binding]
+"""Picks one of a tool's bindings; it must return one of those it was given."""
+
+_PREFERENCE: dict[str, int] = {"local": 0, "provider": 1, "mcp": 2}
+
+
+def prefer_local(bindings: Sequence[Binding]) -> Binding:
+    """The default selector: local before provider before mcp, then the order of registration."""
+    return min(bindings, key=lambda binding: _PREFERENCE[binding.kind])
+
+
+def binding_from_dict(data: Mapping[str, Any]) -> Binding:
+    """Read what `to_dict` wrote; raises InvalidBindingError for an unknown kind or a missing part."""
+    kind = data.get("kind")
+    detail = data.get(kind) if isinstance(kind, str) else None
+    part: Mapping[str, Any] = detail if isinstance(detail, Mapping) else {}
+    match kind:
+        case "local":
+            return LocalBinding(_text(part, "name"))
+        case "provider":
+            return ProviderBinding(_text(part, "providerId"), _text(part, "toolId"))
+        case "mcp":
+            return MCPBinding(_text(part, "serverName"), _text(part, "toolName"))
+        case _:
+            raise InvalidBindingError(f"unknown binding kind {kind!r}; use local, provider or mcp")
+
+
+def _text(part: Mapping[str, Any], key: str) -> str:
+    value = part.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _require(kind: str, **parts: str) -> None:
+    for label, value in parts.items():
+        if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidBindingError(f"a {kind} binding needs the name of its {label}")

@@ -1,0 +1,58 @@
+"""One call of a tool, as every layer passes it on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["Progress", "ProgressCallback", "ToolCall", "tell"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a call has come: `done` of `total` (None when unknown), and a word on what is going on."""
+
+    done: float
+    total: float | None = None
+    message: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The progress as JSON-able data, without what is unknown."""
+        data: dict[str, Any] = {"progress": self.done}
+        if self.total is not None:
+            data["total"] = self.total
+        if self.message:
+            data["message"] = self.message
+        return data
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], None]
+"""Called in order, on the event loop; what it raises is logged and does not disturb the call."""
+
+
+def tell(callback: ProgressCallback, progress: Progress) -> None:
+    """Call *callback*; what it raises is logged."""
+    try:
+        callback(progress)
+    except Exception:
+        logger.exception("a progress callback failed")
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """What is asked of a runner: this tool, these arguments, under these conditions.
+
+    Treat it as a value: a layer that wants another call makes one with `dataclasses.replace`. (It is not frozen only
+    because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in
+    seconds; None leaves it to the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event.
+    """
+
+    tool_id: str
+    args: Mapping[str, Any] | None = None
+    timeout: float | None = None
+    on_progress: ProgressCallback | None = None
+    fallback: bool = False

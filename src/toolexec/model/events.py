@@ -1,0 +1,34 @@
+"""What a streamed call says while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from toolexec.errors import ToolExecError
+
+__all__ = ["EventKind", "StreamEvent"]
+
+EventKind: TypeAlias = Literal["progress", "chunk", "done", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """One event of a stream: any number of `progress` and `chunk`, then exactly one `done` or `error`.
+
+    `data` is the progress (as a dict), the chunk, the whole value, or the error as a dict; `error` is the exception.
+    """
+
+    kind: EventKind
+    data: Any = None
+    tool_id: str = ""
+    error: ToolExecError | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-able data; the exception itself is left out, its text is in `data`."""
+        data: dict[str, Any] = {"kind": self.kind}
+        if self.tool_id:
+            data["toolId"] = self.tool_id
+        if self.data is not None:
+            data["data"] = self.data
+        return data

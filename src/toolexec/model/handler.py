@@ -1,0 +1,105 @@
+"""Handlers: the Python side of a local tool, and how it wants to be run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from toolexec.errors import ConfigurationError
+from toolexec.model.call import Progress, ProgressCallback
+
+__all__ = ["Handler", "HandlerKind", "RunMode", "ToolContext", "kind_of", "mapping_handler"]
+
+HandlerKind: TypeAlias = Literal["async", "sync", "generator", "async_generator"]
+RunMode: TypeAlias = Literal["thread", "inline", "process"]
+
+
+class ToolContext:
+    """What a handler may ask for by annotating a parameter with it: the call's ID, and a way to report progress.
+
+    It is not part of the tool's input schema. `report` may be called from any thread.
+    """
+
+    __slots__ = ("_callback", "tool_id")
+
+    def __init__(self, tool_id: str, callback: ProgressCallback | None = None) -> None:
+        self.tool_id = tool_id
+        self._callback = callback
+
+    def report(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Tell the caller how far the work is; does nothing when nobody listens."""
+        if self._callback is not None:
+            self._callback(Progress(done=done, total=total, message=message))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A function and how to run it.
+
+    `call` takes the arguments as a mapping (and a ToolContext when `wants_context`) and returns a coroutine, a value, a
+    generator or an async generator, as `kind` says. Before that, `convert` (if any) turns JSON arguments into what the
+    function's types ask for, and raises InputValidationError when it cannot; after it, `finish` turns the typed result
+    into JSON (None: it is JSON already). `mode` is for sync kinds: in a worker `thread`, `inline` on the event loop, or
+    in a worker `process` that is killed when the call is cancelled. `source` is `(module, qualified name)` of a handler
+    that a worker process can import.
+    """
+
+    call: Callable[..., Any]
+    kind: HandlerKind
+    mode: RunMode = "thread"
+    wants_context: bool = False
+    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    finish: Callable[[Any], Any] | None = None
+    source: tuple[str, str] | None = None
+
+
+def kind_of(function: Callable[..., Any]) -> HandlerKind:
+    """Which of the four kinds of function this is; partials and callable objects are looked through."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = function.__call__
+    if inspect.isasyncgenfunction(function):
+        return "async_generator"
+    if inspect.iscoroutinefunction(function):
+        return "async"
+    return "generator" if inspect.isgeneratorfunction(function) else "sync"
+
+
+def run_mode(function: Callable[..., Any], *, inline: bool, killable: bool) -> RunMode:
+    """The mode that the two switches ask for; raises ConfigurationError when they contradict each other or the kind."""
+    if not inline and not killable:
+        return "thread"
+    name = getattr(function, "__qualname__", repr(function))
+    if inline and killable:
+        raise ConfigurationError(f"{name} cannot be both inline and killable: inline code cannot be stopped")
+    if killable and kind_of(function) != "sync":
+        raise ConfigurationError(f"{name} cannot be killable: only plain sync functions run in a worker process")
+    return "inline" if inline else "process"
+
+
+def importable_source(function: Callable[..., Any]) -> tuple[str, str]:
+    """Where a worker process finds *function*; raises ConfigurationError when it cannot, as for a lambda."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        raise ConfigurationError(
+            f"{name or function!r} cannot be killable: a worker process must be able to import it; "
+            "define it at the top level of a module"
+        )
+    return module, name
+
+
+def mapping_handler(
+    function: Callable[[dict[str, Any]], Any], *, inline: bool = False, killable: bool = False
+) -> Handler:
+    """A handler from a function that takes all arguments as one dict (its own copy)."""
+    mode = run_mode(function, inline=inline, killable=killable)
+
+    def call(args: Mapping[str, Any]) -> Any:
+        return function(dict(args))
+
+    source = importable_source(function) if killable else None
+    return Handler(call=call, kind=kind_of(function), mode=mode, source=source)

@@ -1,0 +1,197 @@
+"""JSON Schema: keep it, check that it is safe to use, and check values against it.
+
+A `Schema` holds its JSON text and is immutable; it is compiled at its first use and the compiled form is kept in a
+bounded cache (`jsonschema-rs`, about 14 KB each). Schemas come from remote servers, so nothing here trusts them:
+size, depth and the work that `$ref` can multiply are bounded before a schema is accepted, and no document is ever
+fetched. `format` is not enforced and `default` is not applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import jsonschema_rs
+
+from toolexec.errors import InvalidSchemaError, UnsupportedSchemaError, Violation
+from toolexec.model.json_value import explain_not_json, is_json
+from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema
+from toolexec.model.violations import describe_error
+
+__all__ = ["DRAFT_07", "DRAFT_2020_12", "EMPTY_OBJECT", "Schema", "SchemaLike"]
+
+DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
+_DIALECTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
+    DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
+    f"{DRAFT_2020_12}#": jsonschema_rs.Draft202012Validator,
+    DRAFT_07: jsonschema_rs.Draft7Validator,
+    DRAFT_07.rstrip("#"): jsonschema_rs.Draft7Validator,
+    "https://json-schema.org/draft-07/schema#": jsonschema_rs.Draft7Validator,
+    "https://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+}
+_MAX_COMPILED: Final = 1024
+_MAX_VIOLATIONS: Final = 100
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class Schema:
+    """An immutable JSON Schema, 2020-12 unless its `$schema` says draft-07.
+
+    Build one with `Schema.of`. Two schemas are equal when they are the same JSON, whatever the order of keys.
+    """
+
+    __slots__ = ("_guarded", "text")
+
+    text: str
+    """The schema as compact JSON."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._guarded = False
+
+    @classmethod
+    def of(cls, value: SchemaLike) -> Schema:
+        """Take a schema as a mapping, a boolean, JSON text or UTF-8 bytes; later changes to *value* have no effect.
+
+        Raises InvalidSchemaError when it is not a JSON object or boolean, or larger than 1 MiB.
+        """
+        if isinstance(value, Schema):
+            return value
+        if isinstance(value, str | bytes | bytearray):
+            return cls._from_text(value)
+        if not isinstance(value, Mapping | bool):
+            raise InvalidSchemaError(f"a schema is a mapping, a boolean or JSON text, not {type(value).__name__}")
+        try:
+            text = _encode(value if isinstance(value, bool | dict) else dict(value))
+        except RecursionError:
+            raise InvalidSchemaError("the schema is nested too deeply; at most 100 levels are accepted") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidSchemaError(f"the schema is not JSON: {error}") from error
+        return cls._sized(text)
+
+    @classmethod
+    def _from_text(cls, value: str | bytes | bytearray) -> Schema:
+        try:
+            text = value if isinstance(value, str) else value.decode()
+            if len(text) > MAX_SCHEMA_BYTES:
+                return cls._sized(text)
+            parsed = json.loads(text, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise InvalidSchemaError("the schema is nested too deeply; at most 100 levels are accepted") from None
+        except ValueError as error:
+            raise InvalidSchemaError(f"cannot parse the schema as JSON: {error}") from error
+        if not isinstance(parsed, dict | bool):
+            raise InvalidSchemaError(f"a schema is a JSON object or boolean, not {type(parsed).__name__}")
+        return cls(text)
+
+    @classmethod
+    def _sized(cls, text: str) -> Schema:
+        if len(text) > MAX_SCHEMA_BYTES:
+            raise InvalidSchemaError(f"the schema has {len(text)} characters; {MAX_SCHEMA_BYTES} is the most")
+        return cls(text)
+
+    def to_json(self) -> Any:
+        """The schema as a fresh dict (or boolean), yours to change."""
+        return json.loads(self.text)
+
+    def guard(self) -> Schema:
+        """Refuse what is not safe to compile, without compiling it. Returns the schema itself.
+
+        Raises UnsupportedSchemaError for another dialect, ExternalRefError for a `$ref` that leaves the document, and
+        InvalidSchemaError when it is too deep, or its references form a loop or multiply beyond bounds.
+        """
+        if not self._guarded:
+            text = self.text
+            if '"$schema"' in text:
+                _dialect_of(self.to_json())
+            guard_schema(text)
+            self._guarded = True
+        return self
+
+    def accepts(self, value: object) -> bool:
+        """Whether *value* is strict JSON and conforms; raises InvalidSchemaError when the schema cannot be compiled."""
+        return is_json(value) and self.conforms(value)
+
+    def conforms(self, value: object) -> bool:
+        """Whether *value*, known to be strict JSON, conforms; raises InvalidSchemaError as `accepts` does."""
+        return _compile(self.text).is_valid(value)
+
+    def violations(self, value: object) -> tuple[Violation, ...]:
+        """Every way in which *value* breaks the schema, at most 100, in the order of the schema; empty if it conforms.
+
+        Raises InvalidSchemaError when the schema itself cannot be compiled.
+        """
+        validator = _compile(self.text)
+        foreign = explain_not_json(value)
+        if foreign:
+            return tuple(foreign)
+        schema = self.to_json()
+        found: list[Violation] = []
+        for error in validator.iter_errors(value):
+            found.append(describe_error(error, schema))
+            if len(found) == _MAX_VIOLATIONS:
+                break
+        return tuple(found)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.text == other.text or same_json(self.to_json(), other.to_json())
+
+    def __hash__(self) -> int:
+        return hash(_canonical(self.text))
+
+    def __repr__(self) -> str:
+        return f"Schema({self.text if len(self.text) <= 200 else self.text[:197] + '...'})"
+
+
+SchemaLike: TypeAlias = Schema | Mapping[str, Any] | bool | str | bytes | bytearray
+"""What is accepted wherever a schema is asked for."""
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Equality of JSON values: `1` equals `1.0`, `True` does not equal `1`, the order of keys does not matter."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same_json, left, right))
+    return bool(left == right)
+
+
+def _canonical(text: str) -> str:
+    return json.dumps(json.loads(text, parse_int=float), sort_keys=True)
+
+
+def _dialect_of(schema: Any) -> type[jsonschema_rs.Validator]:
+    declared = schema.get("$schema", DRAFT_2020_12) if isinstance(schema, dict) else DRAFT_2020_12
+    validator = _DIALECTS.get(declared) if isinstance(declared, str) else None
+    if validator is None:
+        raise UnsupportedSchemaError(
+            f"schema dialect {str(declared)[:200]!r} is not supported; use {DRAFT_2020_12} or {DRAFT_07}"
+        )
+    return validator
+
+
+@lru_cache(maxsize=_MAX_COMPILED)
+def _compile(text: str) -> jsonschema_rs.Validator:
+    guard_schema(text)
+    schema = json.loads(text)
+    validator = _dialect_of(schema)
+    try:
+        return validator(schema, validate_formats=False, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise InvalidSchemaError(f"the schema is not valid: {reason[:300]}") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+EMPTY_OBJECT: Final = Schema.of({"type": "object"})
+"""The schema of a tool that says nothing about its arguments: any object."""

@@ -1,0 +1,223 @@
+"""From a typed function to JSON Schemas, and from JSON to what the function's parameters ask for."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolexec.errors import InputValidationError, InvalidResultError, InvalidToolError, Violation
+from toolexec.model.handler import HandlerKind, ToolContext
+from toolexec.model.json_value import is_json, pointer
+
+if typing.TYPE_CHECKING:
+    import pydantic
+
+__all__ = ["Signature", "read_signature"]
+
+_PLAIN: frozenset[Any] = frozenset({str, int, float, bool, type(None), None, Any, object, dict, list})
+_STREAMS: frozenset[Any] = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncGenerator})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A function's parameters and result as JSON Schemas, with the converters that its types need."""
+
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None
+    finish: Callable[[Any], Any] | None
+    context_parameter: str | None
+
+
+def read_signature(
+    function: Callable[..., Any], kind: HandlerKind, *, descriptions: Mapping[str, str], local_names: Mapping[str, Any]
+) -> Signature:
+    """Read *function*; *descriptions* are for parameters without one of their own.
+
+    Raises InvalidToolError for `*args`, positional-only parameters, unresolvable annotations and types that have no
+    JSON Schema.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    hints = _hints(function, name, local_names)
+    parameters, context, extra = _parameters(function, name, hints)
+    adapters = {p.name: _adapter(hints.get(p.name, Any), name, p.name) for p in parameters}
+    if extra is not None:
+        adapters["**"] = _adapter(hints.get(extra, Any), name, extra)
+    schemas, defs = _schemas(adapters, name, "validation")
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}
+    for parameter in parameters:
+        schema = _described(schemas[parameter.name], descriptions.get(parameter.name), hints.get(parameter.name))
+        if parameter.default is not inspect.Parameter.empty:
+            schema = _with_default(schema, parameter.default, adapters[parameter.name])
+        input_schema["properties"][parameter.name] = schema
+    required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    if required:
+        input_schema["required"] = required
+    input_schema["additionalProperties"] = schemas["**"] if extra is not None else False
+    if defs:
+        input_schema["$defs"] = defs
+    typed = {n: adapters[n] for n in adapters if n != "**" and not _is_plain(hints.get(n, Any))}
+    output_schema, finish = _output(hints.get("return", inspect.Parameter.empty), kind, name)
+    return Signature(
+        input_schema=input_schema,
+        output_schema=output_schema,
+        convert=_converter(typed) if typed else None,
+        finish=finish,
+        context_parameter=context,
+    )
+
+
+def _hints(function: Callable[..., Any], name: str, local_names: Mapping[str, Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else getattr(function, "func", function.__call__)
+    try:
+        return typing.get_type_hints(target, localns=dict(local_names) or None, include_extras=True)
+    except Exception as error:
+        raise InvalidToolError(f"cannot resolve the annotations of {name}: {error}") from error
+
+
+def _parameters(
+    function: Callable[..., Any], name: str, hints: Mapping[str, Any]
+) -> tuple[list[inspect.Parameter], str | None, str | None]:
+    found: list[inspect.Parameter] = []
+    context: str | None = None
+    extra: str | None = None
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InvalidToolError(
+                f"{name} has the parameter {parameter}, but tool arguments go by name; make it an ordinary parameter"
+            )
+        if hints.get(parameter.name) is ToolContext:
+            context = parameter.name
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            extra = parameter.name
+        else:
+            found.append(parameter)
+    return found, context, extra
+
+
+def _adapter(annotation: Any, name: str, parameter: str) -> pydantic.TypeAdapter[Any]:
+    import pydantic
+
+    try:
+        return pydantic.TypeAdapter(annotation)
+    except Exception as error:
+        raise InvalidToolError(f"{name}: the type of {parameter} has no JSON form: {error}") from error
+
+
+def _schemas(
+    adapters: Mapping[str, pydantic.TypeAdapter[Any]], name: str, mode: Literal["validation", "serialization"]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    import pydantic
+
+    try:
+        by_key, rest = pydantic.TypeAdapter.json_schemas([(key, mode, adapter) for key, adapter in adapters.items()])
+    except Exception as error:
+        raise InvalidToolError(f"{name}: a type has no JSON Schema: {str(error).splitlines()[0]}") from error
+    return {key: dict(schema) for (key, _), schema in by_key.items()}, rest.get("$defs", {})
+
+
+def _described(schema: dict[str, Any], description: str | None, hint: Any) -> dict[str, Any]:
+    if "description" in schema:
+        return schema
+    for extra in getattr(hint, "__metadata__", ()):
+        if isinstance(extra, str):
+            description = extra
+    return schema | {"description": description} if description else schema
+
+
+def _with_default(schema: dict[str, Any], default: Any, adapter: pydantic.TypeAdapter[Any]) -> dict[str, Any]:
+    if "default" in schema:
+        return schema
+    try:
+        value = adapter.dump_python(default, mode="json", warnings=False)
+    except Exception:  # a default that has no JSON form stays the function's own business
+        return schema
+    return schema | {"default": value} if is_json(value) else schema
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether JSON values are already what this annotation asks for."""
+    origin = typing.get_origin(annotation)
+    if origin is None:
+        try:
+            return annotation in _PLAIN
+        except TypeError:
+            return False
+    arguments = typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _is_plain(arguments[0]) and all(isinstance(extra, str) for extra in arguments[1:])
+    if origin is Literal:
+        return all(isinstance(value, str | int | bool | type(None)) for value in arguments)
+    if origin in (dict, list, typing.Union, types.UnionType):
+        return all(map(_is_plain, arguments))
+    return False
+
+
+def _converter(
+    adapters: Mapping[str, pydantic.TypeAdapter[Any]],
+) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    import pydantic
+
+    validators = {name: adapter.validate_python for name, adapter in adapters.items()}
+
+    def convert(args: Mapping[str, Any]) -> Mapping[str, Any]:
+        converted = dict(args)
+        found: list[Violation] = []
+        for name, validate in validators.items():
+            if name in converted:
+                try:
+                    converted[name] = validate(converted[name])
+                except pydantic.ValidationError as error:
+                    found.extend(_violation(name, problem) for problem in error.errors(include_url=False))
+        if found:
+            raise InputValidationError(found, op="validate_input")
+        return converted
+
+    return convert
+
+
+def _violation(name: str, problem: Any) -> Violation:
+    path = "".join(f"/{pointer(step)}" for step in (name, *problem["loc"]))
+    return Violation(path=path, keyword=str(problem["type"]), message=str(problem["msg"]))
+
+
+def _output(annotation: Any, kind: HandlerKind, name: str) -> tuple[dict[str, Any] | None, Callable[[Any], Any] | None]:
+    """The schema of the result and the way to make it JSON; without an annotation only the latter, by guessing."""
+    if kind in ("generator", "async_generator"):
+        items = typing.get_args(annotation)[:1] if typing.get_origin(annotation) in _STREAMS else ()
+        annotation = list[items[0]] if items else inspect.Parameter.empty  # pyright: ignore[reportInvalidTypeArguments]
+    if annotation is inspect.Parameter.empty or annotation is Any or _is_reply(annotation):
+        return None, _guess
+    adapter = _adapter(annotation, name, "the result")
+    schemas, defs = _schemas({"result": adapter}, name, "serialization")
+    schema = schemas["result"] | ({"$defs": defs} if defs else {})
+    if _is_plain(annotation):
+        return schema, None
+
+    def finish(value: Any) -> Any:
+        try:
+            return adapter.dump_python(value, mode="json", warnings=False)
+        except Exception as error:
+            raise InvalidResultError(f"{name} returned something that has no JSON form: {error}") from error
+
+    return schema, finish
+
+
+def _is_reply(annotation: Any) -> bool:
+    return getattr(annotation, "__name__", "") in ("ToolReply", "CallToolResult")
+
+
+def _guess(value: Any) -> Any:
+    """JSON for an untyped result: dataclasses, models, dates, sets and bytes get their usual JSON form."""
+    if is_json(value) or _is_reply(type(value)):
+        return value
+    import pydantic_core
+
+    try:
+        return pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
+    except (ValueError, TypeError, RecursionError):
+        return value  # the runner's own check reports where it is not JSON

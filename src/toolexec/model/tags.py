@@ -1,0 +1,32 @@
+"""Tags: short search words, made uniform when a tool is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["MAX_TAGS", "MAX_TAG_LENGTH", "normalize_tags"]
+
+MAX_TAGS = 20
+MAX_TAG_LENGTH = 64
+
+_BLANKS = re.compile(r"\s+")
+_FOREIGN = re.compile(r"[^a-z0-9\-_.]", re.ASCII)
+
+
+def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Lower-case words of `a-z 0-9 - _ .`, each once, in order of first appearance.
+
+    Blanks inside a tag become `-`, other characters are dropped, a tag is cut at 64 characters and the list at 20.
+
+    >>> normalize_tags(["  Foo ", "foo", "Bar Baz", "###"])
+    ('foo', 'bar-baz')
+    """
+    seen: dict[str, None] = {}
+    for tag in tags:
+        word = _FOREIGN.sub("", _BLANKS.sub("-", tag.lower().strip()))[:MAX_TAG_LENGTH]
+        if word:
+            seen.setdefault(word)
+        if len(seen) == MAX_TAGS:
+            break
+    return tuple(seen)

@@ -1,0 +1,311 @@
+"""A tool: what it is called, what it takes, what it gives, and hints on how it behaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from toolexec.errors import InvalidToolError
+from toolexec.model.ids import ToolID, check_segment
+from toolexec.model.schema import Schema, SchemaLike
+from toolexec.model.tags import normalize_tags
+from toolexec.model.version import Version
+
+__all__ = ["Icon", "JSONObject", "Tool", "ToolAnnotations"]
+
+JSONObject: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """Hints on a tool's behaviour. They come from the tool's author: trust them as far as you trust the author.
+
+    `read_only`: no side effects. `idempotent`: repeating a call changes nothing more. `destructive`: may destroy data;
+    None means unknown and is read as yes, unless the tool is read-only. `open_world`: touches things outside.
+    """
+
+    title: str = ""
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+    @classmethod
+    def from_mcp(cls, data: JSONObject) -> ToolAnnotations:
+        """Read the MCP spelling (`readOnlyHint`, ...); values of the wrong type count as absent."""
+        return cls(
+            title=_text(data.get("title")),
+            read_only=data.get("readOnlyHint") is True,
+            idempotent=data.get("idempotentHint") is True,
+            destructive=_flag(data.get("destructiveHint")),
+            open_world=_flag(data.get("openWorldHint")),
+        )
+
+    def to_mcp(self) -> dict[str, Any]:
+        """The MCP spelling, without what is unset or false by default."""
+        data: dict[str, Any] = {"title": self.title} if self.title else {}
+        if self.read_only:
+            data["readOnlyHint"] = True
+        if self.idempotent:
+            data["idempotentHint"] = True
+        if self.destructive is not None:
+            data["destructiveHint"] = self.destructive
+        if self.open_world is not None:
+            data["openWorldHint"] = self.open_world
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Icon:
+    """A picture for a tool: an `https:` or `data:` address, its media type, sizes such as `48x48`, light or dark."""
+
+    src: str
+    mime_type: str = ""
+    sizes: tuple[str, ...] = ()
+    theme: str = ""
+
+    @classmethod
+    def from_mcp(cls, data: JSONObject) -> Icon:
+        """Read the MCP spelling; values of the wrong type count as absent."""
+        sizes = data.get("sizes")
+        return cls(
+            src=_text(data.get("src")),
+            mime_type=_text(data.get("mimeType")),
+            sizes=tuple(s for s in sizes if isinstance(s, str)) if isinstance(sizes, Sequence) else (),
+            theme=_text(data.get("theme")),
+        )
+
+    def to_mcp(self) -> dict[str, Any]:
+        """The MCP spelling, without what is empty."""
+        data: dict[str, Any] = {"src": self.src}
+        if self.mime_type:
+            data["mimeType"] = self.mime_type
+        if self.sizes:
+            data["sizes"] = list(self.sizes)
+        if self.theme:
+            data["theme"] = self.theme
+        return data
+
+
+_NO_ANNOTATIONS: Final = ToolAnnotations()
+_FIELDS: Final = (
+    "name",
+    "namespace",
+    "version",
+    "title",
+    "description",
+    "input_schema",
+    "output_schema",
+    "annotations",
+    "icons",
+    "tags",
+    "meta",
+)
+
+
+class Tool:
+    """An immutable tool definition; `replace` makes a changed copy.
+
+    >>> tool = Tool(name="add", namespace="math", input_schema={"type": "object"})
+    >>> tool.id
+    'math:add'
+    """
+
+    __slots__ = ("_meta_text", "id", *(field for field in _FIELDS if field != "meta"))
+
+    id: str
+    """`name`, `namespace:name` or `namespace:name:version`."""
+    name: str
+    namespace: str
+    version: str
+    title: str
+    description: str
+    input_schema: Schema
+    output_schema: Schema | None
+    annotations: ToolAnnotations
+    icons: tuple[Icon, ...]
+    tags: tuple[str, ...]
+    _meta_text: str
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        namespace: str = "",
+        version: str = "",
+        title: str = "",
+        description: str = "",
+        input_schema: SchemaLike,
+        output_schema: SchemaLike | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Iterable[Icon] = (),
+        tags: Iterable[str] = (),
+        meta: JSONObject | None = None,
+    ) -> None:
+        """Check and keep the parts; tags are normalised, schemas and meta are copied.
+
+        Raises InvalidToolError when a part of the ID is not legal, a version has no namespace to go with, or the meta
+        is not JSON; InvalidSchemaError (or a subclass) when a schema is not safe to use.
+        """
+        put = object.__setattr__
+        put(self, "id", _checked_id(name, namespace, version))
+        put(self, "name", name)
+        put(self, "namespace", namespace)
+        put(self, "version", version)
+        put(self, "title", title)
+        put(self, "description", description)
+        put(self, "input_schema", Schema.of(input_schema).guard())
+        put(self, "output_schema", None if output_schema is None else Schema.of(output_schema).guard())
+        put(self, "annotations", annotations or _NO_ANNOTATIONS)
+        put(self, "icons", tuple(icons))
+        put(self, "tags", normalize_tags(tags) if tags else ())
+        put(self, "_meta_text", _frozen_meta(meta) if meta else "")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Tool is immutable; use tool.replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Tool is immutable; {name} cannot be deleted")
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The free metadata (`_meta` in MCP) as a fresh dict."""
+        return json.loads(self._meta_text) if self._meta_text else {}
+
+    @property
+    def parsed_version(self) -> Version:
+        """The version as a semantic version; raises InvalidVersionError when it is empty or is not one."""
+        return Version.parse(self.version)
+
+    @property
+    def display_name(self) -> str:
+        """The title, else the annotations' title, else the name."""
+        return self.title or self.annotations.title or self.name
+
+    def replace(self, **changes: Any) -> Tool:
+        """A copy with *changes*, checked as a new tool is."""
+        unknown = changes.keys() - set(_FIELDS)
+        if unknown:
+            raise TypeError(f"Tool has no {', '.join(sorted(unknown))}; it has {', '.join(_FIELDS)}")
+        parts: dict[str, Any] = {field: getattr(self, field) for field in _FIELDS}
+        return Tool(**(parts | changes))
+
+    def same_definition(self, other: Tool) -> bool:
+        """Whether a caller would see the same tool: all but namespace, version and tags is equal."""
+        return (
+            self.name == other.name
+            and self.title == other.title
+            and self.description == other.description
+            and self.annotations == other.annotations
+            and self.icons == other.icons
+            and (self._meta_text == other._meta_text or self.meta == other.meta)
+            and self.input_schema == other.input_schema
+            and self.output_schema == other.output_schema
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tool):
+            return NotImplemented
+        return self.id == other.id and self.tags == other.tags and self.same_definition(other)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.id!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Tool.from_dict, (self.to_dict(),))
+
+    def to_mcp(self) -> dict[str, Any]:
+        """The tool in MCP's spelling, without namespace, version and tags."""
+        data: dict[str, Any] = {"name": self.name, "inputSchema": self.input_schema.to_json()}
+        if self.title:
+            data["title"] = self.title
+        if self.description:
+            data["description"] = self.description
+        if self.output_schema is not None:
+            data["outputSchema"] = self.output_schema.to_json()
+        annotations = self.annotations.to_mcp()
+        if annotations:
+            data["annotations"] = annotations
+        if self.icons:
+            data["icons"] = [icon.to_mcp() for icon in self.icons]
+        if self._meta_text:
+            data["_meta"] = self.meta
+        return data
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole tool as JSON-able data: MCP's spelling plus namespace, version and tags; `from_dict` reads it."""
+        data = self.to_mcp()
+        if self.namespace:
+            data["namespace"] = self.namespace
+        if self.version:
+            data["version"] = self.version
+        if self.tags:
+            data["tags"] = list(self.tags)
+        return data
+
+    @classmethod
+    def from_mcp(cls, data: JSONObject, *, namespace: str = "") -> Tool:
+        """Read MCP's spelling; unknown keys are ignored, a wrongly typed optional counts as absent."""
+        return cls.from_dict({**_mcp_part(data), "namespace": namespace})
+
+    @classmethod
+    def from_dict(cls, data: JSONObject) -> Tool:
+        """Read what `to_dict` wrote. Raises InvalidToolError or InvalidSchemaError as the constructor does."""
+        if data.get("inputSchema") is None:
+            raise InvalidToolError(f"tool {_text(data.get('name'))!r} has no inputSchema; use {{'type': 'object'}}")
+        annotations, icons, meta, tags = (data.get(key) for key in ("annotations", "icons", "_meta", "tags"))
+        return cls(
+            name=_text(data.get("name")),
+            namespace=_text(data.get("namespace")),
+            version=_text(data.get("version")),
+            title=_text(data.get("title")),
+            description=_text(data.get("description")),
+            input_schema=data["inputSchema"],
+            output_schema=data.get("outputSchema"),
+            annotations=ToolAnnotations.from_mcp(annotations) if isinstance(annotations, Mapping) else None,
+            icons=[Icon.from_mcp(icon) for icon in icons or () if isinstance(icon, Mapping)],
+            tags=[tag for tag in tags or () if isinstance(tag, str)],
+            meta=meta if isinstance(meta, Mapping) else None,
+        )
+
+
+def _mcp_part(data: JSONObject) -> dict[str, Any]:
+    keys = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
+    return {key: data[key] for key in keys if key in data}
+
+
+def _checked_id(name: str, namespace: str, version: str) -> str:
+    problem = check_segment(name)
+    if problem:
+        raise InvalidToolError(f"the tool's name {problem}", details={"field": "name"})
+    if namespace and (problem := check_segment(namespace)):
+        raise InvalidToolError(f"the namespace of {name} {problem}", details={"field": "namespace"})
+    if version:
+        if not namespace:
+            raise InvalidToolError(
+                f"tool {name} has a version but no namespace, which its ID would need to hold it; give it one",
+                details={"field": "namespace"},
+            )
+        if problem := check_segment(version, version=True):
+            raise InvalidToolError(f"the version of {name} {problem}", details={"field": "version"})
+    return str(ToolID(name, namespace, version))
+
+
+def _frozen_meta(meta: JSONObject) -> str:
+    try:
+        return json.dumps(dict(meta), allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidToolError(f"the tool's meta is not JSON: {error}", details={"field": "meta"}) from error
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None

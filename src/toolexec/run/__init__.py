@@ -1,0 +1,27 @@
+"""One tool call, start to finish."""
+
+from toolexec.model.call import Progress, ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.run.chain import ChainStep, run_chain
+from toolexec.run.layers import Timeout, Trace, TraceEvent, TraceHook
+from toolexec.run.resolve import Resolver
+from toolexec.run.runner import DefaultRunner, OutputValidation, Runner
+from toolexec.run.types import Result, StepResult
+
+__all__ = [
+    "ChainStep",
+    "DefaultRunner",
+    "OutputValidation",
+    "Progress",
+    "Resolver",
+    "Result",
+    "Runner",
+    "StepResult",
+    "StreamEvent",
+    "Timeout",
+    "ToolCall",
+    "Trace",
+    "TraceEvent",
+    "TraceHook",
+    "run_chain",
+]

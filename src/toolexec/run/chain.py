@@ -1,0 +1,85 @@
+"""The plain chain: one tool after the other, each given the value before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolexec.errors import ToolExecError
+from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result, StepResult
+
+__all__ = ["ChainStep", "checkpoint", "notify", "run_chain", "run_step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainStep:
+    """A call in a chain. With `use_previous` the value of the step before (null for the first) goes in as the argument
+    `previous`, in place of one that is there."""
+
+    tool_id: str
+    args: Mapping[str, Any] | None = None
+    use_previous: bool = False
+
+
+async def run_chain(
+    runner: Runner, steps: Sequence[ChainStep], *, on_progress: ProgressCallback | None = None
+) -> tuple[Result | None, list[StepResult]]:
+    """Run *steps* in order and stop at the first failure, whatever kind it is.
+
+    Gives the last step's result (None for an empty chain or after a failure) and what happened in each step that was
+    run; the failing one is last and has the error. *on_progress* hears of the start and of each step.
+    """
+    done: list[StepResult] = []
+    previous: Any = None
+    result: Result | None = None
+    notify(on_progress, 0, len(steps), "started")
+    for index, step in enumerate(steps):
+        await checkpoint()
+        args = dict(step.args or {})
+        if step.use_previous:
+            args["previous"] = previous
+        outcome, result = await run_step(runner, ToolCall(step.tool_id, args), index)
+        done.append(outcome)
+        notify(on_progress, index + 1, len(steps), "step_completed" if outcome.ok else "step_error")
+        if not outcome.ok:
+            return None, done
+        previous = outcome.value
+    return result, done
+
+
+async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
+    """One call as a step: what could not be run is the step's error here, as what failed is."""
+    try:
+        result = await runner.run(call)
+    except ToolExecError as error:
+        failed = StepResult(index=index, tool_id=call.tool_id, name=name, args=call.args or {}, error=error, attempts=1)
+        return failed, None
+    step = StepResult(
+        index=index,
+        tool_id=result.tool_id,
+        name=name,
+        args=call.args or {},
+        value=result.value if result.ok else None,
+        error=result.error,
+        duration=result.duration,
+        attempts=1,
+        result=result,
+    )
+    return step, result
+
+
+async def checkpoint() -> None:
+    """Let a cancellation that is due arrive before more work begins."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        await asyncio.sleep(0)
+
+
+def notify(callback: ProgressCallback | None, done: int, total: int, message: str) -> None:
+    """Tell *callback*, if there is one and anything to do; what it raises is logged."""
+    if callback is not None and total:
+        tell(callback, Progress(done=done, total=total, message=message))

@@ -1,0 +1,77 @@
+"""A time limit for every call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from time import perf_counter
+
+from toolexec.errors import ConfigurationError, ToolTimeoutError
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.run.deadline import DeadlineExceededError, with_deadline
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["Timeout"]
+
+
+class Timeout:
+    """Stops a call, or a whole stream, that takes longer than *seconds* (None: no limit), or than `ToolCall.timeout`
+    where that is set; the result then has a ToolTimeoutError.
+
+    Async handlers, remote calls and killable handlers are really stopped. A sync handler in a thread is left behind:
+    its result is dropped. Raises ConfigurationError for a limit that is not above 0.
+    """
+
+    def __init__(self, inner: Runner, seconds: float | None) -> None:
+        if seconds is not None and not seconds > 0:
+            raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds}; None means no limit")
+        self.inner = inner
+        self.seconds = seconds
+
+    async def run(self, call: ToolCall) -> Result:
+        """Make the call within its limit."""
+        seconds = self._limit(call)
+        if seconds is None:
+            return await self.inner.run(call)
+        try:
+            return await with_deadline(self.inner.run(call), seconds)
+        except DeadlineExceededError:
+            return Result(call.tool_id, None, _late(call, seconds), seconds)
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Stream the call; when its limit passes, the last event is the error."""
+        seconds = self._limit(call)
+        events = self.inner.stream(call)
+        ends = perf_counter() + seconds if seconds is not None else None
+        try:
+            while True:
+                try:
+                    rest = None if ends is None else max(ends - perf_counter(), 0)
+                    event = await asyncio.wait_for(anext(events, None), rest)
+                except TimeoutError:
+                    error = _late(call, seconds or 0)
+                    yield StreamEvent(kind="error", data=error.to_dict(), tool_id=call.tool_id, error=error)
+                    return
+                if event is None:
+                    return
+                yield event
+        finally:
+            await events.aclose()
+
+    def _limit(self, call: ToolCall) -> float | None:
+        if call.timeout is None:
+            return self.seconds
+        if not call.timeout > 0:
+            raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout}", tool_id=call.tool_id)
+        return call.timeout
+
+
+def _late(call: ToolCall, seconds: float) -> ToolTimeoutError:
+    return ToolTimeoutError(
+        f"{call.tool_id} did not finish within {seconds:g} s and was stopped; pass a longer timeout if it needs more",
+        tool_id=call.tool_id,
+        op="execute",
+        details={"timeout": seconds},
+    )

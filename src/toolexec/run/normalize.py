@@ -1,0 +1,68 @@
+"""One plain value out of whatever a backend answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from toolexec.errors import RemoteToolError
+from toolexec.model.content import ToolReply
+
+__all__ = ["as_reply", "reply_error", "reply_value"]
+
+
+def as_reply(raw: Any) -> ToolReply | None:
+    """The answer as a ToolReply if it is one (or the MCP SDK's `CallToolResult`), else None: it is a plain value."""
+    if isinstance(raw, ToolReply):
+        return raw
+    kind = type(raw)
+    if kind.__name__ == "CallToolResult" and hasattr(kind, "model_dump"):
+        return ToolReply.from_mcp(raw.model_dump(by_alias=True, mode="json", exclude_none=True))
+    return None
+
+
+def reply_value(reply: ToolReply) -> Any:
+    """The value of a reply.
+
+    The structured value if there is one. Else of its texts: a single part is parsed if it is JSON and kept as text
+    otherwise; one text among other parts is that text; several texts are a list of them; no text is None.
+    """
+    if reply.has_structured:
+        return reply.structured
+    texts = [text for part in reply.content if (text := _text_of(part))]
+    if not texts:
+        return None
+    if len(reply.content) == 1:
+        return _parsed(texts[0])
+    return texts[0] if len(texts) == 1 else texts
+
+
+def reply_error(tool_id: str, reply: ToolReply) -> RemoteToolError:
+    """The error of a reply that reports one: its texts, or its structured value as JSON."""
+    texts = [text for part in reply.content if (text := _text_of(part))]
+    message = "\n".join(texts)
+    if not message and reply.has_structured:
+        message = json.dumps(reply.structured, ensure_ascii=False, default=str)
+    return RemoteToolError(
+        f"{tool_id} failed: {message[:4000] or 'it gave no reason'}",
+        tool_id=tool_id,
+        op="execute",
+        details={"content": [dict(part) for part in reply.content]},
+    )
+
+
+def _text_of(part: Mapping[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,92 @@
+"""From a tool ID to the tool and the binding to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.index import Index, Registered
+from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecError, ToolNotFoundError
+from toolexec.model.binding import Binding, BindingSelector, prefer_local
+from toolexec.model.ids import ToolID
+from toolexec.model.tool import Tool
+
+__all__ = ["BindingsResolver", "Resolver", "ToolResolver"]
+
+ToolResolver: TypeAlias = Callable[[str], Tool | None]
+BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
+
+
+class Resolver:
+    """Asks the index first; what it does not know, *tool_resolver* and *bindings_resolver* may."""
+
+    def __init__(
+        self,
+        index: Index | None,
+        backends: BackendRegistry,
+        *,
+        tool_resolver: ToolResolver | None = None,
+        bindings_resolver: BindingsResolver | None = None,
+        selector: BindingSelector = prefer_local,
+    ) -> None:
+        self._index = index
+        self._backends = backends
+        self._tool_resolver = tool_resolver
+        self._bindings_resolver = bindings_resolver
+        self._selector = selector
+
+    def resolve(self, tool_id: str) -> Registered:
+        """The tool and its binding.
+
+        Raises InvalidToolIDError for a malformed ID, ToolNotFoundError when nobody knows the tool (with a failed
+        resolver as its cause), BackendUnavailableError when the ID's namespace is a backend that is not connected,
+        NoBackendsError when the tool has no binding.
+        """
+        found = self._index.find(tool_id) if self._index is not None else None
+        if found is not None:
+            return found
+        parsed = ToolID.parse(tool_id)
+        try:
+            tool = self._tool_resolver(tool_id) if self._tool_resolver is not None else None
+        except Exception as error:
+            raise self._not_found(tool_id, parsed, f"the tool resolver failed: {error}") from error
+        if tool is None:
+            raise self._not_found(tool_id, parsed)
+        return self._bound(tool_id, tool)
+
+    def _bound(self, tool_id: str, tool: Tool) -> Registered:
+        try:
+            bindings = tuple(self._bindings_resolver(tool_id)) if self._bindings_resolver is not None else ()
+        except Exception as error:
+            raise _no_backends(tool_id, f"; the bindings resolver failed: {error}") from error
+        if not bindings:
+            raise _no_backends(tool_id, "; register it with a binding")
+        try:
+            chosen = self._selector(bindings)
+        except Exception as error:
+            raise _no_backends(tool_id, f"; the binding selector failed: {error}", "select_backend") from error
+        if chosen not in bindings:
+            raise _no_backends(tool_id, f"; the selector chose {chosen}, which is not offered", "select_backend")
+        return Registered(tool, bindings, chosen)
+
+    def _not_found(self, tool_id: str, parsed: ToolID, note: str = "") -> ToolExecError:
+        backend = self._backends.get(parsed.namespace) if parsed.namespace else None
+        status = backend.status() if backend is not None else None
+        if status is not None and not status.available:
+            return BackendUnavailableError(
+                f"{tool_id} cannot be looked up: backend {status.name} is unavailable: {status.reason}",
+                tool_id=tool_id,
+                backend=status.name,
+                op="resolve",
+            )
+        if self._index is not None and not note:
+            try:
+                self._index.get(tool_id)
+            except ToolNotFoundError as error:
+                return error
+        return ToolNotFoundError(tool_id, details={"note": note} if note else None)
+
+
+def _no_backends(tool_id: str, note: str, op: str = "resolve") -> NoBackendsError:
+    return NoBackendsError(f"no backend hosts {tool_id}{note}", tool_id=tool_id, op=op)

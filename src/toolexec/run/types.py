@@ -1,0 +1,102 @@
+"""What comes back from a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolexec.errors import ToolExecError, Violation
+from toolexec.model.binding import Binding
+from toolexec.model.content import ToolReply
+
+__all__ = ["Result", "StepResult"]
+
+
+@dataclass(slots=True)
+class Result:
+    """The outcome of one call, a snapshot that is yours.
+
+    `value` is JSON. `error` is set when the tool was called and failed; `ok` says so. `tool_id` is the canonical ID,
+    `duration` seconds. `binding` says where the tool ran. `reply` is the raw reply of a tool that answers in parts (an
+    MCP tool, or a handler that returns a ToolReply), with every image, link and resource. `warnings` are breaches
+    of the output schema where those do not count as a failure.
+    """
+
+    tool_id: str
+    value: Any = None
+    error: ToolExecError | None = None
+    duration: float = 0.0
+    binding: Binding | None = None
+    reply: ToolReply | None = None
+    warnings: Sequence[Violation] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.error is None
+
+    @property
+    def content(self) -> Sequence[Mapping[str, Any]]:
+        """The parts of the reply in MCP's spelling; empty for a tool that just returns a value."""
+        return self.reply.content if self.reply is not None else ()
+
+    def raise_for_error(self) -> Result:
+        """The result itself, or its error raised."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-able data."""
+        data: dict[str, Any] = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}
+        data["durationMs"] = round(self.duration * 1000, 3)
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        if self.binding is not None:
+            data["binding"] = self.binding.to_dict()
+        other = [dict(part) for part in self.content if part.get("type") != "text"]
+        if other:
+            data["content"] = other
+        if self.warnings:
+            data["warnings"] = [{"path": v.path, "keyword": v.keyword, "message": v.message} for v in self.warnings]
+        return data
+
+
+@dataclass(slots=True, kw_only=True)
+class StepResult:
+    """The outcome of one step of a chain: the arguments that really went in, and what came out.
+
+    A step that was not run because an earlier one failed is `skipped`, without value and error. `attempts` counts the
+    calls that were made.
+    """
+
+    index: int
+    tool_id: str
+    name: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    value: Any = None
+    error: ToolExecError | None = None
+    duration: float = 0.0
+    skipped: bool = False
+    attempts: int = 0
+    result: Result | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the step ran and succeeded."""
+        return self.error is None and not self.skipped
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON-able data."""
+        data: dict[str, Any] = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
+        if self.name:
+            data["name"] = self.name
+        if self.skipped:
+            return data | {"skipped": True}
+        data |= {"args": dict(self.args), "value": self.value, "durationMs": round(self.duration * 1000, 3)}
+        if self.attempts > 1:
+            data["attempts"] = self.attempts
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        return data
