@@ -47,8 +47,8 @@ class ToolCall:
     """What is asked of a runner: this tool, these arguments, under these conditions.
 
     Treat it as a value: a layer that wants another call makes one with `dataclasses.replace`. (It is not frozen only
-    because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in
-    seconds; None leaves it to the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event.
+    because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in seconds; None leaves it to
+    the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event.
     """
 
     tool_id: str

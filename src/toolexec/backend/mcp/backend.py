@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pydantic
 from mcp import Client, MCPError
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from mcp_types import Tool as SDKTool
 
@@ -23,7 +24,7 @@ from toolexec.errors import (
     ToolTimeoutError,
 )
 from toolexec.model.binding import BindingKind, MCPBinding
-from toolexec.model.call import Progress, ToolCall
+from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
@@ -113,13 +114,7 @@ class MCPBackend:
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
         client = await self._connection.client()
-        notify = call.on_progress
-        report = None
-        if notify is not None:
-
-            async def report(progress: float, total: float | None, message: str | None) -> None:
-                notify(Progress(done=progress, total=total, message=message or ""))
-
+        report = _progress_reporter(call.on_progress) if call.on_progress is not None else None
         try:
             result = await client.call_tool(name, dict(call.args or {}), progress_callback=report)
         except Exception as error:
@@ -206,3 +201,10 @@ class MCPBackend:
             await self._read_tools(client)
         except Exception as error:
             logger.warning("MCP server %s: cannot read its changed tools: %s", self.name, describe_failure(error))
+
+
+def _progress_reporter(callback: ProgressCallback) -> ProgressFnT:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        tell(callback, Progress(done=progress, total=total, message=message or ""))
+
+    return report

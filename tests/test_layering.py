@@ -1,0 +1,39 @@
+"""Imports point one way: model ← discovery ← backend ← run ← code ← runtime ← exec ← server, cli."""
+
+import ast
+from pathlib import Path
+
+import toolexec
+
+ROOT = Path(toolexec.__file__).parent
+ORDER = ["errors", "model", "discovery", "backend", "run", "code", "runtime", "exec", "server", "cli"]
+FREE = {"testing"}  # the fakes and suites may use everything, and nothing uses them
+
+
+def _layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_imports_point_one_way() -> None:
+    """No module imports from a layer above its own."""
+    wrong: list[str] = []
+    for path in ROOT.rglob("*.py"):
+        layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if layer not in ORDER:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                target = _layer(name)
+                if name.startswith("toolexec.") and (
+                    target in FREE or (target in ORDER and ORDER.index(target) > ORDER.index(layer))
+                ):
+                    wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def test_every_folder_has_its_place() -> None:
+    """A new package must be put into the order above."""
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= {*ORDER, *FREE}
