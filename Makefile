@@ -10,7 +10,7 @@ demo: $(STAMP)
 	@$(BIN)/toolexec demo
 
 test: $(STAMP)
-	@$(BIN)/python -m tests.run
+	@$(BIN)/python tests/gate.py
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

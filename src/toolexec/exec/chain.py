@@ -13,7 +13,7 @@ from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
 from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.run.chain import checkpoint, notify, run_step
+from toolexec.run.chain import notify, run_step
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult
 
@@ -95,23 +95,33 @@ async def execute_chain(
     runner: Runner, index: Index, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None
 ) -> ChainResult:
     """Run *steps*; raises InvalidChainError, before anything runs, for a chain that cannot work."""
-    names = _check(index, steps)
+    names, referring = _check(index, steps)
     started = perf_counter()
     outcome = ChainResult()
     values: list[Any] = []
     previous: Any = None
+    task = asyncio.current_task()
     notify(on_progress, 0, len(steps), "started")
     for number, step in enumerate(steps):
         if outcome.error is not None:
-            outcome.steps.append(StepResult(index=number, tool_id=step.tool_id, name=step.name, skipped=True))
+            outcome.steps.append(StepResult(number, step.tool_id, step.name, skipped=True))
             continue
-        await checkpoint()
-        done = await _attempt(runner, step, number, _arguments(step, number, names, values, previous))
+        if task is not None and task.cancelling():
+            await asyncio.sleep(0)  # let a cancellation that is due arrive before more work begins
+        args = _arguments(step, previous)
+        if number in referring:
+            args = resolve_references(args, number, names, values)
+        if step.use_previous and step.args is not None and isinstance(args, dict):
+            args.setdefault("previous", previous)
+        call = ToolCall(step.tool_id, args, step.timeout)
+        done, _ = await run_step(runner, call, number, step.name)
+        if step.retries and done.error is not None:
+            done = await _try_again(runner, step, call, done)
         outcome.steps.append(done)
         outcome.tool_id = done.tool_id
-        values.append(done.value)
         outcome.value = done.value
-        if done.ok:
+        values.append(done.value)
+        if done.error is None:
             previous = done.value
         elif step.stop_on_error:
             outcome.error = done.error
@@ -120,54 +130,52 @@ async def execute_chain(
     return outcome
 
 
-def _check(index: Index, steps: Sequence[Step]) -> dict[str, int]:
+def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int]]:
+    """The steps' numbers by name, and the numbers of those that refer to others."""
     names: dict[str, int] = {}
+    referring: set[int] = set()
     for number, step in enumerate(steps):
         if step.retries < 0 or step.retry_pause < 0 or (step.timeout is not None and not step.timeout > 0):
             raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
         if step.retries:
-            found = index.find(step.tool_id)
-            hints = found.tool.annotations if found is not None else None
-            if hints is not None and (not (hints.read_only or hints.idempotent) or hints.destructive):
-                raise InvalidChainError(
-                    f"step {number}: {step.tool_id} is not marked read-only or idempotent, so it is never retried; "
-                    "drop retries, or mark the tool"
-                )
-        if step.args:
-            check_references(step.args, number, names)
+            _check_retries(index, step, number)
+        if step.args and check_references(dict(step.args), number, names):
+            referring.add(number)
         if step.name:
             if not _NAME.fullmatch(step.name) or step.name == "steps" or step.name in names:
                 raise InvalidChainError(f"step {number}: the name {step.name!r} is taken or not a plain word")
             names[step.name] = number
-    return names
+    return names, referring
 
 
-def _arguments(
-    step: Step, number: int, names: Mapping[str, int], values: Sequence[Any], previous: Any
-) -> dict[str, Any]:
-    """What really goes in: a mapping of the step's own."""
+def _check_retries(index: Index, step: Step, number: int) -> None:
+    found = index.find(step.tool_id)
+    hints = found.tool.annotations if found is not None else None
+    if hints is not None and (not (hints.read_only or hints.idempotent) or hints.destructive):
+        raise InvalidChainError(
+            f"step {number}: {step.tool_id} is not marked read-only or idempotent, so it is never retried; "
+            "drop retries, or mark the tool"
+        )
+
+
+def _arguments(step: Step, previous: Any) -> dict[str, Any]:
+    """A mapping of the step's own: its arguments, or the previous value in their place."""
     if step.args is None:
         if not step.use_previous:
             return {}
-        return dict(previous) if isinstance(previous, Mapping) else {"previous": previous}
-    args: dict[str, Any] = resolve_references(dict(step.args), number, names, values)
-    if not isinstance(args, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        args = {"previous": args}
-    if step.use_previous:
-        args.setdefault("previous", previous)
-    return args
+        return dict(previous) if isinstance(previous, dict) else {"previous": previous}
+    return dict(step.args)
 
 
-async def _attempt(runner: Runner, step: Step, number: int, args: dict[str, Any]) -> StepResult:
-    call = ToolCall(step.tool_id, args, timeout=step.timeout)
-    done, _ = await run_step(runner, call, number, step.name)
-    pause, started = step.retry_pause, perf_counter()
+async def _try_again(runner: Runner, step: Step, call: ToolCall, done: StepResult) -> StepResult:
+    """More attempts, as long as the failure is retryable; the last outcome, with the time that all of them took."""
+    started, spent, pause = perf_counter(), done.duration, step.retry_pause
     for attempt in range(2, step.retries + 2):
         if done.error is None or not done.error.retryable:
             break
         await asyncio.sleep(min(pause, _MAX_PAUSE))
         pause *= 2
-        done, _ = await run_step(runner, call, number, step.name)
+        done, _ = await run_step(runner, call, done.index, step.name)
         done.attempts = attempt
-        done.duration += perf_counter() - started - done.duration
+    done.duration = spent + perf_counter() - started
     return done

@@ -20,20 +20,41 @@ _NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(.*)", re.DOTALL)
 _MAX_DEPTH = 100
 
 
-def check_references(args: Any, index: int, names: Mapping[str, int]) -> None:
-    """Raise InvalidChainError for a reference of step *index* that is malformed, or names no earlier step."""
-    for reference in _find(args, 0):
-        _parse(reference, index, names)
+def check_references(args: Any, index: int, names: Mapping[str, int]) -> bool:
+    """Whether there is anything to resolve in *args*. Raises InvalidChainError for a reference of step *index* that is
+    malformed or names no earlier step, and for arguments nested more than 100 levels deep."""
+    return _check(args, index, names, 0)
+
+
+def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
+    if depth > _MAX_DEPTH:
+        raise InvalidChainError(f"step {index}: its arguments are nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(args, dict):
+        if len(args) == 1:
+            if "$literal" in args:
+                return True
+            if _is_reference(args):
+                _parse(args["$ref"], index, names)
+                return True
+        args = args.values()
+    elif not isinstance(args, list | tuple):
+        return False
+    found = False
+    for value in args:
+        if isinstance(value, dict | list | tuple) and _check(value, index, names, depth + 1):
+            found = True
+    return found
 
 
 def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any]) -> Any:
     """*args* with every reference replaced; a path that leads nowhere gives None."""
-    if isinstance(args, Mapping):
-        if set(args) == {"$literal"}:
-            return args["$literal"]
-        if _is_reference(args):
-            step, expression = _parse(args["$ref"], index, names)
-            return values[step] if expression is None else expression.search(values[step])
+    if isinstance(args, dict):
+        if len(args) == 1:
+            if "$literal" in args:
+                return args["$literal"]
+            if _is_reference(args):
+                step, expression = _parse(args["$ref"], index, names)
+                return values[step] if expression is None else expression.search(values[step])
         return {key: resolve_references(value, index, names, values) for key, value in args.items()}
     if isinstance(args, list | tuple):
         return [resolve_references(value, index, names, values) for value in args]
@@ -42,21 +63,7 @@ def resolve_references(args: Any, index: int, names: Mapping[str, int], values: 
 
 def _is_reference(value: Mapping[str, Any]) -> bool:
     target = value.get("$ref")
-    return len(value) == 1 and isinstance(target, str) and not target.startswith("#") and "://" not in target
-
-
-def _find(args: Any, depth: int) -> list[str]:
-    if depth > _MAX_DEPTH:
-        raise InvalidChainError(f"a step's arguments are nested more than {_MAX_DEPTH} levels deep")
-    if isinstance(args, Mapping):
-        if set(args) == {"$literal"}:
-            return []
-        if _is_reference(args):
-            return [args["$ref"]]
-        return [found for value in args.values() for found in _find(value, depth + 1)]
-    if isinstance(args, list | tuple):
-        return [found for value in args for found in _find(value, depth + 1)]
-    return []
+    return isinstance(target, str) and not target.startswith("#") and "://" not in target
 
 
 def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, Any]:

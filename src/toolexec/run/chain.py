@@ -12,7 +12,7 @@ from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
-__all__ = ["ChainStep", "checkpoint", "notify", "run_chain", "run_step"]
+__all__ = ["ChainStep", "notify", "run_chain", "run_step"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,11 @@ async def run_chain(
     done: list[StepResult] = []
     previous: Any = None
     result: Result | None = None
+    task = asyncio.current_task()
     notify(on_progress, 0, len(steps), "started")
     for index, step in enumerate(steps):
-        await checkpoint()
+        if task is not None and task.cancelling():
+            await asyncio.sleep(0)  # let a cancellation that is due arrive before more work begins
         args = dict(step.args or {})
         if step.use_previous:
             args["previous"] = previous
@@ -53,30 +55,14 @@ async def run_chain(
 
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
     """One call as a step: what could not be run is the step's error here, as what failed is."""
+    args = call.args or {}
     try:
         result = await runner.run(call)
     except ToolExecError as error:
-        failed = StepResult(index=index, tool_id=call.tool_id, name=name, args=call.args or {}, error=error, attempts=1)
-        return failed, None
-    step = StepResult(
-        index=index,
-        tool_id=result.tool_id,
-        name=name,
-        args=call.args or {},
-        value=result.value if result.ok else None,
-        error=result.error,
-        duration=result.duration,
-        attempts=1,
-        result=result,
-    )
+        return StepResult(index, call.tool_id, name, args, None, error, 0.0, False, 1), None
+    value = result.value if result.error is None else None
+    step = StepResult(index, result.tool_id, name, args, value, result.error, result.duration, False, 1, result)
     return step, result
-
-
-async def checkpoint() -> None:
-    """Let a cancellation that is due arrive before more work begins."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        await asyncio.sleep(0)
 
 
 def notify(callback: ProgressCallback | None, done: int, total: int, message: str) -> None:

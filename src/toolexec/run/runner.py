@@ -84,14 +84,13 @@ class DefaultRunner:
         entry = self._find(call.tool_id) or self._resolver.resolve(call.tool_id)
         if self._validate_input:
             _check_input(entry.tool, call.args)
-        backend = self._backend(entry)
         try:
-            raw = await backend.call(entry.binding.tool, call)
+            raw = await self._backends.resolve(entry.binding).call(entry.binding.tool, call)
         except ExecutionError as error:
-            error.locate(tool_id=entry.tool.id, op="execute", backend=backend.name)
+            error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
         except ToolExecError as error:
-            error.locate(tool_id=entry.tool.id, op="execute", backend=backend.name)
+            error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             raise
         except BaseException as error:
             failure = handler_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")

@@ -63,7 +63,7 @@ class Result:
         return data
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class StepResult:
     """The outcome of one step of a chain: the arguments that really went in, and what came out.
 

@@ -1,0 +1,44 @@
+"""What `make test` runs: the tests, then the check that every package keeps its branch coverage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+FLOOR = 90.0
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "coverage.json"
+        command = [sys.executable, "-m", "pytest", "--cov=toolexec", "--cov-branch", "--cov-report="]
+        tests = subprocess.run([*command, f"--cov-report=json:{report}", *sys.argv[1:]], check=False)
+        if tests.returncode or sys.argv[1:]:
+            return tests.returncode
+        return _gate(json.loads(report.read_text()))
+
+
+def _gate(data: dict) -> int:
+    covered: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for name, file in data["files"].items():
+        parts = Path(name).parts
+        after = parts[parts.index("toolexec") + 1 :]
+        package = after[0] if len(after) > 1 else "(top)"
+        numbers = file["summary"]
+        for key in (package, "all"):
+            covered[key] += numbers["covered_lines"] + numbers["covered_branches"]
+            total[key] += numbers["num_statements"] + numbers["num_branches"]
+    shares = {package: 100 * covered[package] / total[package] for package in total if total[package]}
+    print("\nCoverage of lines and branches:")
+    for package, share in sorted(shares.items(), key=lambda item: item[1]):
+        print(f"  {share:6.1f} %  {package}{'' if share >= FLOOR else f'   below {FLOOR:g} %'}")
+    return int(any(share < FLOOR for share in shares.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
