@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import shutil
-import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from toolexec.backend.base import Backend, BackendStatus, LiveBackend
-from toolexec.backend.catalog import Catalog
+from toolexec.backend.base import Backend, BackendStatus
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.mcp import MCPServer, read_mcp_servers
 from toolexec.backend.provider import ProviderBackend
@@ -23,9 +20,10 @@ from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.facade import Discovery
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
-from toolexec.errors import BackendExistsError, ConfigurationError
+from toolexec.errors import ConfigurationError
 from toolexec.exec.chain import ChainResult, Step, execute_chain
 from toolexec.exec.options import CallRemote, Options
+from toolexec.exec.sources import Added, Sources
 from toolexec.model.binding import Binding, BindingKind, LocalBinding
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.declare import FunctionTool, declare
@@ -41,26 +39,7 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.exec.sync import SyncExec
 
-__all__ = ["Added", "Exec"]
-
-
-class Added(Sequence[Backend]):
-    """The backends that `add_mcp` or `add_config` registered. Await it to have them connected now; otherwise that
-    happens when the Exec starts, or at the first call that needs it."""
-
-    def __init__(self, backends: Sequence[Backend], start: Callable[[], Any]) -> None:
-        self._backends = tuple(backends)
-        self._start = start
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._backends[index]
-
-    def __len__(self) -> int:
-        return len(self._backends)
-
-    def __await__(self) -> Generator[Any, Any, list[BackendStatus]]:
-        yield from self._start().__await__()
-        return [backend.status() for backend in self._backends]
+__all__ = ["Exec"]
 
 
 class Exec:
@@ -94,15 +73,11 @@ class Exec:
         self._stand_in("provider", options.provider_executor)
         self.runner: Runner = self._build_runner()
         self._discovery = discovery
-        self._catalogs: dict[str, Catalog] = {}
-        self._pending: list[Backend] = []
-        self._starting: dict[str, asyncio.Task[None]] = {}
-        self._start_lock = asyncio.Lock()
-        self._closed = False
+        self._sources = Sources(self.index, self.backends, options.start_timeout)
         self._sync: SyncExec | None = None
         for backend in self.backends.list():
             if backend is not self.local:
-                self._adopt(backend)
+                self._sources.adopt(backend)
 
     def _stand_in(self, kind: BindingKind, execute: CallRemote | None) -> None:
         if execute is not None:
@@ -190,80 +165,30 @@ class Exec:
     def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
         from toolexec.backend.mcp import MCPBackend
 
-        backends = [MCPBackend(server) for server in servers]
-        return self.add_backends(*backends)
+        return self.add_backends(*(MCPBackend(server) for server in servers))
 
     def add_backends(self, *backends: Backend) -> Added:
         """Add backends of any kind; their tools appear once they are started. Raises BackendExistsError for a name in
         use, with none of them added."""
-        for backend in backends:
-            if self.backends.get(backend.name) is not None:
-                raise BackendExistsError(
-                    f"a backend named {backend.name} is there already; remove it first, or choose another name",
-                    backend=backend.name,
-                )
-        for backend in backends:
-            self.backends.register(backend)
-            self._adopt(backend)
-        return Added(backends, self.start)
-
-    def _adopt(self, backend: Backend) -> None:
-        catalog = self._catalogs[backend.name] = Catalog(self.index, backend)
-        if isinstance(backend, LiveBackend):
-            backend.on_tools(catalog.publish)
-        self._pending.append(backend)
+        return self._sources.add(backends)
 
     async def remove(self, name: str) -> None:
         """Close a backend and take its tools out of the index; unknown names are ignored."""
-        catalog = self._catalogs.pop(name, None)
-        self._pending = [backend for backend in self._pending if backend.name != name]
-        await self.backends.unregister(name)
-        if catalog is not None:
-            catalog.withdraw()
+        await self._sources.remove(name)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all backends that are not started, at the same time, and wait at most `start_timeout`.
 
-        A server that is slow goes on connecting, one that fails is unavailable with its reason in `backend_statuses`;
-        neither raises. Raises ConfigurationError after `aclose`.
+        One that is slow goes on starting, one that fails is unavailable with its reason in `backend_statuses`; neither
+        raises. Raises ConfigurationError after `aclose`.
         """
-        if self._closed:
-            raise ConfigurationError("this Exec is closed; make a new one")
-        async with self._start_lock:
-            pending = list(self._pending)
-            for backend in pending:
-                if backend.name not in self._starting:
-                    self._starting[backend.name] = asyncio.create_task(self._start_backend(backend))
-            tasks = [self._starting[backend.name] for backend in pending]
-            if tasks:
-                await asyncio.wait(tasks, timeout=self.options.start_timeout)
-            self._pending = [backend for backend in self._pending if backend not in pending]
-            for backend in pending:
-                task = self._starting[backend.name]
-                if task.done() and task.exception() is not None:
-                    warnings.warn(f"backend {backend.name} did not start: {task.exception()}", stacklevel=3)
-
-    async def _start_backend(self, backend: Backend) -> None:
-        await backend.start()
-        if not isinstance(backend, LiveBackend) and backend.enabled:
-            tools = await backend.list_tools()
-            catalog = self._catalogs.get(backend.name)
-            if catalog is not None:
-                catalog.publish([t if t.namespace else t.replace(namespace=backend.name) for t in tools])
+        await self._sources.start()
 
     async def aclose(self) -> None:
         """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
-        self._closed = True
-        self._pending = []
-        starting, self._starting = self._starting, {}
-        stopping = asyncio.ensure_future(self.backends.stop_all())
-        await asyncio.wait([stopping])
-        for task in starting.values():
-            task.cancel()
-        await asyncio.gather(*starting.values(), return_exceptions=True)
-        stopping.result()
+        await self._sources.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -276,14 +201,7 @@ class Exec:
 
     def backend_statuses(self) -> list[BackendStatus]:
         """How every backend is, in order of registration."""
-        statuses: list[BackendStatus] = []
-        for backend in self.backends.list():
-            status = backend.status()
-            catalog = self._catalogs.get(backend.name)
-            if catalog is not None and catalog.refused:
-                status = replace(status, skipped={**status.skipped, **catalog.refused})
-            statuses.append(status)
-        return statuses
+        return self._sources.statuses()
 
     @property
     def sync(self) -> SyncExec:
@@ -298,31 +216,21 @@ class Exec:
 
     async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
         """The best tools for *query*, best first; an empty query gives the first by ID."""
-        if self._pending:
+        if self._sources.pending:
             await self.start()
         return [self._with_state(summary) for summary in self.index.search(query, limit, filters=filters)]
 
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does."""
-        if self._pending and self.index.find(tool_id) is None:
+        if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
         doc = self.docs.describe(tool_id, level)
-        reason = self._unavailable(doc.id)
+        reason = self._sources.unavailable(doc.id)
         return replace(doc, unavailable=reason) if reason else doc
 
     def _with_state(self, summary: Summary) -> Summary:
-        reason = self._unavailable(summary.id)
+        reason = self._sources.unavailable(summary.id)
         return replace(summary, unavailable=reason) if reason else summary
-
-    def _unavailable(self, tool_id: str) -> str | None:
-        if not self._catalogs:
-            return None
-        found = self.index.find(tool_id)
-        backend = self.backends.get(found.binding.backend) if found is not None else None
-        if backend is None:
-            return None
-        status = backend.status()
-        return None if status.available else status.reason or "unavailable"
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -339,7 +247,7 @@ class Exec:
         A tool that was called and failed gives a Result with `error`; what could not be called raises, as
         `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`.
         """
-        if self._pending and self.index.find(tool_id) is None:
+        if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
         return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress))
 
@@ -349,7 +257,7 @@ class Exec:
         Failures of steps are in the result, together with what was done before. Raises InvalidChainError, before
         anything runs, for a chain that cannot work.
         """
-        if self._pending:
+        if self._sources.pending:
             await self.start()
         return await execute_chain(self.runner, self.index, steps, on_progress=on_progress)
 
@@ -367,7 +275,7 @@ class Exec:
         StreamNotSupportedError instead. Leaving the loop early stops the tool (close the iterator, best with
         `contextlib.aclosing`). Raises as `Runner.stream` does.
         """
-        if self._pending and self.index.find(tool_id) is None:
+        if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback))
         try:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolexec.errors import InvalidChainError
+from toolexec.model.json_value import shorten
 
 __all__ = ["check_references", "resolve_references"]
 
-_NUMBERED = re.compile(r"steps(?:\.(\d+)|\[(\d+)\])(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"steps(?:\.([0-9]{1,9})|\[([0-9]{1,9})\])(?![0-9A-Za-z_])(.*)", re.DOTALL)
 _NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(.*)", re.DOTALL)
 _MAX_DEPTH = 100
 
@@ -47,14 +48,17 @@ def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
 
 
 def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any]) -> Any:
-    """*args* with every reference replaced; a path that leads nowhere gives None."""
+    """*args* with every reference replaced; a path that leads nowhere gives None.
+
+    Raises InvalidChainError for a path that fails on the value it meets, such as `length(@)` of a number.
+    """
     if isinstance(args, dict):
         if len(args) == 1:
             if "$literal" in args:
                 return args["$literal"]
             if _is_reference(args):
                 step, expression = _parse(args["$ref"], index, names)
-                return values[step] if expression is None else expression.search(values[step])
+                return values[step] if expression is None else _search(args["$ref"], index, expression, values[step])
         return {key: resolve_references(value, index, names, values) for key, value in args.items()}
     if isinstance(args, list | tuple):
         return [resolve_references(value, index, names, values) for value in args]
@@ -74,17 +78,25 @@ def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, A
         named = _NAMED.fullmatch(reference)
         if not named or named[1] not in names:
             known = ", ".join([*names, *(f"steps.{i}" for i in range(index))]) or "none: it is the first step"
-            raise InvalidChainError(f"step {index}: {reference!r} refers to no step; it can refer to {known}")
+            raise InvalidChainError(f"step {index}: {shorten(repr(reference))} refers to no step; it can refer to {known}")
         step, path = names[named[1]], named[2]
     if step >= index:
-        raise InvalidChainError(f"step {index}: {reference!r} refers to step {step}, which has not run by then")
+        raise InvalidChainError(f"step {index}: {shorten(repr(reference))} refers to step {step}, which has not run by then")
     path = path.removeprefix(".")
     if not path:
         return step, None
     import jmespath
-    from jmespath.exceptions import JMESPathError
 
     try:
         return step, jmespath.compile(path)
-    except JMESPathError as error:
-        raise InvalidChainError(f"step {index}: {reference!r} is not a valid path: {error}") from error
+    except Exception as error:  # JMESPathError, and RecursionError for thousands of brackets
+        raise InvalidChainError(
+            f"step {index}: {shorten(repr(reference))} is not a valid path: {shorten(str(error), 500)}"
+        ) from error
+
+
+def _search(reference: str, index: int, expression: Any, value: Any) -> Any:
+    try:
+        return expression.search(value)
+    except Exception as error:  # unknown functions and wrong types show only now, some as plain ValueErrors
+        raise InvalidChainError(f"step {index}: {shorten(repr(reference))} cannot be looked up: {error}") from error

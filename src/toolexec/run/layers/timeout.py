@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from time import perf_counter
 
@@ -47,10 +46,11 @@ class Timeout:
         ends = perf_counter() + seconds if seconds is not None else None
         try:
             while True:
+                step = _next(events)
                 try:
-                    rest = None if ends is None else max(ends - perf_counter(), 0)
-                    event = await asyncio.wait_for(anext(events, None), rest)
-                except TimeoutError:
+                    # In this task, not in one of its own: a generator may hold scopes that belong to its task.
+                    event = await (step if ends is None else with_deadline(step, max(ends - perf_counter(), 0)))
+                except DeadlineExceededError:
                     error = _late(call, seconds or 0)
                     yield StreamEvent(kind="error", data=error.to_dict(), tool_id=call.tool_id, error=error)
                     return
@@ -66,6 +66,10 @@ class Timeout:
         if not call.timeout > 0:
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout}", tool_id=call.tool_id)
         return call.timeout
+
+
+async def _next(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:
+    return await anext(events, None)
 
 
 def _late(call: ToolCall, seconds: float) -> ToolTimeoutError:

@@ -1,0 +1,152 @@
+"""Where an `Exec`'s tools come from: its backends, started together, their tools kept in the index."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolexec.backend.base import Backend, BackendStatus, LiveBackend
+from toolexec.backend.catalog import Catalog
+from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.index import Index
+from toolexec.errors import BackendExistsError, ConfigurationError
+
+__all__ = ["Added", "Sources"]
+
+logger = logging.getLogger(__name__)
+
+
+class Added(Sequence[Backend]):
+    """The backends that were just registered. Await it to have them connected now, and get their statuses; otherwise
+    that happens when the Exec starts, or at the first call that needs it."""
+
+    def __init__(self, backends: Sequence[Backend], start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._backends = tuple(backends)
+        self._start = start
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._backends[index]
+
+    def __len__(self) -> int:
+        return len(self._backends)
+
+    def __await__(self) -> Generator[Any, Any, list[BackendStatus]]:
+        yield from self._start().__await__()
+        return [backend.status() for backend in self._backends]
+
+
+class Sources:
+    """The backends of an Exec, other than the one for its own Python functions."""
+
+    def __init__(self, index: Index, backends: BackendRegistry, start_timeout: float) -> None:
+        self._index = index
+        self._backends = backends
+        self._start_timeout = start_timeout
+        self._catalogs: dict[str, Catalog] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, str] = {}
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self.pending: list[Backend] = []
+        """Backends that nobody has started yet."""
+
+    def add(self, backends: Sequence[Backend]) -> Added:
+        """Register and adopt *backends*; raises BackendExistsError for a name in use, with none of them added."""
+        names = [backend.name for backend in backends]
+        for name in names:
+            if self._backends.get(name) is not None or names.count(name) > 1:
+                raise BackendExistsError(
+                    f"a backend named {name} is there already; remove it first, or choose another name", backend=name
+                )
+        for backend in backends:
+            self._backends.register(backend)
+            self.adopt(backend)
+        return Added(backends, self.start)
+
+    def adopt(self, backend: Backend) -> None:
+        """Take care of a backend that is registered already."""
+        catalog = self._catalogs[backend.name] = Catalog(self._index, backend)
+        if isinstance(backend, LiveBackend):
+            backend.on_tools(catalog.publish)
+        self.pending.append(backend)
+
+    async def remove(self, name: str) -> None:
+        """Close a backend and take its tools out of the index; unknown names are ignored."""
+        catalog = self._catalogs.pop(name, None)
+        self.pending = [backend for backend in self.pending if backend.name != name]
+        self._failed.pop(name, None)
+        starting = self._starting.pop(name, None)
+        try:
+            await self._backends.unregister(name)
+        finally:
+            if starting is not None:
+                starting.cancel()
+            if catalog is not None:
+                catalog.withdraw()
+
+    async def start(self) -> None:
+        """Start what is pending, all at the same time, and wait at most the start timeout.
+
+        One that is slow goes on starting, one that fails is unavailable with its reason; neither raises. Raises
+        ConfigurationError after `aclose`.
+        """
+        if self._closed:
+            raise ConfigurationError("this Exec is closed; make a new one")
+        async with self._lock:
+            pending = list(self.pending)
+            for backend in pending:
+                if backend.name not in self._starting:
+                    self._starting[backend.name] = asyncio.create_task(self._start(backend))
+            tasks = [self._starting[backend.name] for backend in pending]
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._start_timeout)
+            self.pending = [backend for backend in self.pending if backend not in pending]
+
+    async def _start(self, backend: Backend) -> None:
+        try:
+            await backend.start()
+            if not isinstance(backend, LiveBackend) and backend.enabled:
+                tools = await backend.list_tools()
+                self._catalogs[backend.name].publish(
+                    [tool if tool.namespace else tool.replace(namespace=backend.name) for tool in tools]
+                )
+        except Exception as error:
+            logger.exception("backend %s did not start", backend.name)
+            self._failed[backend.name] = f"it did not start: {type(error).__name__}: {error}"
+
+    async def aclose(self) -> None:
+        """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
+        self._closed = True
+        self.pending = []
+        starting, self._starting = self._starting, {}
+        stopping = asyncio.ensure_future(self._backends.stop_all())
+        await asyncio.wait([stopping])
+        for task in starting.values():
+            task.cancel()
+        await asyncio.gather(*starting.values(), return_exceptions=True)
+        stopping.result()
+
+    def statuses(self) -> list[BackendStatus]:
+        """How every backend is, in order of registration."""
+        return [self._status(backend) for backend in self._backends.list()]
+
+    def unavailable(self, tool_id: str) -> str | None:
+        """Why a tool cannot be called just now, or None."""
+        if not self._catalogs:
+            return None
+        found = self._index.find(tool_id)
+        backend = self._backends.get(found.binding.backend) if found is not None else None
+        status = self._status(backend) if backend is not None else None
+        return None if status is None or status.available else status.reason or "unavailable"
+
+    def _status(self, backend: Backend) -> BackendStatus:
+        status = backend.status()
+        catalog = self._catalogs.get(backend.name)
+        if catalog is not None and catalog.refused:
+            status = replace(status, skipped={**status.skipped, **catalog.refused})
+        if backend.name in self._failed:
+            status = replace(status, available=False, reason=self._failed[backend.name])
+        return status
