@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -21,9 +21,19 @@ __all__ = ["ChainResult", "Step", "execute_chain"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
+_KINDS: dict[str, Any] = {
+    "tool_id": str,
+    "args": (Mapping, type(None)),
+    "use_previous": bool,
+    "stop_on_error": bool,
+    "name": str,
+    "timeout": (int, float, type(None)),
+    "retries": int,
+    "retry_pause": (int, float),
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """A call in a chain.
 
@@ -37,6 +47,7 @@ class Step:
 
     tool_id: str
     args: Mapping[str, Any] | None = None
+    _: KW_ONLY
     use_previous: bool = False
     stop_on_error: bool = True
     name: str = ""
@@ -48,7 +59,7 @@ class Step:
     def from_dict(cls, data: Mapping[str, Any]) -> Step:
         """Read a step from JSON data: the fields above, with `tool` as another word for `tool_id`.
 
-        Raises InvalidChainError for unknown keys or a missing tool.
+        Raises InvalidChainError for unknown keys, values of the wrong type, or a missing tool.
         """
         known = set(cls.__dataclass_fields__)
         parts = {("tool_id" if key == "tool" else key): value for key, value in data.items()}
@@ -57,6 +68,11 @@ class Step:
             problem = f"unknown keys {', '.join(sorted(unknown))}" if unknown else "no tool"
             raise InvalidChainError(
                 f"a step has {problem}; the keys are tool, {', '.join(sorted(known - {'tool_id'}))}"
+            )
+        wrong = sorted(key for key, value in parts.items() if not isinstance(value, _KINDS[key]))
+        if wrong:
+            raise InvalidChainError(
+                f"a step of {parts['tool_id']} has a value of the wrong type for {', '.join(wrong)}"
             )
         return cls(**parts)
 
@@ -109,14 +125,18 @@ async def execute_chain(
         if task is not None and task.cancelling():
             await asyncio.sleep(0)  # let a cancellation that is due arrive before more work begins
         args = _arguments(step, previous)
-        if number in referring:
-            args = resolve_references(args, number, names, values)
-        if step.use_previous and step.args is not None and isinstance(args, dict):
-            args.setdefault("previous", previous)
-        call = ToolCall(step.tool_id, args, step.timeout)
-        done, _ = await run_step(runner, call, number, step.name)
-        if step.retries and done.error is not None:
-            done = await _try_again(runner, step, call, done)
+        try:
+            if number in referring:
+                args = resolve_references(args, number, names, values)
+        except InvalidChainError as error:  # a path that fails on the value it meets is known only now
+            done = StepResult(number, step.tool_id, step.name, args, error=error)
+        else:
+            if step.use_previous and step.args is not None and isinstance(args, dict):
+                args = {"previous": previous, **args}
+            call = ToolCall(step.tool_id, args, step.timeout)
+            done, _ = await run_step(runner, call, number, step.name)
+            if step.retries and done.error is not None:
+                done = await _try_again(runner, index, step, call, done)
         outcome.steps.append(done)
         outcome.tool_id = done.tool_id
         outcome.value = done.value
@@ -139,6 +159,8 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
             raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
         if step.retries:
             _check_retries(index, step, number)
+        if step.args is not None and not isinstance(step.args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
         if step.args and check_references(dict(step.args), number, names):
             referring.add(number)
         if step.name:
@@ -149,13 +171,18 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
 
 
 def _check_retries(index: Index, step: Step, number: int) -> None:
-    found = index.find(step.tool_id)
-    hints = found.tool.annotations if found is not None else None
-    if hints is not None and (not (hints.read_only or hints.idempotent) or hints.destructive):
+    if index.find(step.tool_id) is not None and not _repeatable(index, step.tool_id):
         raise InvalidChainError(
             f"step {number}: {step.tool_id} is not marked read-only or idempotent, so it is never retried; "
             "drop retries, or mark the tool"
         )
+
+
+def _repeatable(index: Index, tool_id: str) -> bool:
+    """Whether repeating a call surely does no harm; a tool that nobody can vouch for is not."""
+    found = index.find(tool_id)
+    hints = found.tool.annotations if found is not None else None
+    return hints is not None and (hints.read_only or hints.idempotent) and not hints.destructive
 
 
 def _arguments(step: Step, previous: Any) -> dict[str, Any]:
@@ -167,11 +194,11 @@ def _arguments(step: Step, previous: Any) -> dict[str, Any]:
     return dict(step.args)
 
 
-async def _try_again(runner: Runner, step: Step, call: ToolCall, done: StepResult) -> StepResult:
+async def _try_again(runner: Runner, index: Index, step: Step, call: ToolCall, done: StepResult) -> StepResult:
     """More attempts, as long as the failure is retryable; the last outcome, with the time that all of them took."""
     started, spent, pause = perf_counter(), done.duration, step.retry_pause
     for attempt in range(2, step.retries + 2):
-        if done.error is None or not done.error.retryable:
+        if done.error is None or not done.error.retryable or not _repeatable(index, step.tool_id):
             break
         await asyncio.sleep(min(pause, _MAX_PAUSE))
         pause *= 2

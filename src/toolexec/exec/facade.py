@@ -99,6 +99,8 @@ class Exec:
             validate_output=options.output_validation,
         )
         runner = Timeout(runner, options.default_timeout)
+        for wrap in reversed(options.layers):
+            runner = wrap(runner)
         return Trace(runner, options.trace) if options.trace is not None else runner
 
     # -- tools --------------------------------------------------------------------------------------------------
@@ -251,15 +253,18 @@ class Exec:
             await self.start()
         return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress))
 
-    async def run_chain(self, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None) -> ChainResult:
-        """Run tools one after the other; see `Step` for how values travel.
+    async def run_chain(
+        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+    ) -> ChainResult:
+        """Run tools one after the other; see `Step` for how values travel. A step may also be a mapping of its fields.
 
         Failures of steps are in the result, together with what was done before. Raises InvalidChainError, before
         anything runs, for a chain that cannot work.
         """
         if self._sources.pending:
             await self.start()
-        return await execute_chain(self.runner, self.index, steps, on_progress=on_progress)
+        checked = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        return await execute_chain(self.runner, self.index, checked, on_progress=on_progress)
 
     async def stream_tool(
         self,

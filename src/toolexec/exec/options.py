@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -12,7 +12,7 @@ from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError
 from toolexec.run.layers.trace import TraceHook
 from toolexec.run.resolve import BindingsResolver, ToolResolver
-from toolexec.run.runner import OutputValidation
+from toolexec.run.runner import OutputValidation, Runner
 
 __all__ = ["CallRemote", "Options", "SecurityProfile"]
 
@@ -28,7 +28,8 @@ class Options:
     Parts: `index`, `docs` and `backends` replace the ones that an Exec makes for itself. `local_handlers` maps handler
     names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
-    the index does not know. `trace` hears of every call.
+    the index does not know. `trace` hears of every call. `layers` are your own rules around every call, each a function
+    from a runner to a runner; the first is outermost, all are inside of trace and outside of the time limit.
 
     Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
     strict, False off.
@@ -50,6 +51,7 @@ class Options:
     tool_resolver: ToolResolver | None = None
     bindings_resolver: BindingsResolver | None = None
     trace: TraceHook | None = None
+    layers: Sequence[Callable[[Runner], Runner]] = ()
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None
     default_timeout: float | None = 30.0

@@ -16,8 +16,8 @@ from toolexec.model.json_value import shorten
 
 __all__ = ["check_references", "resolve_references"]
 
-_NUMBERED = re.compile(r"steps(?:\.([0-9]{1,9})|\[([0-9]{1,9})\])(?![0-9A-Za-z_])(.*)", re.DOTALL)
-_NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"steps(?:\.([0-9]{1,9})|\[([0-9]{1,9})\])(|[.\[].*)", re.DOTALL)
+_NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(|[.\[].*)", re.DOTALL)
 _MAX_DEPTH = 100
 
 
@@ -71,28 +71,25 @@ def _is_reference(value: Mapping[str, Any]) -> bool:
 
 
 def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, Any]:
-    numbered = _NUMBERED.fullmatch(reference)
+    numbered, shown = _NUMBERED.fullmatch(reference), shorten(repr(reference))
     if numbered:
         step, path = int(numbered[1] or numbered[2]), numbered[3]
     else:
         named = _NAMED.fullmatch(reference)
         if not named or named[1] not in names:
             known = ", ".join([*names, *(f"steps.{i}" for i in range(index))]) or "none: it is the first step"
-            raise InvalidChainError(f"step {index}: {shorten(repr(reference))} refers to no step; it can refer to {known}")
+            raise InvalidChainError(f"step {index}: {shown} refers to no step; it can refer to {known}")
         step, path = names[named[1]], named[2]
     if step >= index:
-        raise InvalidChainError(f"step {index}: {shorten(repr(reference))} refers to step {step}, which has not run by then")
-    path = path.removeprefix(".")
+        raise InvalidChainError(f"step {index}: {shown} refers to step {step}, which has not run by then")
     if not path:
         return step, None
     import jmespath
 
     try:
-        return step, jmespath.compile(path)
+        return step, jmespath.compile(path.removeprefix("."))
     except Exception as error:  # JMESPathError, and RecursionError for thousands of brackets
-        raise InvalidChainError(
-            f"step {index}: {shorten(repr(reference))} is not a valid path: {shorten(str(error), 500)}"
-        ) from error
+        raise InvalidChainError(f"step {index}: {shown} is not a valid path: {shorten(str(error), 500)}") from error
 
 
 def _search(reference: str, index: int, expression: Any, value: Any) -> Any:

@@ -23,9 +23,15 @@ class Added(Sequence[Backend]):
     """The backends that were just registered. Await it to have them connected now, and get their statuses; otherwise
     that happens when the Exec starts, or at the first call that needs it."""
 
-    def __init__(self, backends: Sequence[Backend], start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        start: Callable[[], Coroutine[Any, Any, None]],
+        status: Callable[[Backend], BackendStatus],
+    ) -> None:
         self._backends = tuple(backends)
         self._start = start
+        self._status = status
 
     def __getitem__(self, index: Any) -> Any:
         return self._backends[index]
@@ -35,7 +41,7 @@ class Added(Sequence[Backend]):
 
     def __await__(self) -> Generator[Any, Any, list[BackendStatus]]:
         yield from self._start().__await__()
-        return [backend.status() for backend in self._backends]
+        return [self._status(backend) for backend in self._backends]
 
 
 class Sources:
@@ -64,7 +70,7 @@ class Sources:
         for backend in backends:
             self._backends.register(backend)
             self.adopt(backend)
-        return Added(backends, self.start)
+        return Added(backends, self.start, self._status)
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""

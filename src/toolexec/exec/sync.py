@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from toolexec.backend.base import BackendStatus
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.exec.facade import Exec
+from toolexec.exec.sources import Added
 from toolexec.model.call import ProgressCallback
+from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
+from toolexec.model.tool import Tool
 from toolexec.run.types import Result
 
 __all__ = ["SyncExec"]
@@ -22,15 +28,16 @@ T = TypeVar("T")
 
 
 class SyncExec:
-    """An Exec whose methods block. Use it as `with`, or call `close`; tools are added through `exec`.
+    """An Exec whose methods block. Use it as `with`, or call `close`.
 
     >>> with Exec().sync as ex:
-    ...     _ = ex.exec.add(lambda a, b: a + b, "math:add")
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
     ...     ex.run_tool("math:add", {"a": 5, "b": 3}).value
     8
 
     The event loop runs in a thread of its own. Every method raises what its async twin raises, and may be called from
-    several threads.
+    several threads. Raises ConfigurationError after `close`, and on the event loop's own thread (in a progress callback
+    or an inline handler), where it would wait for itself.
     """
 
     def __init__(self, exec: Exec | None = None) -> None:
@@ -38,14 +45,17 @@ class SyncExec:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start all backends; see `Exec.start`."""
         self._wait(self.exec.start())
 
     def close(self) -> None:
-        """Stop all backends and the event loop."""
+        """Stop all backends and the event loop; calls that are under way in other threads are cancelled."""
+        self._refuse_own_thread()
         with self._lock:
+            self._closed = True
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None:
@@ -55,6 +65,24 @@ class SyncExec:
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+
+    def add(
+        self, tool: FunctionTool[..., Any] | Tool | Callable[..., Any], name: str | None = None, **parts: Any
+    ) -> Tool:
+        """Add a tool; see `Exec.add`."""
+        return self.exec.add(tool, name, **parts)
+
+    def add_mcp(self, name: str, **settings: Any) -> BackendStatus:
+        """Add an MCP server and connect it; see `Exec.add_mcp`. Returns how it is, also when it cannot be reached."""
+        return self._wait(_added(lambda: self.exec.add_mcp(name, **settings)))[0]
+
+    def add_config(self, path: str | Path) -> list[BackendStatus]:
+        """Add the servers of an `mcpServers` file and connect them; see `Exec.add_config`."""
+        return self._wait(_added(lambda: self.exec.add_config(path)))
+
+    def backend_statuses(self) -> list[BackendStatus]:
+        """How every backend is; see `Exec.backend_statuses`."""
+        return self.exec.backend_statuses()
 
     def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
         """The best tools for *query*; see `Exec.search_tools`."""
@@ -75,7 +103,9 @@ class SyncExec:
         """Run one tool; see `Exec.run_tool`. *on_progress* is called in the event loop's thread."""
         return self._wait(self.exec.run_tool(tool_id, args, timeout=timeout, on_progress=on_progress))
 
-    def run_chain(self, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None) -> ChainResult:
+    def run_chain(
+        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+    ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`."""
         return self._wait(self.exec.run_chain(steps, on_progress=on_progress))
 
@@ -93,7 +123,8 @@ class SyncExec:
             while (event := self._wait(_next(events))) is not None:
                 yield event
         finally:
-            self._wait(_close(events))
+            if not self._closed:  # closing the loop has closed the stream, too
+                self._wait(_close(events))
 
     def __enter__(self) -> Self:
         self.start()
@@ -105,29 +136,41 @@ class SyncExec:
         self.close()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        try:
+            self._refuse_own_thread()
+            with self._lock:  # so that no work arrives after `close` has stopped the loop
+                future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        except BaseException:
+            work.close()
+            raise
         try:
             return future.result()
         except BaseException:
             future.cancel()  # on Ctrl-C the work must not go on unseen
             raise
 
+    def _refuse_own_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise ConfigurationError("a blocking call on the event loop's own thread would wait for itself; await exec")
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolexec-loop", daemon=True)
-                self._thread.start()
-            return self._loop
+        if self._closed:
+            raise ConfigurationError("this Exec is closed; make a new one")
+        if self._loop is None:
+            runner = asyncio.Runner()
+            self._loop = runner.get_loop()
+            self._thread = threading.Thread(target=_serve, args=(runner,), name="toolexec-loop", daemon=True)
+            self._thread.start()
+        return self._loop
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+def _serve(runner: asyncio.Runner) -> None:
+    with runner:  # on leaving it cancels what still runs, and closes generators and the loop
+        runner.get_loop().run_forever()
+
+
+async def _added(add: Callable[[], Added]) -> list[BackendStatus]:
+    return await add()
 
 
 async def _next(events: Any) -> StreamEvent | None:
