@@ -1,0 +1,283 @@
+"""The documents are programs: their code runs, their output is true, their links and commands exist.
+
+How a Markdown file is read here:
+
+- A `python` block runs in the namespace of its document, one after the other, in a fresh folder. What it prints must be
+  in the `text` block that follows it; `...` there stands for any text.
+- A `console` block runs each line that begins with `$ ` in a shell, in that folder, and compares what it prints; how
+  wide the columns of a table are does not matter.
+- `<!-- file: NAME -->` above a block writes the block to that file. `<!-- no-run -->` leaves a block alone.
+"""
+
+import ast
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolexec
+from toolexec import errors
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(toolexec.__file__).parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_CODE = [path for path in DOCUMENTS if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)]
+DOCTESTED = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text() and "cli" not in path.parts]
+CHECKER = doctest.OutputChecker()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One fenced block: where it begins, what it says, the comment above it, and the `text` block right below it."""
+
+    path: Path
+    line: int
+    language: str
+    text: str
+    note: str
+    expected: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+def by_name(path: Path) -> str:
+    return str(path.relative_to(SOURCE if SOURCE in path.parents else ROOT))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder in which modules can be imported and installed programs be called."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__dict__", {}).get("__file__")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("path", WITH_CODE, ids=by_name)
+def test_the_code_of_a_document_runs(path: Path, folder: Path) -> None:
+    """Every block of a document runs, in order, and prints what the document says."""
+    namespace: dict[str, Any] = {"__name__": f"document_{path.stem}"}
+    for block in blocks(path):
+        if block.note == "no-run":
+            continue
+        if block.note.startswith("file: "):
+            (folder / block.note.removeprefix("file: ")).write_text(block.text)
+        elif block.language == "python":
+            compare(block, block.expected or "", run_python(block, namespace))
+        elif block.language == "console":
+            for command, expected in commands(block.text):
+                compare(block, narrow(expected), narrow(run_command(command)))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
+def test_the_links_of_a_document_lead_somewhere(path: Path) -> None:
+    """A link into the repository names a file that exists, and a heading that is in it."""
+    missing: list[str] = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(path.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            missing.append(target)
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
+def test_the_files_that_a_document_names_exist(path: Path) -> None:
+    """A path such as `run/runner.py` leads from the repository's root, or from the package's."""
+    named = set(re.findall(r"[\w/]+/\w+\.py\b", path.read_text()))
+    assert {name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists()} == set()
+
+
+def test_the_map_of_the_docs_is_complete() -> None:
+    """`docs/index.md` links to every page of the folder."""
+    linked = set(re.findall(r"\]\(([a-z-]+\.md)", (ROOT / "docs/index.md").read_text()))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
+def test_the_commands_of_a_document_exist(path: Path) -> None:
+    """Every `toolexec …` command that a document names is one of the program, and so is every option of it."""
+    import typer.main
+
+    from toolexec.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    shared = {option for param in group.params for option in param.opts} | {"--help"}
+    unknown: list[str] = []
+    for name, *words in mentioned_commands(path.read_text()):
+        if name not in group.commands and name not in shared:
+            unknown.append(name)
+            continue
+        command = group.commands.get(name, group)
+        known = shared | {option for param in command.params for option in param.opts}
+        unknown += [f"{name} {word}" for word in words if re.match(r"--?[a-z]", word) and word not in known]
+    assert unknown == []
+
+
+def test_the_table_of_errors_is_true() -> None:
+    """`docs/error-handling.md` has one line for each error class, with its code and whether it is retryable."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \|", (ROOT / "docs/error-handling.md").read_text(), re.MULTILINE
+    )
+    classes = [getattr(errors, name) for name in errors.__all__]
+    expected = {
+        (cls.__name__, cls.code, "yes" if cls.default_retryable else "no")
+        for cls in classes
+        if issubclass(cls, errors.ToolExecError)
+    }
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected
+
+
+def test_the_names_of_the_migration_guide_exist() -> None:
+    """Every Python name in the tables for those who come from Go is a public name, a member or a parameter."""
+    guide = (ROOT / "docs/migration.md").read_text().partition("## From the Go packages")[2]
+    columns = re.findall(r"^\| .*? \| (.*?) \|", guide, re.MULTILINE)
+    code = [re.sub(r"\"[^\"]*\"|\{.*\}", "", span) for column in columns for span in re.findall(r"`([^`]+)`", column)]
+    names = {name for span in code for name in re.findall(r"[A-Za-z_]\w*", span)}
+    assert len(names) > 100
+    assert names - public_names() - {"await", "async", "with", "bool", "ex", "f"} == set()
+
+
+def test_the_version_is_in_the_changelog() -> None:
+    """The version that the package says it has is described in the changelog."""
+    assert f"## [{toolexec.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", DOCTESTED, ids=by_name)
+def test_the_examples_in_docstrings_are_true(path: Path) -> None:
+    """What a docstring shows after `>>>` is what happens."""
+    name = ".".join(("toolexec", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+    outcome = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+# -- reading Markdown -------------------------------------------------------------------------------------------
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """All fenced blocks of a document, each with the `text` block that directly follows it."""
+    found = list(fences(path.read_text().splitlines()))
+    for number, (start, end, language, text, note) in enumerate(found):
+        after = found[number + 1] if number + 1 < len(found) else None
+        adjacent = after is not None and after[2] == "text" and after[0] - end <= 2
+        yield Block(
+            path=path,
+            line=start,
+            language=language,
+            text=text,
+            note=note,
+            expected=after[3] if after is not None and adjacent else None,
+        )
+
+
+def fences(lines: Sequence[str]) -> Iterator[tuple[int, int, str, str, str]]:
+    """First and last line number, language, text and the note above of every fenced block."""
+    start, language, note = 0, "", ""
+    for number, line in enumerate(lines, start=1):
+        if start and line == "```":
+            yield start, number, language, "".join(f"{text}\n" for text in lines[start : number - 1]), note
+            start, note = 0, ""
+        elif not start and line.startswith("```"):
+            start, language = number, line.removeprefix("```")
+            comment = re.fullmatch(r"<!-- (.*) -->", lines[number - 2]) if number > 1 else None
+            note = comment[1] if comment else ""
+    assert not start, f"the block that begins in line {start} does not end"
+
+
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", without_blocks(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a `console` block with what they print."""
+    parts = re.split(r"^\$ (.*)$", text, flags=re.MULTILINE)
+    return list(zip(parts[1::2], (part.lstrip("\n") for part in parts[2::2]), strict=True))
+
+
+def mentioned_commands(text: str) -> list[list[str]]:
+    """The words after `toolexec` wherever a document shows a command line."""
+    shown = re.findall(
+        r"^(?:\$ )?toolexec (.+)$",
+        "\n".join(re.findall(r"^```(?:console|sh)$.*?^```$", text, re.MULTILINE | re.DOTALL)),
+        re.MULTILINE,
+    )
+    shown += re.findall(r"`toolexec ([^`]+)`", text)
+    return [re.sub(r"'[^']*'|\"[^\"]*\"", "_", line).split() for line in shown]
+
+
+def public_names() -> set[str]:
+    """What the packages export, with the members of classes and the parameters of all that can be called."""
+    packages = (
+        "toolexec",
+        *(f"toolexec.{name}" for name in "model model.version discovery backend run exec errors".split()),
+    )
+    names = {word for package in packages for word in package.split(".")}
+    for module in map(importlib.import_module, packages):
+        for name in module.__all__:
+            value = getattr(module, name)
+            members = {key: getattr(value, key, None) for key in dir(value)} if inspect.isclass(value) else {}
+            names |= {name, *members}
+            for callee in (value, *members.values()):
+                with contextlib.suppress(TypeError, ValueError):
+                    names |= set(inspect.signature(callee).parameters)  # pyright: ignore[reportArgumentType]
+    return names
+
+
+# -- running it -------------------------------------------------------------------------------------------------
+
+
+def run_python(block: Block, namespace: dict[str, Any]) -> str:
+    """What a block prints. Its lines keep their numbers in the document, so that a traceback leads there."""
+    tree = ast.increment_lineno(ast.parse(block.text), block.line)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(tree, str(block.path), "exec", dont_inherit=True), namespace)
+    return printed.getvalue()
+
+
+def run_command(command: str) -> str:
+    ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return ran.stdout
+
+
+def compare(block: Block, expected: str, printed: str) -> None:
+    want, got = tidy(expected), tidy(printed)
+    assert CHECKER.check_output(want, got, doctest.ELLIPSIS), f"{block.place} prints\n{got}\ninstead of\n{want}"
+
+
+def narrow(text: str) -> str:
+    """With tables as narrow as can be: one blank between words, a line of one dash between rows."""
+    return re.sub(r" +", " ", re.sub("─+", "─", text))
+
+
+def tidy(text: str) -> str:
+    """Without blanks at the ends of lines, which nobody sees in a document."""
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"

@@ -1,0 +1,39 @@
+"""Every example is a program that prints exactly what its docstring says."""
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def test_the_promised_examples_are_there() -> None:
+    """The four examples that the README names exist."""
+    assert {"basic.py", "chain.py", "discovery.py", "streaming.py"} <= {path.name for path in EXAMPLES}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_prints_what_its_docstring_says(path: Path, tmp_path: Path) -> None:
+    """An example, run as a program in some other folder, prints its "Prints:" section and nothing else."""
+    ran = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.stderr == ""
+    assert ran.stdout == _promised(path)
+    assert ran.returncode == 0
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_fits_on_two_screens(path: Path) -> None:
+    """An example stays short enough to be read in one go."""
+    assert len(path.read_text().splitlines()) <= 110
+
+
+def _promised(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text()), clean=True)
+    assert docstring, f"{path.name} has no docstring"
+    _, _, promised = docstring.partition("Prints:\n\n")
+    return textwrap.dedent(promised) + "\n"
