@@ -111,6 +111,9 @@ class ToolExecError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)  # whatever the arguments of the class itself are
+
     def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
         """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""
         self.tool_id = self.tool_id or tool_id
@@ -203,7 +206,7 @@ class InvalidCursorError(ToolExecError):
 
 
 class InvalidChainError(ToolExecError):
-    """A chain is defined in a way that cannot run; no step has run."""
+    """A chain is defined in a way that cannot run; no step has run (or not the one whose error this is)."""
 
     code = "invalid_chain"
 
@@ -216,7 +219,7 @@ class ToolNotFoundError(ToolExecError):
     def __init__(
         self, tool_id: str, *, close: Sequence[str] = (), op: str = "resolve", details: Mapping[str, Any] | None = None
     ) -> None:
-        hint = f"; did you mean {' or '.join(close)}?" if close else "; search_tools finds tools by words"
+        hint = f"; did you mean {' or '.join(close)}?" if close else "; a search finds tools by words"
         super().__init__(
             f"no tool {_short(tool_id)}{hint}",
             tool_id=tool_id,
@@ -374,6 +377,13 @@ class ToolTimeoutError(ExecutionError, TimeoutError):
 
     code = "timeout"
     default_retryable = True
+
+
+def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:
+    """An error as copying and pickling have it."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def _short(text: str | None) -> str:

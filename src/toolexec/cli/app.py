@@ -1,0 +1,233 @@
+"""The `toolexec` command.
+
+Results go to stdout, everything else to stderr. Exit codes:
+
+| code | meaning |
+| ---: | --- |
+| 0 | done |
+| 1 | the tool ran and said no, or a chain stopped at a failed step |
+| 2 | the command line, a configuration file or a chain file makes no sense |
+| 3 | it could not be run: no such tool, wrong arguments, server unavailable |
+| 130 | interrupted with Ctrl-C (141: nobody reads the output, 143: terminated) |
+
+With `--json`, stdout has exactly one JSON document (`run --stream`: one event per line), also for an error:
+`{"error": {"code": ..., "message": ..., ...}}`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from toolexec.cli.exit_codes import TABLE, USAGE
+
+__all__ = ["app", "main"]
+
+_EPILOG = "[bold]Exit codes[/bold]\n" + "\n".join(f"[cyan]{code:>4}[/cyan]  {text}" for code, text in TABLE)
+
+
+class _Group(TyperGroup):
+    """Mistakes on the command line come out as JSON, too, when `--json` is there."""
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        if "--json" not in words[: words.index("--") if "--" in words else None]:
+            return super().main(words, *others, **extra)
+        try:
+            code = super().main(words, *others, **{**extra, "standalone_mode": False})
+        except Exception as error:
+            if not hasattr(error, "format_message"):  # the base of the parser's own errors has no public name
+                raise
+            sys.exit(_tell_usage_error(error))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell_usage_error(error: Any) -> int:
+    from toolexec.cli.terminal import to_json
+
+    message = error.format_message() or "a command is missing; toolexec --help lists them"
+    sys.stdout.write(f"{to_json({'error': {'code': 'usage', 'message': message, 'retryable': False}})}\n")
+    return USAGE
+
+
+app = typer.Typer(
+    name="toolexec",
+    cls=_Group,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Where tools come from: an mcpServers JSON file, or a Python file with @tool functions or an Exec. May be "
+        "repeated. Default: $TOOLEXEC_CONFIG, else toolexec.json, mcp.json or .mcp.json in the current folder.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+ToolId = Annotated[str, typer.Argument(metavar="TOOL", help="The tool's ID, such as git:git_log.", show_default=False)]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from toolexec.version import __version__
+
+        typer.echo(f"toolexec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _shared(
+    context: typer.Context,
+    config: Config = None,
+    as_json: AsJson = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find tools, read about them, run them, chain them: Python functions and MCP servers alike.
+
+    Start with: toolexec demo
+    """
+    context.obj = (tuple(config or ()), as_json)
+
+
+def _perform(context: typer.Context, command: Any, config: list[Path] | None, as_json: bool, **more: Any) -> None:
+    """Run a command with the options before and after its name together, and exit with its code."""
+    from toolexec.cli.session import perform
+
+    shared, json_too = context.obj
+    code = perform(command, config=(*shared, *(config or ())), as_json=as_json or json_too, **more)
+    raise typer.Exit(code)
+
+
+@app.command()
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="Words that say what you want to do.", show_default=False)],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many tools to show at most.")] = 10,
+    namespace: Annotated[str | None, typer.Option(help="Only tools of this namespace.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeat for several.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Only tools of this backend or kind (local, mcp, ...).")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find tools by words, best first."""
+    from toolexec.cli import finding
+    from toolexec.discovery import Filters
+
+    filters = Filters(namespace=namespace, tags=tuple(tag or ()), backend=backend, read_only=read_only or None)
+    _perform(context, lambda session: finding.search(session, query, limit, filters), config, as_json)
+
+
+@app.command()
+def describe(
+    context: typer.Context,
+    tool: ToolId,
+    level: Annotated[Literal["summary", "schema", "full"], typer.Option(help="How much to tell.")] = "full",
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a tool takes and gives, with an example call."""
+    from toolexec.cli import finding
+
+    _perform(context, lambda session: finding.describe(session, tool, level), config, as_json)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    tool: ToolId,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS",
+            help="key=value (read as the tool's schema says), key:=JSON, a JSON object, @file.json, or - for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Print what comes as it comes.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print a text value exactly as it is, others compactly.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a tool and print its value."""
+    from toolexec.cli import running
+
+    words = arguments or []
+    if stream:
+        _perform(context, lambda s: running.stream(s, tool, words, timeout=timeout), config, as_json, lines=True)
+    _perform(context, lambda s: running.run(s, tool, words, timeout=timeout, raw=raw), config, as_json)
+
+
+@app.command()
+def chain(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or TOML; - for stdin.", show_default=False)],
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run tools one after the other, values travelling along.
+
+    FILE has a list of steps, or an object with such a list as "steps". A step has tool, args, use_previous, name,
+    stop_on_error, timeout, retries; {"$ref": "steps.0.items[0]"} in args stands for an earlier value.
+    """
+    from toolexec.cli import running
+
+    _perform(context, lambda session: running.chain(session, file), config, as_json)
+
+
+@app.command("list")
+def list_tools(
+    context: typer.Context,
+    namespace: Annotated[str | None, typer.Option(help="Only this namespace.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many tools of each namespace.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="All tools, whatever --limit says.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tools by namespace. JSON always has them all."""
+    from toolexec.cli import finding
+
+    most = None if every else limit
+    _perform(context, lambda session: finding.list_tools(session, namespace, most), config, as_json)
+
+
+@app.command()
+def backends(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
+    """Show every place that hosts tools: connected or not, and why not."""
+    from toolexec.cli import finding
+
+    _perform(context, finding.backends, config, as_json)
+
+
+@app.command()
+def demo(
+    context: typer.Context,
+    fast: Annotated[bool, typer.Option("--fast", help="Leave out the pauses for reading.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """See it all at work on the Git repository around you. No network."""
+    from toolexec.cli import demo as show
+    from toolexec.exec import Exec
+
+    _perform(context, lambda session: show.run(session, fast=fast), None, as_json, make=Exec)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    app(prog_name="toolexec")

@@ -1,0 +1,35 @@
+"""What the command's exit code says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toolexec.errors import ConfigurationError, ExecutionError, InvalidChainError, OutputValidationError, ToolExecError
+
+__all__ = ["BROKEN_PIPE", "FAILED", "INTERRUPTED", "NOT_RUN", "OK", "TABLE", "TERMINATED", "USAGE", "exit_code"]
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOT_RUN: Final = 3
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+TABLE: Final = (
+    (OK, "done"),
+    (FAILED, "the tool ran and said no, or a chain stopped at a failed step"),
+    (USAGE, "the command line, a configuration file or a chain file makes no sense"),
+    (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable"),
+    (INTERRUPTED, "interrupted with Ctrl-C (141: nobody reads the output, 143: terminated)"),
+)
+"""The codes and what they mean, as `--help` shows them."""
+
+
+def exit_code(error: ToolExecError) -> int:
+    """The exit code for an error that ended a command."""
+    if isinstance(error, ExecutionError | OutputValidationError):
+        return FAILED
+    if isinstance(error, ConfigurationError | InvalidChainError):
+        return USAGE
+    return NOT_RUN

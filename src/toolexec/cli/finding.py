@@ -1,0 +1,127 @@
+"""The commands that look: search, describe, list, backends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from toolexec.cli.exit_codes import OK
+from toolexec.cli.manual import manual
+from toolexec.cli.progress import watch
+from toolexec.cli.session import Session
+from toolexec.cli.tables import backends_table, listing, search_table
+from toolexec.cli.terminal import one_line
+from toolexec.discovery import Filters
+from toolexec.model import ToolID
+
+if TYPE_CHECKING:
+    from toolexec.backend import BackendStatus
+    from toolexec.discovery import DetailLevel, Summary
+
+__all__ = ["backends", "connect", "connect_for", "describe", "list_tools", "search"]
+
+
+async def connect(session: Session) -> None:
+    """Start all backends and wait for them, as long as the Exec's `start_timeout`."""
+    with watch(session.screen, "connecting"):
+        await session.ex.start()
+
+
+async def connect_for(session: Session, tool_id: str) -> None:
+    """Start what is needed for one tool: its own server if the ID tells which, else all."""
+    from toolexec.backend.base import LiveBackend
+
+    ex = session.ex
+    if ex.index.find(tool_id) is not None:
+        return
+    backend = ex.backends.get(ToolID.parse(tool_id).namespace)
+    if isinstance(backend, LiveBackend):
+        with watch(session.screen, f"connecting to {backend.name}"):
+            await backend.start()
+    if ex.index.find(tool_id) is None:
+        await connect(session)
+
+
+async def search(session: Session, query: str, limit: int, filters: Filters) -> int:
+    """`toolexec search`: the best tools for the words."""
+    await connect(session)
+    found = await session.ex.search_tools(query, limit, filters=filters)
+    down = _unavailable(session)
+    screen = session.screen
+    if screen.as_json:
+        screen.document({"query": query, "tools": [summary.to_dict() for summary in found], **_as_data(down)})
+        return OK
+    if found:
+        screen.show(search_table(found))
+    else:
+        known = ", ".join(name for name in session.ex.index.namespaces() if name)
+        screen.note(f"nothing found for {query!r}; namespaces: {known or 'none'}; toolexec list shows all tools")
+    _mention(session, down)
+    return OK
+
+
+async def describe(session: Session, tool_id: str, level: DetailLevel) -> int:
+    """`toolexec describe`: what a tool takes, gives, and how to call it."""
+    await connect_for(session, tool_id)
+    doc = await session.ex.get_tool_doc(tool_id, level)
+    if session.screen.as_json:
+        session.screen.document(doc.to_dict())
+    else:
+        session.screen.show(manual(doc, session.config))
+    return OK
+
+
+async def list_tools(session: Session, namespace: str | None, limit: int | None) -> int:
+    """`toolexec list`: all tools by namespace, at most *limit* (None: all) of each."""
+    await connect(session)
+    ex, screen = session.ex, session.screen
+    filters = Filters(namespace=namespace) if namespace is not None else None
+    found = await ex.search_tools("", max(len(ex.index), 1), filters=filters)
+    found.sort(key=lambda summary: (summary.namespace, summary.id))
+    down = _unavailable(session)
+    if screen.as_json:
+        data = {"count": len(found), "namespaces": _by_namespace(found)}
+        screen.document(data | _as_data(down))
+        return OK
+    if found:
+        screen.show(listing(found, limit))
+    else:
+        known = ", ".join(one_line(name) for name in ex.index.namespaces() if name)
+        screen.note(f"no tools{f' in {namespace}' if namespace else ''}; namespaces: {known or 'none'}")
+    _mention(session, down)
+    return OK
+
+
+async def backends(session: Session) -> int:
+    """`toolexec backends`: how every place that hosts tools is."""
+    await connect(session)
+    statuses = session.ex.backend_statuses()
+    if session.screen.as_json:
+        session.screen.document({"backends": [status.to_dict() for status in statuses]})
+    else:
+        session.screen.show(backends_table(statuses))
+    return OK
+
+
+def _by_namespace(found: list[Summary]) -> list[dict[str, Any]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for summary in found:
+        groups.setdefault(summary.namespace, []).append(summary.to_dict())
+    return [{"namespace": name, "count": len(tools), "tools": tools} for name, tools in groups.items()]
+
+
+def _unavailable(session: Session) -> list[BackendStatus]:
+    """The backends whose tools may be missing from the answer."""
+    return [status for status in session.ex.backend_statuses() if status.enabled and not status.available]
+
+
+def _as_data(down: list[BackendStatus]) -> dict[str, Any]:
+    return {"unavailable": [{"backend": s.name, "reason": s.reason} for s in down]} if down else {}
+
+
+def _mention(session: Session, down: list[BackendStatus]) -> None:
+    for status in down:
+        session.screen.note(f"unavailable: {status.name}: {one_line(status.reason or '', 300)}", style="yellow")
+    if down and session.screen.err.is_terminal:
+        session.screen.err.print(Text("its tools may be missing above; toolexec backends says more", style="dim"))

@@ -1,0 +1,103 @@
+"""A tool's documentation, laid out for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from toolexec.cli.schema_text import Parameter, parameters, type_words
+from toolexec.cli.tables import command_line, hints_text, plain_table
+from toolexec.cli.terminal import clean, one_line
+
+if TYPE_CHECKING:
+    from toolexec.discovery import ToolDoc
+    from toolexec.model import Tool
+
+__all__ = ["manual"]
+
+
+def manual(doc: ToolDoc, config: Sequence[Path] = ()) -> RenderableType:
+    """The documentation as far as its level goes; *config* goes into the example command."""
+    parts: list[RenderableType] = [_head(doc)]
+    schema: Any = {}
+    if doc.tool is not None:
+        schema = doc.tool.input_schema.to_json()
+        rows = parameters(schema)
+        parts += _section("Parameters", _parameter_table(rows) if rows else _without_names(schema))
+        parts += _section("Result", _result(doc.tool))
+    if doc.notes:
+        parts += _section("Notes", Text(clean(doc.notes)))
+    for example in doc.examples:
+        text = Text(one_line(example.title or example.description or "Example"))
+        text.append(f"\n{command_line(doc.id, example.args, schema, config)}", style="green")
+        if example.result_hint:
+            text.append(f"\n→ {one_line(example.result_hint)}", style="dim")
+        parts += _section("Example", text)
+    if doc.external_refs:
+        parts += _section("See also", Text("\n".join(one_line(ref) for ref in doc.external_refs)))
+    if doc.example_call is not None and not doc.examples:
+        parts += _section("Try it", Text(command_line(doc.id, doc.example_call, schema, config), style="green"))
+    return Group(*parts)
+
+
+def _head(doc: ToolDoc) -> RenderableType:
+    tool = doc.tool or doc.described
+    text = Text(one_line(doc.id), style="bold cyan")
+    title = one_line(tool.title or tool.annotations.title) if tool is not None else ""
+    if title:
+        text.append(f"  {title}", style="default")
+    description = clean(doc.tool.description) if doc.tool is not None else ""
+    text.append(f"\n{description or clean(doc.summary) or '(no description)'}", style="not bold default")
+    facts = [hints_text(tool.annotations)] if tool is not None else []
+    facts += [" ".join(dict.fromkeys((b.kind, b.backend))) for b in doc.bindings]
+    facts += [f"tags: {', '.join(tool.tags)}"] if tool is not None and tool.tags else []
+    if any(facts):
+        text.append(f"\n{one_line(' · '.join(filter(None, facts)))}", style="not bold dim")
+    if doc.unavailable:
+        text.append(f"\nunavailable: {one_line(doc.unavailable)}", style="not bold red")
+    return text
+
+
+def _section(title: str, body: RenderableType) -> list[RenderableType]:
+    return [Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2))]
+
+
+def _parameter_table(rows: Sequence[Parameter]) -> Table:
+    table = plain_table(
+        ("Name", {"overflow": "fold"}),
+        ("Type", {"overflow": "fold", "max_width": 36}),
+        ("Default", {"overflow": "fold", "max_width": 24}),
+        ("Description", {"overflow": "fold"}),
+    )
+    for row in rows:
+        default = Text("required", style="yellow") if row.required else Text(one_line(row.default), style="dim")
+        table.add_row(
+            Text(one_line(row.name), style="cyan"), Text(one_line(row.type)), default, Text(one_line(row.description))
+        )
+    return table
+
+
+def _without_names(schema: Any) -> Text:
+    """What to say of arguments that the schema does not name."""
+    if (isinstance(schema, Mapping) and schema.get("additionalProperties") is False) or schema is False:
+        return Text("none", style="dim")
+    return Text(f"{one_line(type_words(schema, schema))}, as the tool pleases: its schema names none", style="dim")
+
+
+def _result(tool: Tool) -> RenderableType:
+    if tool.output_schema is None:
+        return Text("not declared", style="dim")
+    schema = tool.output_schema.to_json()
+    rows = parameters(schema)
+    if not rows:
+        return Text(one_line(type_words(schema, schema)))
+    table = plain_table(("Name", {"overflow": "fold"}), ("Type", {"overflow": "fold"}), ("Description", {}))
+    for row in rows:
+        table.add_row(Text(one_line(row.name), style="cyan"), Text(one_line(row.type)), Text(one_line(row.description)))
+    return table

@@ -1,0 +1,247 @@
+"""Answers as tables that people want to read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.highlighter import JSONHighlighter
+from rich.table import Table
+from rich.text import Text
+
+from toolexec.cli.arguments import read_args
+from toolexec.cli.terminal import clean, one_line
+
+if TYPE_CHECKING:
+    from toolexec.backend import BackendStatus
+    from toolexec.discovery import Summary
+    from toolexec.exec import ChainResult
+    from toolexec.model import ToolAnnotations
+    from toolexec.run import StepResult
+
+__all__ = [
+    "backends_table",
+    "chain_table",
+    "command_line",
+    "content_lines",
+    "duration_text",
+    "hints_text",
+    "listing",
+    "search_table",
+    "value_text",
+]
+
+_MAX_ID: Final = 44
+_PLAIN_KEY: Final = re.compile(r"\w[\w.-]*")
+
+
+def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
+    """A table with a rule under its head and nothing else around it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for header, options in columns:
+        table.add_column(header, **options)
+    return table
+
+
+def search_table(found: Sequence[Summary]) -> Table:
+    """Search results: ID, what it does, where it lives, score."""
+    table = plain_table(
+        ("Tool", {"overflow": "fold", "max_width": _MAX_ID}),
+        ("What it does", {"ratio": 1}),
+        ("Where", {"overflow": "fold", "max_width": 20}),
+        ("Score", {"justify": "right", "no_wrap": True}),
+    )
+    table.expand = True
+    for summary in found:
+        score = f"{summary.score:.2f}" if summary.score is not None else ""
+        table.add_row(_id_text(summary.id), _purpose(summary), _where(summary.bindings), Text(score, style="dim"))
+    return table
+
+
+def listing(found: Sequence[Summary], limit: int | None) -> RenderableType:
+    """Tools (one or more) under their namespaces with counts, at most *limit* (None: all) for each."""
+    groups: dict[str, list[Summary]] = {}
+    for summary in found:
+        groups.setdefault(summary.namespace, []).append(summary)
+    width = min(max(len(summary.id) for summary in found), _MAX_ID) + 2
+    parts: list[RenderableType] = []
+    for namespace, tools in groups.items():
+        head = Text(one_line(namespace) or "(no namespace)", style="bold")
+        head.append(f"  {_count(len(tools), 'tool')}", style="dim not bold")
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(width=width, overflow="fold")
+        table.add_column(ratio=1)
+        for summary in tools[:limit]:
+            table.add_row(Text("  ").append_text(_id_text(summary.id)), _purpose(summary))
+        parts += [head, table]
+        if limit is not None and len(tools) > limit:
+            rest = f"  … and {len(tools) - limit} more; --all shows them"
+            parts.append(Text(rest, style="dim"))
+        parts.append(Text())
+    total = f"{_count(len(found), 'tool')} in {_count(len(groups), 'namespace')}"
+    return Group(*parts, Text(total, style="dim"))
+
+
+def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
+    """Every backend: kind, state, tools, transport, and the server or the reason why it is not available."""
+    table = plain_table(
+        ("Backend", {"overflow": "fold"}),
+        ("Status", {"no_wrap": True}),
+        ("Tools", {"justify": "right"}),
+        ("Transport", {"no_wrap": True}),
+        ("Details", {"overflow": "fold"}),
+    )
+    for status in statuses:
+        ready = Text("● ready", style="green") if status.available else Text("● unavailable", style="red")
+        if not status.enabled:
+            ready = Text("○ switched off", style="dim")
+        transport = str(status.info.get("transport", "in process" if status.kind == "local" else status.kind))
+        tools = str(status.tools) if status.available else "-"
+        table.add_row(
+            Text(one_line(status.name), style="cyan"), ready, tools, Text(one_line(transport)), _details(status)
+        )
+    return table
+
+
+def _details(status: BackendStatus) -> Text:
+    text = Text()
+    if status.reason and status.enabled:
+        text.append(one_line(status.reason, 300), style="red")
+    facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
+    facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
+    facts += [f"restarted {status.info['restarts']} times"] if "restarts" in status.info else []
+    text.append(one_line(" · ".join(facts)), style="dim")
+    for name, reason in list(status.skipped.items())[:5]:
+        text.append(f"\nleft out {one_line(name, 60)}: {one_line(reason, 120)}", style="yellow")
+    return text
+
+
+def chain_table(result: ChainResult) -> Table:
+    """A chain's steps: state, duration, and the start of the value or the error."""
+    table = plain_table(
+        ("#", {"justify": "right"}),
+        ("Tool", {"overflow": "fold", "max_width": _MAX_ID}),
+        ("Status", {"no_wrap": True}),
+        ("Time", {"justify": "right", "no_wrap": True}),
+        ("Value", {"no_wrap": True, "overflow": "ellipsis", "ratio": 1}),
+    )
+    table.expand = True
+    for step in result.steps:
+        table.add_row(str(step.index), _step_name(step), *_step_cells(step))
+    return table
+
+
+def _step_name(step: StepResult) -> Text:
+    text = _id_text(step.tool_id)
+    if step.name:
+        text.append(f" as {one_line(step.name)}", style="dim")
+    return text
+
+
+def _step_cells(step: StepResult) -> tuple[Text, Text, Text]:
+    if step.skipped:
+        return Text("- skipped", style="dim"), Text(), Text()
+    attempts = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
+    time = Text(duration_text(step.duration), style="dim")
+    if step.error is not None:
+        return Text(f"✗ failed{attempts}", style="red"), time, Text(one_line(str(step.error)), style="red")
+    return Text(f"✓ ok{attempts}", style="green"), time, preview(step.value)
+
+
+def preview(value: Any) -> Text:
+    """The start of a value on one line."""
+    return Text(one_line(value if isinstance(value, str) else _compact(value), 500))
+
+
+def value_text(value: Any) -> Text:
+    """A value in full: text as it is, anything else as indented JSON."""
+    if isinstance(value, str):
+        return Text(clean(value).rstrip("\n"))
+    text = Text(clean(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+    JSONHighlighter().highlight(text)
+    return text
+
+
+def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One line for each part of a reply that is not text: its kind, type and size."""
+    lines: list[str] = []
+    for part in content:
+        kind = part.get("type")
+        if kind == "text":
+            continue
+        inner = part.get("resource")
+        source: Mapping[str, Any] = inner if isinstance(inner, Mapping) else part
+        data, text = source.get("data", source.get("blob")), source.get("text")
+        facts = [str(source[key]) for key in ("mimeType", "uri") if source.get(key)]
+        if isinstance(data, str):
+            facts.append(_size(len(data.rstrip("=")) * 3 // 4))  # base64: four characters are three bytes
+        elif isinstance(text, str):
+            facts.append(_size(len(text.encode())))
+        lines.append(one_line(f"[{kind}] {', '.join(facts)}", 300))
+    return lines
+
+
+def command_line(tool_id: str, args: Mapping[str, Any], schema: Any, config: Sequence[Path] = ()) -> str:
+    """A `toolexec run` line, ready for a shell: key=value words if they read back as *args*, else one JSON object."""
+    words = ["toolexec", "run", tool_id, *(word for path in config for word in ("-c", str(path)))]
+    pairs = [f"{key}={value if isinstance(value, str) else _compact(value)}" for key, value in args.items()]
+    simple = all(_PLAIN_KEY.fullmatch(key) and not isinstance(args[key], dict | list) for key in args)
+    words += pairs if simple and read_args(pairs, schema) == args else [_compact(args)]
+    return shlex.join(clean(word) for word in words)
+
+
+def hints_text(hints: ToolAnnotations) -> str:
+    """What the annotations say, in words."""
+    words = [word for word, is_so in (("read-only", hints.read_only), ("idempotent", hints.idempotent)) if is_so]
+    words += ["destructive"] if hints.destructive else []
+    return ", ".join(words)
+
+
+def duration_text(seconds: float) -> str:
+    """A duration with a unit that suits it."""
+    if seconds < 0.001:
+        return f"{seconds * 1_000_000:.{1 if seconds < 0.000_01 else 0}f} µs"
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _id_text(tool_id: str) -> Text:
+    """An ID with its namespace held back."""
+    namespace, colon, name = one_line(tool_id).partition(":")
+    return Text.assemble((f"{namespace}:", "dim"), (name, "cyan")) if colon else Text(namespace, style="cyan")
+
+
+def _purpose(summary: Summary) -> Text:
+    text = Text(one_line(summary.short_description) or "(no description)")
+    if summary.annotations.destructive:
+        text.append("  destructive", style="red")
+    elif summary.annotations.read_only:
+        text.append("  read-only", style="green")
+    if summary.unavailable:
+        text.append(f"\nunavailable: {one_line(summary.unavailable, 200)}", style="red")
+    return text
+
+
+def _where(bindings: Sequence[str]) -> Text:
+    kinds = [binding.partition(":") for binding in bindings]
+    names = [kind if kind == name else f"{kind} {name}" for kind, _, name in kinds]
+    return Text(one_line(", ".join(names)), style="dim")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _size(count: int) -> str:
+    if count < 1000:
+        return _count(count, "byte")
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

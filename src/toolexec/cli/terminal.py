@@ -1,0 +1,215 @@
+"""What may reach a terminal, and where it goes: results to stdout, everything else to stderr.
+
+Names, descriptions and values come from tools and servers that nobody here knows. On a terminal they are shown without
+control characters, and never read as markup; in JSON they are escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, Final, TextIO
+
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from toolexec.errors import InputValidationError, OutputValidationError, ToolExecError
+
+__all__ = ["Screen", "clean", "error_body", "one_line", "only_results_on_stdout", "to_json"]
+
+_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC and its like: titles, links
+    r"|\x1b[ -/]*[0-~]"
+)
+_UNSAFE: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+_LOGGERS: Final = ("toolexec", "mcp")
+_TITLES: Final = {"validation_input": "arguments not valid", "validation_output": "result not valid"}
+_HINTS: Final = {
+    "tool_not_found": "toolexec list shows what there is",
+    "backend_unavailable": "toolexec backends shows how every server is",
+    "validation_input": "toolexec describe {tool_id} shows its parameters",
+}
+
+
+def clean(text: str) -> str:
+    """The text without escape sequences, control characters (but newline and tab), and marks that reorder or hide."""
+    return _UNSAFE.sub("", _SEQUENCE.sub("", text))
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """The cleaned text on one line, cut at *limit* characters (0: not cut)."""
+    line = " ".join(clean(text).split())
+    return line if not limit or len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def to_json(data: Any, *, indent: int | None = 2) -> str:
+    """*data* as JSON in plain ASCII: everything that a terminal could take for an order is escaped."""
+    return json.dumps(data, indent=indent, default=str)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704 - called while it is handled; rich would end the process here
+
+
+class Screen:
+    """Where a command writes: `out` is stdout and has results only, `err` is stderr. With *as_json* set, `out` gets
+    JSON and nothing else."""
+
+    def __init__(self, out: TextIO, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._file = out
+        plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+        self.out = _Console(file=out, **plain)
+        self.err = _Console(stderr=True, **plain)
+
+    @property
+    def live(self) -> Console | None:
+        """Where a progress bar can be shown: a terminal, of the two the one that results also go to; None: nowhere."""
+        if self.as_json:
+            return None
+        return next((console for console in (self.out, self.err) if console.is_terminal), None)
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print tables and the like on stdout."""
+        self.out.print(*parts, sep="\n")
+
+    def value(self, text: Text) -> None:
+        """Print a value on stdout, lines as long as they are."""
+        self.out.print(text, soft_wrap=True)
+
+    def exact(self, text: str) -> None:
+        """Print text on stdout as it is (cleaned if that is a terminal), with a newline at its end."""
+        if self.out.is_terminal:
+            text = clean(text)
+        self._file.write(text if text.endswith("\n") else f"{text}\n")
+        self._file.flush()
+
+    def document(self, data: Any) -> None:
+        """Print *data* as the one JSON document on stdout."""
+        self._file.write(f"{to_json(data)}\n")
+        self._file.flush()
+
+    def json_line(self, data: Any) -> None:
+        """Print *data* as one line of JSON on stdout, at once."""
+        self._file.write(f"{to_json(data, indent=None)}\n")
+        self._file.flush()
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Print one line on stderr."""
+        self.err.print(Text(one_line(text), style=style), soft_wrap=True)
+
+    def error(self, error: ToolExecError, *, single_line: bool = False) -> None:
+        """Print an error: as JSON on stdout (on one line if *single_line*), else on stderr, as one line or a panel."""
+        if self.as_json:
+            (self.json_line if single_line else self.document)({"error": error.to_dict()})
+        elif self.err.is_terminal:
+            self.err.print(_panel(error))
+        else:
+            self.note(f"error: {error}", style="")
+
+    def crash(self, error: Exception) -> None:
+        """Print an error that nobody expected, with what a bug report needs."""
+        if not self.as_json:
+            self.err.print(Text(clean("".join(traceback.format_exception(error))), style="dim"), soft_wrap=True)
+        self.error(ToolExecError(f"{type(error).__name__}: {error}; this is a bug of toolexec, please report it"))
+
+    def flush(self) -> None:
+        """Hand out everything now, so that a closed pipe shows here and not when the process ends."""
+        self._file.flush()
+
+
+def error_body(error: ToolExecError) -> Text:
+    """The error in full, every violation on a line of its own."""
+    body = Text()
+    if isinstance(error, InputValidationError | OutputValidationError):
+        body.append(_subject(error))
+        for violation in error.violations:
+            body.append("\n  • ").append(f"{one_line(violation.path) or '(root)'}: ", style="bold")
+            body.append(one_line(violation.message))
+    else:
+        body.append(clean(error.message))
+    place = _raised_at(error)
+    if place:
+        body.append(f"\nraised at {place}", style="dim")
+    hint = _HINTS.get(error.code, "").format(tool_id=one_line(error.tool_id or ""))
+    if hint:
+        body.append(f"\n{hint}", style="dim")
+    return body
+
+
+def _panel(error: ToolExecError) -> Panel:
+    title = _TITLES.get(error.code, error.code.replace("_", " "))
+    return Panel(error_body(error), title=Text(title), title_align="left", border_style="red")
+
+
+def _subject(error: InputValidationError | OutputValidationError) -> str:
+    what, are = ("arguments", "are") if isinstance(error, InputValidationError) else ("result", "is")
+    return f"The {what} of {one_line(error.tool_id or 'the tool', 200)} {are} not valid:"
+
+
+def _raised_at(error: ToolExecError) -> str:
+    """The line of a handler's own code that raised, or nothing."""
+    cause = error.__cause__
+    if cause is None or error.code != "handler_failed":
+        return ""
+    frames = traceback.extract_tb(cause.__traceback__)
+    return one_line(f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}") if frames else ""
+
+
+class _CleanLog(logging.Handler):
+    """Log records as cleaned lines on stderr: they may quote what a server sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:  # else the user's own file has set up logging
+            sys.stderr.write(f"{record.levelname.lower()}: {one_line(record.getMessage())}\n")
+
+
+@contextmanager
+def only_results_on_stdout() -> Generator[TextIO, None, None]:
+    """Send what tools and configuration files print to stderr, and log records with it; gives the real stdout.
+
+    That holds for child processes, too, as far as stdout is a file descriptor.
+    """
+    real = sys.stdout
+    log = _CleanLog(logging.WARNING)
+    for name in _LOGGERS:
+        logging.getLogger(name).addHandler(log)
+    try:
+        with redirect_stdout(sys.stderr), _moved(real) as out:
+            yield out
+    finally:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(log)
+
+
+@contextmanager
+def _moved(stream: TextIO) -> Generator[TextIO, None, None]:
+    """The stream on a file descriptor of its own, while the old one leads to stderr."""
+    try:
+        number, errors = stream.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        yield stream  # not a real file: a test's, or a notebook's
+        return
+    stream.flush()
+    own = os.dup(number)
+    out = os.fdopen(own, "w", encoding=stream.encoding, errors="replace")
+    os.dup2(errors, number)
+    try:
+        yield out
+    finally:
+        with suppress(BrokenPipeError):
+            out.flush()
+        os.dup2(own, number)
+        with suppress(BrokenPipeError):
+            out.close()
