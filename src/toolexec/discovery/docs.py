@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from toolexec.discovery.examples import ToolExample, example_args
+from toolexec.discovery.examples import ToolExample, copy_json, example_args
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Metadata, cut
 from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
@@ -174,7 +174,7 @@ class InMemoryDocStore:
         """The documentation at *level*; see `DocStore.describe`."""
         if level not in get_args(DetailLevel):
             raise InvalidDetailError(f"unknown detail level {level!r}; use summary, schema or full", tool_id=tool_id)
-        entry = self._entries.get(tool_id)
+        entry = self._entry(tool_id)
         tool, bindings = self._tool(tool_id, needed=entry is None or level != "summary", documented=entry is not None)
         summary = entry.summary if entry is not None and entry.summary else _summary_of(tool)
         doc_id = tool.id if tool is not None else tool_id
@@ -186,7 +186,7 @@ class InMemoryDocStore:
                 id=doc_id, level=level, summary=summary, described=tool, tool=tool, bindings=bindings, schema_info=info
             )
         entry = entry or _NO_ENTRY
-        examples = entry.examples[: self._max_examples]
+        examples = tuple(example.copy() for example in entry.examples[: self._max_examples])
         return ToolDoc(
             id=doc_id,
             level=level,
@@ -198,17 +198,25 @@ class InMemoryDocStore:
             notes=entry.notes,
             examples=examples,
             external_refs=entry.external_refs,
-            example_call=examples[0].args if examples else example_args(tool.input_schema.text),
+            example_call=examples[0].copy().args if examples else example_args(tool.input_schema.text),
         )
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
         """The tool's examples, at most *limit* (None or 0: all)."""
-        entry = self._entries.get(tool_id)
+        entry = self._entry(tool_id)
         if entry is None:
             self._tool(tool_id, needed=True, documented=False)
             return []
-        caps = [cap for cap in (limit, self._max_examples) if cap]
-        return list(entry.examples[: min(caps)] if caps else entry.examples)
+        shown = entry.examples[: self._max_examples]
+        return [example.copy() for example in (shown[:limit] if limit and limit > 0 else shown)]
+
+    def _entry(self, tool_id: str) -> DocEntry | None:
+        """What is documented under this ID, or under the version that it stands for."""
+        entry = self._entries.get(tool_id)
+        if entry is None and self._entries and self._index is not None:
+            found = self._index.find(tool_id)
+            entry = self._entries.get(found.tool.id) if found is not None else None
+        return entry
 
     def _tool(self, tool_id: str, *, needed: bool, documented: bool) -> tuple[Tool | None, tuple[Binding, ...]]:
         found = self._index.find(tool_id) if self._index is not None else None
@@ -252,9 +260,16 @@ def _summary_of(tool: Tool | None) -> str:
     return cut(Metadata(tool.meta).summary or tool.description, MAX_SUMMARY)
 
 
-@lru_cache(maxsize=1024)
 def schema_info(schema_text: str) -> SchemaInfo | None:
     """The top level of a schema (as JSON text) at a glance, or None when it has neither names nor requirements."""
+    info = _cached_info(schema_text)
+    if info is None:
+        return None
+    return replace(info, types=dict(info.types), defaults={name: copy_json(v) for name, v in info.defaults.items()})
+
+
+@lru_cache(maxsize=1024)
+def _cached_info(schema_text: str) -> SchemaInfo | None:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict):
         return None

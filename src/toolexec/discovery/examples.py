@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
-from toolexec.errors import ExampleTooLargeError
+from toolexec.errors import ExampleTooLargeError, InvalidSchemaError
 from toolexec.model.json_value import explain_not_json
 from toolexec.model.schema import Schema
 
@@ -53,9 +54,13 @@ class ToolExample:
             args=json.loads(json.dumps(dict(self.args))),
         )
 
+    def copy(self) -> ToolExample:
+        """The same with arguments of its own, yours to change."""
+        return replace(self, args=copy_json(self.args))
+
     def to_dict(self) -> dict[str, Any]:
         """The example as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"title": self.title, "description": self.description, "args": dict(self.args)}
+        data: dict[str, Any] = {"title": self.title, "description": self.description, "args": copy_json(self.args)}
         if self.id:
             data["id"] = self.id
         if self.result_hint:
@@ -75,14 +80,30 @@ def args_size(args: Any) -> tuple[int, int]:
     return 1 + max((depth for depth, _ in sizes), default=0), len(children) + sum(size for _, size in sizes)
 
 
-@lru_cache(maxsize=1024)
+def copy_json(value: Any) -> Any:
+    """A copy of a JSON value that shares no dict or list with it."""
+    if isinstance(value, Mapping):
+        return {key: copy_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy_json(item) for item in value]
+    return value
+
+
 def example_args(schema_text: str) -> dict[str, Any] | None:
     """Arguments made up for a schema (as JSON text): the required ones, or all if none is; None when no guess fits."""
+    return copy_json(_cached_args(schema_text))
+
+
+@lru_cache(maxsize=1024)
+def _cached_args(schema_text: str) -> dict[str, Any] | None:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict):
-        return {}
-    guess = _guess(schema, schema, 0)
-    return guess if isinstance(guess, dict) and Schema(schema_text).accepts(guess) else None
+        return {} if schema is True else None
+    try:
+        guess = _Guess(schema).value(schema, 0)
+        return guess if isinstance(guess, dict) and Schema(schema_text).accepts(guess) else None
+    except InvalidSchemaError:  # found only when it is compiled; the documentation of the tool does not depend on it
+        return None
 
 
 _BY_FORMAT = {
@@ -94,48 +115,111 @@ _BY_FORMAT = {
     "uuid": "00000000-0000-4000-8000-000000000000",
     "ipv4": "192.0.2.1",
 }
+_MAX_PARTS = 200
+_MAX_LEVELS = 8
+_MAX_ITEMS = 20
+_MAX_LENGTH = 100
 
 
-def _guess(schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    if not isinstance(schema, dict) or depth > 8:
-        return None
-    for key in ("default", "const"):
-        if key in schema:
-            return schema[key]
-    for key in ("examples", "enum"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][0]
-    ref = schema.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#/"):
-        target: Any = root
-        for step in ref[2:].split("/"):
-            target = target.get(step) if isinstance(target, dict) else None
-        return _guess(target, root, depth + 1)
-    for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return _guess(schema[key][0], root, depth + 1)
-    return _guess_type(schema, root, depth)
+class _Guess:
+    """Makes up one value for a schema, of at most 200 parts; whether it fits is for others to check."""
 
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.left = _MAX_PARTS
 
-def _guess_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    match kind:
-        case "object":
-            properties = schema.get("properties")
-            properties = properties if isinstance(properties, dict) else {}
-            required = schema.get("required")
-            names = [n for n in required if n in properties] if isinstance(required, list) else list(properties)
-            return {name: _guess(properties[name], root, depth + 1) for name in names[:20]}
-        case "array":
-            return [_guess(schema.get("items", {}), root, depth + 1)] * max(int(schema.get("minItems", 1)), 0)
-        case "integer" | "number":
-            low = schema.get("minimum", schema.get("exclusiveMinimum"))
-            return 1 if low is None else low + (1 if "exclusiveMinimum" in schema else 0)
-        case "boolean":
-            return True
-        case "null":
+    def value(self, schema: Any, level: int) -> Any:
+        """A value that *schema* might accept."""
+        self.left -= 1
+        if not isinstance(schema, dict) or level > _MAX_LEVELS or self.left < 0:
             return None
-        case _:
-            text = _BY_FORMAT.get(str(schema.get("format")), "text")
-            return text.ljust(min(int(schema.get("minLength", 0)), 100), "x")
+        for key in ("default", "const"):
+            if key in schema:
+                return schema[key]
+        for key in ("examples", "enum"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                return schema[key][0]
+        parts = self._parts(schema)
+        if not parts:
+            return self._typed(schema, level)
+        guesses = [self.value(part, level + 1) for part in parts]
+        if any(key in schema for key in ("type", "properties")):
+            guesses.append(self._typed(schema, level))
+        if all(isinstance(guess, dict) for guess in guesses):
+            return {name: item for guess in guesses for name, item in guess.items()}
+        return guesses[0]
+
+    def _parts(self, schema: Mapping[str, Any]) -> list[Any]:
+        """The subschemas that must accept the same value, with the first of each set of alternatives."""
+        found: list[Any] = []
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#"):
+            target: Any = self.root
+            for step in ref[2:].split("/") if len(ref) > 1 else ():
+                name = step.replace("~1", "/").replace("~0", "~")
+                target = target.get(name) if isinstance(target, dict) else None
+            found.append(target)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(schema.get(key), list):
+                found.extend(schema[key][:1])
+        if isinstance(schema.get("allOf"), list):
+            found.extend(schema["allOf"])
+        return found
+
+    def _typed(self, schema: Mapping[str, Any], level: int) -> Any:
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        kind = kind[0] if isinstance(kind, list) and kind else kind
+        match kind:
+            case "object":
+                return self._object(schema, level)
+            case "array":
+                return self._array(schema, level)
+            case "integer" | "number":
+                return _number(schema)
+            case "boolean":
+                return True
+            case "null":
+                return None
+            case _:
+                text = _BY_FORMAT.get(str(schema.get("format")), "text")
+                low, high = _count(schema, "minLength", 0), _count(schema, "maxLength", _MAX_LENGTH)
+                return text.ljust(min(low, _MAX_LENGTH), "x")[: max(high, 0)]
+
+    def _object(self, schema: Mapping[str, Any], level: int) -> dict[str, Any]:
+        properties, required = schema.get("properties"), schema.get("required")
+        properties = properties if isinstance(properties, dict) else {}
+        names = required if isinstance(required, list) else list(properties)
+        wanted = [name for name in names if isinstance(name, str)][:_MAX_ITEMS]
+        return {name: self.value(properties.get(name, {}), level + 1) for name in wanted}
+
+    def _array(self, schema: Mapping[str, Any], level: int) -> list[Any]:
+        first = schema.get("prefixItems", schema.get("items"))
+        first = first if isinstance(first, list) else []
+        wanted = max(_count(schema, "minItems", 1), 0)
+        wanted = min(wanted, _count(schema, "maxItems", _MAX_ITEMS), _MAX_ITEMS)
+        parts = [*first, *[schema.get("items", {})] * max(wanted - len(first), 0)]
+        return [self.value(part if isinstance(part, dict) else {}, level + 1) for part in parts[: max(wanted, 0)]]
+
+
+def _number(schema: Mapping[str, Any]) -> Any:
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    if _is_number(above):
+        return above + 1
+    if _is_number(low):
+        step = schema.get("multipleOf")
+        return -(-low // step) * step if _is_number(step) and step > 0 else low
+    high, below, step = schema.get("maximum"), schema.get("exclusiveMaximum"), schema.get("multipleOf")
+    if _is_number(below) and below <= 1:
+        return below - 1
+    if _is_number(high) and high < 1:
+        return high
+    return step if _is_number(step) else 1
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _count(schema: Mapping[str, Any], key: str, otherwise: int) -> int:
+    value = schema.get(key)
+    return int(value) if _is_number(value) else otherwise

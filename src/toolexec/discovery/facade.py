@@ -44,15 +44,17 @@ class Discovery:
 
         Raises as `Index.register` and `DocStore.register_doc` do.
         """
-        known = self.index.find(tool.id)
-        was_bound = known is not None and binding in known.bindings
+        found = self.index.find(tool.id)
+        known = found if found is not None and found.tool.id == tool.id else None
         self.index.register(tool, binding)
         if doc is not None:
             try:
                 self.docs.register_doc(tool.id, doc)
             except Exception:
-                if not was_bound:
+                if known is None or binding not in known.bindings:
                     self.index.unregister(tool.id, binding)
+                if known is not None and known.tool != tool:
+                    self.index.register(known.tool, known.binding)  # its former tags
                 raise
 
     def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:

@@ -51,13 +51,13 @@ class InMemoryIndex:
         self._listeners: dict[int, ChangeListener] = {}
         self._next_listener = 0
         self._events: deque[ChangeEvent] = deque()
-        self._delivery = threading.RLock()
         self._delivering = False
 
     # -- changes ------------------------------------------------------------------------------------------------
 
     def register(self, tool: Tool, binding: Binding) -> None:
         """Add a tool, or one more binding of a known tool; see `Index.register`."""
+        _check_types(tool, binding)
         with self._lock:
             self._put(*self._checked(tool, binding, self._entries.get(tool.id)))
         self._deliver()
@@ -68,6 +68,7 @@ class InMemoryIndex:
             staged: dict[str, Registered] = {}
             changes: list[tuple[Registered, ChangeType, Binding]] = []
             for tool, binding in tools:
+                _check_types(tool, binding)
                 entry, change, bound = self._checked(tool, binding, staged.get(tool.id) or self._entries.get(tool.id))
                 staged[tool.id] = entry
                 changes.append((entry, change, bound))
@@ -77,6 +78,7 @@ class InMemoryIndex:
 
     def replace(self, tool: Tool, binding: Binding) -> None:
         """Like `register`, but a new definition takes the place of the old one if *binding* is the tool's only one."""
+        _check_types(tool, binding)
         with self._lock:
             known = self._entries.get(tool.id)
             if known is not None and known.bindings == (binding,) and known.tool != tool:
@@ -114,10 +116,6 @@ class InMemoryIndex:
     def _checked(
         self, tool: Tool, binding: Binding, known: Registered | None
     ) -> tuple[Registered, ChangeType, Binding]:
-        if not isinstance(tool, Tool) or not isinstance(  # pyright: ignore[reportUnnecessaryIsInstance]
-            binding, LocalBinding | ProviderBinding | MCPBinding
-        ):
-            raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
         if known is None:
             bindings = (binding,)
             return Registered(tool, bindings, self._select(tool, bindings)), "registered", binding
@@ -192,23 +190,29 @@ class InMemoryIndex:
             self._events.append(ChangeEvent(type=change, version=self._version, tool_id=tool_id, binding=binding))
 
     def _deliver(self) -> None:
-        """Hand out waiting events in order. One thread does at a time; a listener's own changes join the queue."""
-        if not self._events:
-            return
-        with self._delivery:
-            if self._delivering:
-                return
-            self._delivering = True
+        """Hand out waiting events in order, without locks. One thread does at a time: changes that others, or the
+        listeners themselves, make meanwhile join its queue."""
+        while self._events:
+            with self._lock:
+                if self._delivering or not self._events:
+                    return
+                self._delivering = True
+                event = self._events.popleft()
+                keys = list(self._listeners)
             try:
-                while self._events:
-                    event = self._events.popleft()
-                    for listener in list(self._listeners.values()):
-                        try:
-                            listener(event)
-                        except Exception:
-                            logger.exception("a change listener failed on %s of %s", event.type, event.tool_id)
+                for key in keys:
+                    self._tell(key, event)
             finally:
                 self._delivering = False
+
+    def _tell(self, key: int, event: ChangeEvent) -> None:
+        listener = self._listeners.get(key)  # None: stopped by one that was told before
+        if listener is None:
+            return
+        try:
+            listener(event)
+        except Exception:
+            logger.exception("a change listener failed on %s of %s", event.type, event.tool_id)
 
     # -- lookups ------------------------------------------------------------------------------------------------
 
@@ -304,6 +308,11 @@ class InMemoryIndex:
     def _page(self, rest: Sequence[Any], start: int, limit: int, version: int, question: Any) -> Page[Any]:
         more = self._seal.make(start + limit, version, question) if len(rest) > limit else None
         return Page(tuple(rest[:limit]), more)
+
+
+def _check_types(tool: Any, binding: Any) -> None:
+    if not isinstance(tool, Tool) or not isinstance(binding, LocalBinding | ProviderBinding | MCPBinding):
+        raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
 
 
 def _version_key(version: str) -> tuple[bool, Any, str]:

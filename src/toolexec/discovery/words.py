@@ -6,8 +6,10 @@ import re
 
 __all__ = ["words_of"]
 
-# Runs of letters (a new one at each lower-to-upper step, so that `createIssue` and `HTTPServer` fall apart) or digits.
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+# Runs of Latin letters (a new one at each lower-to-upper step, so that `createIssue` and `HTTPServer` fall apart), of
+# digits, or of letters of other scripts.
+_UPPER, _LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ɏ"
+_WORD = re.compile(rf"[{_UPPER}]+(?![{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+")
 
 
 def words_of(text: str) -> list[str]:

@@ -20,18 +20,23 @@ MAX_DEPTH: Final = 120
 """The most levels of dicts and lists that a value may have."""
 
 _MAX_REPORTED: Final = 20
-_SCALARS: Final = ["string", "number", "boolean", "null"]
+_SCALARS: Final[list[dict[str, Any]]] = [
+    {"type": ["number", "boolean", "null"]},
+    # No text is two things at once, so this excludes nothing; but it makes the validator read the text, and with
+    # that refuse a lone surrogate, which it would otherwise let through.
+    {"type": "string", "not": {"const": "a", "enum": ["b"]}},
+]
 
 
 def _json_of_depth(levels: int) -> dict[str, Any]:
     # jsonschema-rs looks at a value only where a keyword asks it to, so the whole of JSON is spelled out as a
     # schema, level by level: one check in compiled code is some twenty times as fast as a walk in Python.
-    defs: dict[str, Any] = {f"level{levels}": {"type": _SCALARS}}
+    defs: dict[str, Any] = {f"level{levels}": {"anyOf": _SCALARS}}
     for level in range(levels):
         deeper = {"$ref": f"#/$defs/level{level + 1}"}
         defs[f"level{level}"] = {
             "anyOf": [
-                {"type": _SCALARS},
+                *_SCALARS,
                 {"type": "object", "additionalProperties": deeper},
                 {"type": "array", "items": deeper},
             ]
@@ -69,7 +74,7 @@ def _walk(value: object, path: str, depth: int) -> Iterator[Violation]:
         if not math.isfinite(value):
             yield _violation(path, f"{value} is not a JSON number", got=str(value))
     elif isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        if _has_surrogate(value):
             yield _violation(path, "the text has a lone surrogate, which UTF-8 cannot carry")
     elif isinstance(value, dict | list | tuple):
         if depth >= MAX_DEPTH:
@@ -79,10 +84,16 @@ def _walk(value: object, path: str, depth: int) -> Iterator[Violation]:
         for key, item in items:
             if isinstance(value, dict) and not isinstance(key, str):
                 yield _violation(path, f"the key {shorten(repr(key))} is not text")
+            elif isinstance(key, str) and _has_surrogate(key):
+                yield _violation(path, f"the key {shorten(repr(key))} has a lone surrogate, which UTF-8 cannot carry")
             else:
                 yield from _walk(item, f"{path}/{pointer(key)}", depth + 1)
     else:
         yield _violation(path, f"{type(value).__name__} is not a JSON type", got=type(value).__name__)
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _violation(path: str, message: str, got: str | None = None) -> Violation:

@@ -9,6 +9,7 @@ fetched. `format` is not enforced and `default` is not applied.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -17,8 +18,10 @@ import jsonschema_rs
 
 from toolexec.errors import InvalidSchemaError, UnsupportedSchemaError, Violation
 from toolexec.model.json_value import explain_not_json, is_json
-from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema
-from toolexec.model.violations import describe_error
+from toolexec.model.schema_graph import SchemaGraph
+from toolexec.model.schema_growth import CountingValidator, Validator, bounded
+from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema, has_references
+from toolexec.model.violations import MASK, describe_error
 
 __all__ = ["DRAFT_07", "DRAFT_2020_12", "EMPTY_OBJECT", "Schema", "SchemaLike"]
 
@@ -34,6 +37,7 @@ _DIALECTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 }
 _MAX_COMPILED: Final = 1024
 _MAX_VIOLATIONS: Final = 100
+_SECRET: Final = re.compile(r'"writeOnly"|"password"|\\u')
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -122,16 +126,21 @@ class Schema:
     def violations(self, value: object) -> tuple[Violation, ...]:
         """Every way in which *value* breaks the schema, at most 100, in the order of the schema; empty if it conforms.
 
+        A single one, with the keyword `depth`, stands for all when looking for them would take too long: in a schema
+        whose alternatives multiply with each level of the value.
         Raises InvalidSchemaError when the schema itself cannot be compiled.
         """
         validator = _compile(self.text)
         foreign = explain_not_json(value)
         if foreign:
             return tuple(foreign)
+        if isinstance(validator, CountingValidator) and not validator.explainable(value):
+            return () if validator.is_valid(value) else (_unexplained(validator, value),)
         schema = self.to_json()
+        secrets = SchemaGraph(schema) if _SECRET.search(self.text) else None
         found: list[Violation] = []
         for error in validator.iter_errors(value):
-            found.append(describe_error(error, schema))
+            found.append(describe_error(error, schema, value, secrets))
             if len(found) == _MAX_VIOLATIONS:
                 break
         return tuple(found)
@@ -178,15 +187,29 @@ def _dialect_of(schema: Any) -> type[jsonschema_rs.Validator]:
 
 
 @lru_cache(maxsize=_MAX_COMPILED)
-def _compile(text: str) -> jsonschema_rs.Validator:
+def _compile(text: str) -> Validator:
     guard_schema(text)
     schema = json.loads(text)
-    validator = _dialect_of(schema)
+    dialect = _dialect_of(schema)
     try:
-        return validator(schema, validate_formats=False, offline=True)
+        validator = dialect(schema, validate_formats=False, offline=True, mask=MASK)
+        return bounded(validator, schema) if has_references(text) else validator
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         reason = str(error).split("\n", 1)[0]
         raise InvalidSchemaError(f"the schema is not valid: {reason[:300]}") from error
+
+
+def _unexplained(validator: CountingValidator, value: object) -> Violation:
+    if validator.checkable(value):
+        message = "the value does not fit, and looking for the reason would take too many checks"
+    else:
+        message = "the value would take too many checks"
+    return Violation(
+        path="",
+        keyword="depth",
+        message=f"{message}: the schema's alternatives multiply with each level of it",
+        expected="fewer levels",
+    )
 
 
 def _refuse_constant(name: str) -> None:

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import jsonschema_rs
 
 from toolexec.errors import Violation
 from toolexec.model.json_value import pointer, shorten
+from toolexec.model.schema_graph import ANY_ITEM, ANY_NAME, Node, SchemaGraph
 
-__all__ = ["describe_error"]
+__all__ = ["MASK", "describe_error"]
+
+MASK: Final = "\ue000"
+"""What validators write in their messages in place of the value, for `describe_error` to fill in."""
 
 _REDACTED = "***"
 
 
-def describe_error(error: jsonschema_rs.ValidationError, schema: Any) -> Violation:
-    """Path, keyword, what was expected and what was found; *schema* is the root that *error* came from."""
+def describe_error(
+    error: jsonschema_rs.ValidationError, schema: Any, value: Any, secrets: SchemaGraph | None = None
+) -> Violation:
+    """Path, keyword, what was expected and what was found; *error* came from checking *value* against *schema*.
+
+    *secrets* is its graph if any part of it is marked as secret; values there are not shown.
+    """
     path = list(error.instance_path)
     keyword = error.kind.name
     detail = error.kind.as_dict()
     expected = next(iter(detail.values()), None) if len(detail) == 1 else (detail or None)
-    if keyword in ("anyOf", "oneOf", "oneOfNotValid", "oneOfMultipleValid"):
+    if keyword in ("anyOf", "oneOf", "oneOfNotValid", "oneOfMultipleValid", "propertyNames"):
         expected = None
-    secret = _is_secret(schema, path)
-    message = error.message if not secret else f"the value does not satisfy {keyword}"
+    secret = secrets is not None and _is_secret(secrets, path)
+    instance = error.instance
+    if keyword == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+        instance = _at(value, path)  # an object that knows no names at all is reported by its first member
+        keyword, detail = "additionalProperties", {"unexpected": list(instance)}
+    message = error.message.replace(MASK, _shown(instance, secret=secret))
     if keyword == "additionalProperties":
         expected, message = _unexpected(detail.get("unexpected") or [], error.schema_path, schema, message)
     return Violation(
@@ -34,8 +47,16 @@ def describe_error(error: jsonschema_rs.ValidationError, schema: Any) -> Violati
         keyword=keyword,
         message=shorten(message, 300),
         expected=_bounded(expected),
-        got=_REDACTED if secret else _found(error.instance),
+        got=_REDACTED if secret else _found(instance),
     )
+
+
+def _shown(value: Any, *, secret: bool) -> str:
+    """How a message speaks of the value: small ones as they are, secrets and containers not at all."""
+    if secret or isinstance(value, dict | list | tuple):
+        return "the value"
+    found = _found(value)
+    return json.dumps(found, ensure_ascii=False) if found is value or isinstance(value, str) else f"the {found}"
 
 
 def _unexpected(
@@ -59,13 +80,31 @@ def _at(node: Any, path: Sequence[str | int]) -> Any:
     return node
 
 
-def _is_secret(schema: Any, path: Sequence[str | int]) -> bool:
-    node = schema
+def _is_secret(graph: SchemaGraph, path: Sequence[str | int]) -> bool:
+    """Whether any subschema that looks at the value at *path*, or at what holds it, marks it as secret."""
+    nodes = _all_at(graph, [graph.root])
     for step in path:
-        if not isinstance(node, dict):
-            return False
-        node = node.get("items") if isinstance(step, int) else (node.get("properties") or {}).get(step)
-    return isinstance(node, dict) and (node.get("writeOnly") is True or node.get("format") == "password")
+        if any(map(_marks_secret, nodes)):
+            return True
+        wanted = (f".{step}", ANY_NAME) if isinstance(step, str) else (str(step), ANY_ITEM)
+        nodes = _all_at(graph, (child for node in nodes for key, child in graph.deeper(node) if key in wanted))
+    return any(map(_marks_secret, nodes))
+
+
+def _marks_secret(node: Node) -> bool:
+    return node.get("writeOnly") is True or node.get("format") == "password"
+
+
+def _all_at(graph: SchemaGraph, nodes: Iterable[Any]) -> list[Node]:
+    """*nodes* and every subschema that looks at the same value."""
+    found: dict[int, Node] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict) and id(node) not in found:
+            found[id(node)] = node
+            pending.extend(graph.same_value(node))
+    return list(found.values())
 
 
 def _found(value: Any) -> Any:

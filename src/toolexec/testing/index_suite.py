@@ -1,0 +1,374 @@
+"""What every `Index` must do, as plain functions: run them with any test framework, or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeAlias
+
+from toolexec.discovery.index import ChangeEvent, Index
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import (
+    BackendNotFoundError,
+    ConfigurationError,
+    InvalidCursorError,
+    InvalidToolIDError,
+    ToolConflictError,
+    ToolNotFoundError,
+)
+from toolexec.model.binding import LocalBinding, MCPBinding, ProviderBinding
+from toolexec.model.tool import Tool
+
+__all__ = ["INDEX_CHECKS", "MakeIndex", "check_index"]
+
+MakeIndex: TypeAlias = Callable[[], Index]
+"""Makes a new, empty index whose searcher can page."""
+
+
+def _tool(tool_id: str, description: str = "", **parts: Any) -> Tool:
+    namespace, _, name = tool_id.rpartition(":")
+    parts = {"input_schema": {"type": "object"}, **parts}
+    return Tool(name=name, namespace=namespace, description=description, **parts)
+
+
+def _filled(make: MakeIndex) -> Index:
+    index = make()
+    for tool_id, description in (
+        ("git:commit", "Record changes"),
+        ("git:log", "Show the history of changes"),
+        ("docker:run", "Start a container"),
+        ("weather", "Tells the temperature"),
+    ):
+        index.register(_tool(tool_id, description), LocalBinding(tool_id))
+    return index
+
+
+def _ids(summaries: Collection[Summary]) -> list[str]:
+    return [summary.id for summary in summaries]
+
+
+@contextmanager
+def _refuses(what: str, *kinds: type[Exception]) -> Any:
+    try:
+        yield
+    except kinds:
+        return
+    raise AssertionError(f"{what} must raise {' or '.join(kind.__name__ for kind in kinds)}")
+
+
+def _unchanged(index: Index, what: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def watch() -> Any:
+        before = index.version, len(index), [entry.bindings for entry in index.tools()], index.namespaces()
+        yield
+        after = index.version, len(index), [entry.bindings for entry in index.tools()], index.namespaces()
+        assert before == after, f"{what} must leave the index as it was"
+
+    return watch()
+
+
+def finds_what_was_registered(make: MakeIndex) -> None:
+    """A registered tool is found by its ID, with and without a namespace, together with its binding."""
+    index = _filled(make)
+    entry = index.get("git:log")
+    assert entry.tool.description == "Show the history of changes", "get returned another tool"
+    assert entry.binding == LocalBinding("git:log"), "get returned another binding"
+    assert entry.bindings == (LocalBinding("git:log"),), "the tool has one binding"
+    assert index.get("weather").tool.id == "weather", "a tool without a namespace must be found by its name"
+    assert len(index) == 4, "len must count the tools"
+    assert [e.tool.id for e in index.tools()] == sorted(e.tool.id for e in index.tools()), "tools() must go by ID"
+
+
+def tells_unknown_from_malformed(make: MakeIndex) -> None:
+    """`find` gives None; `get` raises, and offers similar IDs for an unknown one."""
+    index = _filled(make)
+    assert index.find("git:push") is None, "an unknown tool must be None"
+    with _refuses("an unknown ID", ToolNotFoundError):
+        index.get("git:push")
+    for malformed in ("", "a::c", ":a", "a:", "a:b:c:d", "a b"):
+        with _refuses(f"the ID {malformed!r}", InvalidToolIDError):
+            index.get(malformed)
+    close: Any = ()
+    try:
+        index.get("git:comit")
+    except ToolNotFoundError as error:
+        close = error.details["close"]
+    assert "git:commit" in close, f"git:comit must suggest git:commit, not {close}"
+
+
+def keeps_several_bindings(make: MakeIndex) -> None:
+    """Bindings keep the order of registration; the default choice is local, then provider, then mcp."""
+    index = make()
+    tool = _tool("git:log", "History")
+    remote, hosted, local = MCPBinding("git", "log"), ProviderBinding("a:b", "c"), LocalBinding("log")
+    for binding in (remote, hosted, local, remote):
+        index.register(tool, binding)
+    entry = index.get("git:log")
+    assert entry.bindings == (remote, hosted, local), f"bindings are {entry.bindings}"
+    assert entry.binding == local, "the local binding must be preferred"
+    index.register(tool, ProviderBinding("a", "b:c"))
+    assert len(index.get("git:log").bindings) == 4, "('a:b', 'c') and ('a', 'b:c') are two bindings"
+
+
+def refuses_another_definition(make: MakeIndex) -> None:
+    """A known ID with another definition raises, and nothing changes."""
+    index = _filled(make)
+    with _unchanged(index, "a refused registration"), _refuses("another description", ToolConflictError):
+        index.register(_tool("git:log", "Something else"), LocalBinding("other"))
+    with _unchanged(index, "a refused registration"), _refuses("another schema", ToolConflictError):
+        schema = {"type": "object", "required": ["a"]}
+        index.register(_tool("git:log", "Show the history of changes", input_schema=schema), LocalBinding("other"))
+
+
+def accepts_the_same_definition(make: MakeIndex) -> None:
+    """The same schema in another form or order of keys is the same; new tags replace the old ones."""
+    index = make()
+    index.register(_tool("a:b", tags=["old"], input_schema={"type": "object", "required": ["x"]}), LocalBinding("one"))
+    same = _tool("a:b", tags=["new"], input_schema='{"required": ["x"], "type": "object"}')
+    index.register(same, LocalBinding("two"))
+    assert len(index.get("a:b").bindings) == 2, "both bindings must be there"
+    assert index.get("a:b").tool.tags == ("new",), "tags must be replaced"
+
+
+def registers_all_or_none(make: MakeIndex) -> None:
+    """`register_many` with one bad item changes nothing; with good ones all are there; an empty batch is fine."""
+    index = _filled(make)
+    good, bad = _tool("new:one"), _tool("git:log", "Another")
+    with _unchanged(index, "a refused batch"), _refuses("a batch with a conflict", ToolConflictError):
+        index.register_many([(good, LocalBinding("one")), (bad, LocalBinding("two"))])
+    twice = [(_tool("new:a", "x"), LocalBinding("a")), (_tool("new:a", "y"), LocalBinding("b"))]
+    with _unchanged(index, "a refused batch"), _refuses("a batch that contradicts itself", ToolConflictError):
+        index.register_many(twice)
+    with _unchanged(index, "an empty batch"):
+        index.register_many([])
+    index.register_many((_tool(f"new:t{i}"), LocalBinding(f"t{i}")) for i in range(3))
+    assert len(index) == 7, "all three must be there"
+
+
+def replaces_its_own_definition(make: MakeIndex) -> None:
+    """`replace` takes the new definition when the binding is the tool's only one, and refuses it otherwise."""
+    index = _filled(make)
+    index.replace(_tool("weather", "Forecasts rain"), LocalBinding("weather"))
+    assert index.get("weather").tool.description == "Forecasts rain", "the new definition must be there"
+    assert _ids(index.search("forecasts")) == ["weather"], "the new words must be found"
+    assert index.search("temperature") == [], "the old words must be gone"
+    with _unchanged(index, "a refused replacement"), _refuses("a foreign binding's definition", ToolConflictError):
+        index.replace(_tool("weather", "Another"), MCPBinding("w", "weather"))
+
+
+def unregisters_bindings_and_tools(make: MakeIndex) -> None:
+    """Removing one of two bindings keeps the tool; removing the last removes the tool and its namespace."""
+    index = _filled(make)
+    remote = MCPBinding("docker", "run")
+    index.register(index.get("docker:run").tool, remote)
+    index.unregister("docker:run", LocalBinding("docker:run"))
+    assert index.get("docker:run").binding == remote, "the other binding must be chosen now"
+    with _unchanged(index, "a refused removal"), _refuses("an unknown binding", BackendNotFoundError):
+        index.unregister("docker:run", LocalBinding("docker:run"))
+    with _unchanged(index, "a refused removal"), _refuses("an unknown tool", ToolNotFoundError):
+        index.unregister("no:tool")
+    index.unregister("docker:run", remote)
+    assert index.find("docker:run") is None, "without bindings the tool must be gone"
+    assert index.namespaces() == ["", "git"], f"the namespace must be gone: {index.namespaces()}"
+    assert index.search("container") == [], "a removed tool must not be found"
+    index.unregister("git:log")
+    assert len(index) == 2, "unregister without a binding must remove the tool"
+
+
+def resolves_versions(make: MakeIndex) -> None:
+    """`namespace:name` finds the highest version by precedence, not by text; a whole ID finds exactly that one."""
+    index = make()
+    for version in ("1.9.0", "1.10.0", "1.10.0-rc.1", "nightly"):
+        index.register(_tool("ns:t").replace(version=version), LocalBinding(version))
+    found = index.find("ns:t")
+    assert found is not None, "ns:t must find a version"
+    assert found.tool.version == "1.10.0", f"ns:t must find 1.10.0, not {found.tool.version}"
+    assert index.get("ns:t:1.9.0").tool.version == "1.9.0", "a whole ID must find exactly that version"
+    index.unregister("ns:t:1.10.0")
+    assert index.get("ns:t").tool.version == "1.10.0-rc.1", "the next best version must be found now"
+
+
+def searches_with_scores_and_limits(make: MakeIndex) -> None:
+    """Results are summaries with a score, best first, at most *limit*; an empty query lists by ID."""
+    index = _filled(make)
+    results = index.search("changes", 5)
+    assert set(_ids(results)) == {"git:commit", "git:log"}, f"'changes' found {_ids(results)}"
+    assert all(result.score is not None and result.score > 0 for result in results), "results need scores"
+    assert _ids(index.search("", 2)) == ["docker:run", "git:commit"], "an empty query must list by ID"
+    assert index.search("changes", 0) == [], "a limit of 0 must give nothing"
+    assert index.search("terraform") == [], "an unknown word must find nothing"
+
+
+def searches_with_filters(make: MakeIndex) -> None:
+    """Filters narrow a search before the limit is applied, and none means all."""
+    index = _filled(make)
+    assert _ids(index.search("", 1, filters=Filters(namespace="git"))) == ["git:commit"], "namespace filter"
+    assert _ids(index.search("", 5, filters=Filters(namespace=""))) == ["weather"], "'' selects the bare tools"
+    assert len(index.search("", 5, filters=Filters())) == 4, "an empty filter must let all through"
+    assert index.search("", 5, filters=Filters(backend="mcp")) == [], "backend filter"
+
+
+def pages_through_everything(make: MakeIndex) -> None:
+    """Pages together give each result once, in the order of `search`; the last one has no cursor."""
+    index = _filled(make)
+    for query in ("", "changes"):
+        found: list[str] = []
+        cursor: str | None = None
+        for _ in range(10):
+            page = index.search_page(query, 1, cursor=cursor)
+            found += _ids(page.items)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert found == _ids(index.search(query, 100)), f"pages of {query!r} gave {found}"
+    assert index.search_page("", 10**30).next_cursor is None, "a huge limit must give one page"
+    first = index.namespaces_page(2)
+    second = index.namespaces_page(2, cursor=first.next_cursor)
+    assert first.items + second.items == ("", "docker", "git"), "namespace pages must give each once"
+
+
+def binds_cursors_to_their_question(make: MakeIndex) -> None:
+    """A damaged cursor, or one of another query, filter, method, index or version, is refused; so is a limit of 0."""
+    index = _filled(make)
+    cursor = index.search_page("", 1).next_cursor
+    assert cursor is not None, "there must be a second page"
+    foreign = (
+        ("another query", lambda: index.search_page("git", 1, cursor=cursor)),
+        ("another filter", lambda: index.search_page("", 1, cursor=cursor, filters=Filters(namespace="git"))),
+        ("another method", lambda: index.namespaces_page(1, cursor=cursor)),
+        ("another index", lambda: _filled(make).search_page("", 1, cursor=cursor)),
+        ("a damaged cursor", lambda: index.search_page("", 1, cursor=f"{cursor[:-2]}xx")),
+        ("no cursor at all", lambda: index.search_page("", 1, cursor="not a cursor")),
+        ("other text", lambda: index.search_page("", 1, cursor="bm90IGpzb24=")),
+    )
+    for what, ask in foreign:
+        with _refuses(what, InvalidCursorError):
+            ask()
+    for limit in (0, -1):
+        with _refuses(f"a limit of {limit}", ConfigurationError):
+            index.search_page("", limit)
+    index.refresh()
+    with _refuses("a stale cursor", InvalidCursorError):
+        index.search_page("", 1, cursor=cursor)
+
+
+def lists_namespaces(make: MakeIndex) -> None:
+    """Namespaces are sorted; the empty one counts when a tool has none."""
+    assert make().namespaces() == [], "an empty index has no namespaces"
+    assert _filled(make).namespaces() == ["", "docker", "git"], "namespaces must be sorted and complete"
+
+
+def tells_listeners_what_happened(make: MakeIndex) -> None:
+    """Each change gives one event with its type, tool, binding and version; repeating a registration gives none."""
+    index = make()
+    events: list[ChangeEvent] = []
+    stop = index.on_change(events.append)
+    tool, local, remote = _tool("a:b"), LocalBinding("b"), MCPBinding("a", "b")
+    index.register(tool, local)
+    index.register(tool, local)
+    index.register(tool, remote)
+    index.register(tool.replace(tags=["x"]), local)
+    index.unregister("a:b", remote)
+    index.unregister("a:b", local)
+    version = index.refresh()
+    kinds = [event.type for event in events]
+    expected = ["registered", "backend_added", "updated", "backend_removed", "tool_removed", "refreshed"]
+    assert kinds == expected, f"events were {kinds}"
+    assert [event.tool_id for event in events] == ["a:b"] * 5 + [""], "events must name the tool"
+    assert events[1].binding == remote, "events must name the binding"
+    versions = [event.version for event in events]
+    assert versions == sorted(set(versions)), f"versions must rise: {versions}"
+    assert versions[-1] == version == index.version, "the last event must have the index's version"
+    stop()
+    stop()
+    index.register(tool, local)
+    assert len(events) == 6, "a stopped listener must hear nothing"
+
+
+def delivers_without_locks(make: MakeIndex) -> None:
+    """A listener may use the index, change it, stop itself or raise; the change stands and others are told in order."""
+    index = make()
+    seen: list[str] = []
+
+    def raises(event: ChangeEvent) -> None:
+        raise RuntimeError("a listener's own problem")
+
+    def follows_up(event: ChangeEvent) -> None:
+        if event.tool_id == "a:first":
+            stop()
+            index.register(_tool("a:second"), LocalBinding("second"))
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(len, index).result(timeout=30) == 2, "another thread must be able to read"
+
+    index.on_change(raises)
+    stop = index.on_change(follows_up)
+    index.on_change(lambda event: seen.append(event.tool_id))
+    index.register(_tool("a:first"), LocalBinding("first"))
+    assert seen == ["a:first", "a:second"], f"events came as {seen}"
+
+
+def stands_many_threads(make: MakeIndex) -> None:
+    """Threads that register, search, list and remove at once lose nothing and see events in order."""
+    index = make()
+    versions: list[int] = []
+    index.on_change(lambda event: versions.append(event.version))
+
+    def work(turn: int) -> None:
+        keep, drop = _tool(f"ns{turn % 5}:keep{turn}", "keep me"), _tool(f"ns{turn % 5}:drop{turn}")
+        index.register(keep, LocalBinding(keep.name))
+        index.register(drop, LocalBinding(drop.name))
+        assert index.get(keep.id).tool == keep, "a registered tool must be there"
+        assert index.search(keep.name, 1), "a registered tool must be found"
+        index.namespaces()
+        index.tools()
+        index.unregister(drop.id)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(60)))
+    assert len(index) == 60, f"60 tools must be left, not {len(index)}"
+    assert len(index.search("keep", 1000)) == 60, "the searcher must know exactly those"
+    assert versions == sorted(versions), "events must come in the order of the changes"
+    assert len(versions) == 180, f"there were 180 changes, {len(versions)} events"
+
+
+INDEX_CHECKS: tuple[Callable[[MakeIndex], None], ...] = (
+    finds_what_was_registered,
+    tells_unknown_from_malformed,
+    keeps_several_bindings,
+    refuses_another_definition,
+    accepts_the_same_definition,
+    registers_all_or_none,
+    replaces_its_own_definition,
+    unregisters_bindings_and_tools,
+    resolves_versions,
+    searches_with_scores_and_limits,
+    searches_with_filters,
+    pages_through_everything,
+    binds_cursors_to_their_question,
+    lists_namespaces,
+    tells_listeners_what_happened,
+    delivers_without_locks,
+    stands_many_threads,
+)
+"""Every check; each takes a factory of empty indexes and raises AssertionError with the broken promise."""
+
+
+def check_index(make: MakeIndex, *, known_gaps: Collection[str] = ()) -> None:
+    """Run all checks on the indexes that *make* gives; raises AssertionError that lists every failure by name.
+
+    *known_gaps* names checks that are known to fail; one that passes after all, or does not exist, is reported too.
+    """
+    report: list[str] = []
+    for check in INDEX_CHECKS:
+        try:
+            check(make)
+        except Exception as error:
+            if check.__name__ not in known_gaps:
+                report.append(f"{check.__name__}: {error or type(error).__name__}")
+        else:
+            if check.__name__ in known_gaps:
+                report.append(f"{check.__name__}: is listed as a known gap, but passes")
+    report += [f"{name}: no such check" for name in sorted(set(known_gaps) - {c.__name__ for c in INDEX_CHECKS})]
+    if report:
+        raise AssertionError("the index does not keep the contract:\n" + "\n".join(report))

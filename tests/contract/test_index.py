@@ -1,0 +1,67 @@
+"""Every index takes the same exam, with each searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from toolexec.discovery import BM25Searcher, InMemoryIndex, LexicalSearcher
+from toolexec.model import Binding, Tool
+from toolexec.testing.index_suite import INDEX_CHECKS, MakeIndex, check_index
+
+MAKERS: dict[str, MakeIndex] = {
+    "default": InMemoryIndex,
+    "bm25": lambda: InMemoryIndex(BM25Searcher()),
+    "lexical": lambda: InMemoryIndex(LexicalSearcher()),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("check", INDEX_CHECKS, ids=lambda check: check.__name__)
+def test_index_keeps_the_contract(check: Callable[[MakeIndex], None], make: MakeIndex) -> None:
+    """Each index passes each check."""
+    check(make)
+
+
+class _Forgetful(InMemoryIndex):
+    """Drops second bindings."""
+
+    def register(self, tool: Tool, binding: Binding) -> None:
+        if tool.id not in self._entries:
+            super().register(tool, binding)
+
+
+class _Shut(InMemoryIndex):
+    def namespaces(self) -> list[str]:
+        raise RuntimeError("closed")
+
+
+class TestCheckIndex:
+    @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+    def test_a_good_index_passes(self, make: MakeIndex) -> None:
+        """All checks at once, without known gaps."""
+        check_index(make)
+
+    def test_every_failure_is_reported_by_name(self) -> None:
+        """Broken promises are listed together, kept ones are not."""
+        with pytest.raises(AssertionError) as caught:
+            check_index(_Forgetful)
+        report = str(caught.value)
+        assert "keeps_several_bindings: bindings are" in report
+        assert "refuses_another_definition: another description must raise ToolConflictError" in report
+        assert "lists_namespaces" not in report
+
+    def test_a_check_that_crashes_is_a_failure(self) -> None:
+        """An exception of the index does not end the exam."""
+        with pytest.raises(AssertionError, match="lists_namespaces: closed"):
+            check_index(_Shut)
+
+    def test_gaps_are_excused_and_closed_ones_reported(self) -> None:
+        """Known gaps do not count as failures; one that passes, or does not exist, is reported."""
+        with pytest.raises(AssertionError) as caught:
+            check_index(_Forgetful, known_gaps={"keeps_several_bindings", "lists_namespaces", "flies"})
+        report = str(caught.value)
+        assert "keeps_several_bindings" not in report
+        assert "lists_namespaces: is listed as a known gap, but passes" in report
+        assert "flies: no such check" in report
