@@ -61,11 +61,13 @@ class Step:
 
         Raises InvalidChainError for unknown keys, values of the wrong type, or a missing tool.
         """
+        if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidChainError(f"a step is a Step or a mapping of its fields, not {type(data).__name__}")
         known = set(cls.__dataclass_fields__)
         parts = {("tool_id" if key == "tool" else key): value for key, value in data.items()}
         unknown = parts.keys() - known
         if unknown or not isinstance(parts.get("tool_id"), str):
-            problem = f"unknown keys {', '.join(sorted(unknown))}" if unknown else "no tool"
+            problem = f"unknown keys {', '.join(sorted(map(str, unknown)))}" if unknown else "no tool"
             raise InvalidChainError(
                 f"a step has {problem}; the keys are tool, {', '.join(sorted(known - {'tool_id'}))}"
             )

@@ -65,10 +65,7 @@ class Exec:
         self.index: Index = discovery.index
         self.docs: DocStore = discovery.docs
         self.backends = options.backends if options.backends is not None else BackendRegistry()
-        known = self.backends.get("local")
-        self.local = known if isinstance(known, LocalBackend) else LocalBackend(handlers=options.local_handlers)
-        if known is None:
-            self.backends.register(self.local)
+        self.local = self._local_backend()
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
         self.runner: Runner = self._build_runner()
@@ -78,6 +75,17 @@ class Exec:
         for backend in self.backends.list():
             if backend is not self.local:
                 self._sources.adopt(backend)
+
+    def _local_backend(self) -> LocalBackend:
+        known = self.backends.get("local")
+        if known is None:
+            self.backends.register(local := LocalBackend(handlers=self.options.local_handlers))
+            return local
+        if not isinstance(known, LocalBackend):
+            raise ConfigurationError("the backend named local must be a LocalBackend: functions are added to it")
+        if self.options.local_handlers:
+            raise ConfigurationError("your backends have a local one already; give local_handlers to that one")
+        return known
 
     def _stand_in(self, kind: BindingKind, execute: CallRemote | None) -> None:
         if execute is not None:
@@ -124,6 +132,8 @@ class Exec:
         if isinstance(tool, Tool):
             if (handler is None) == (binding is None):
                 raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
+            if handler is not None and not isinstance(handler, Handler) and not callable(handler):
+                raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
             self._discovery.register(tool, binding or LocalBinding(tool.id), doc)
             if handler is not None:
                 self.local.register(tool.id, handler)

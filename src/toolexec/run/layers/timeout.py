@@ -14,6 +14,8 @@ from toolexec.run.types import Result
 
 __all__ = ["Timeout"]
 
+_MORE = ("progress", "chunk")
+
 
 class Timeout:
     """Stops a call, or a whole stream, that takes longer than *seconds* (None: no limit), or than `ToolCall.timeout`
@@ -50,6 +52,8 @@ class Timeout:
                 try:
                     # In this task, not in one of its own: a generator may hold scopes that belong to its task.
                     event = await (step if ends is None else with_deadline(step, max(ends - perf_counter(), 0)))
+                    if ends is not None and perf_counter() > ends and event is not None and event.kind in _MORE:
+                        raise DeadlineExceededError  # a stream that never waits is not stopped by any timer
                 except DeadlineExceededError:
                     error = _late(call, seconds or 0)
                     yield StreamEvent(kind="error", data=error.to_dict(), tool_id=call.tool_id, error=error)

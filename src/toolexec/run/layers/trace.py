@@ -67,23 +67,29 @@ class Trace:
         """Stream the call, with its start and end told."""
         number = self._begin(call)
         started = perf_counter()
-        last: StreamEvent | None = None
+        result: Result | None = None
+        failure: BaseException | None = None
         events = self.inner.stream(call)
         try:
             async for event in events:
-                last = event
+                if event.kind in ("done", "error"):
+                    value = event.data if event.kind == "done" else None
+                    result = Result(event.tool_id or call.tool_id, value, event.error)
                 yield event
         except GeneratorExit:
-            self._end(number, call, started, error=asyncio.CancelledError("the stream was closed early"))
+            failure = asyncio.CancelledError("the stream was closed early")
             raise
         except BaseException as error:
-            self._end(number, call, started, error=error)
+            failure = error
             raise
         else:
-            value = last.data if last is not None and last.kind == "done" else None
-            self._end(number, call, started, Result(call.tool_id, value, last.error if last is not None else None))
+            result = result or Result(call.tool_id)
         finally:
-            await events.aclose()
+            try:
+                await events.aclose()
+            finally:
+                # Who has the last event may leave without asking for another: that call has ended all the same.
+                self._end(number, call, started, result, None if result is not None else failure)
 
     def _begin(self, call: ToolCall) -> int:
         self._calls += 1

@@ -1,0 +1,223 @@
+"""The error tree: what its drawing says is what there is, and every error carries data."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import pickle
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import toolexec.errors as errors
+from toolexec.errors import (
+    BackendUnavailableError,
+    ConfigurationError,
+    InputValidationError,
+    MissingExtraError,
+    OutputValidationError,
+    ToolExecError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    Violation,
+)
+
+CODES = {
+    "BackendDisabledError": "backend_disabled",
+    "BackendError": "backend",
+    "BackendExistsError": "backend_exists",
+    "BackendNotFoundError": "backend_not_found",
+    "BackendUnavailableError": "backend_unavailable",
+    "ConfigurationError": "configuration",
+    "ConnectionLostError": "connection_lost",
+    "DocNotFoundError": "doc_not_found",
+    "ExampleTooLargeError": "example_too_large",
+    "ExecutionError": "execution_failed",
+    "ExternalRefError": "external_ref",
+    "HandlerError": "handler_failed",
+    "InputValidationError": "validation_input",
+    "InvalidBindingError": "invalid_binding",
+    "InvalidChainError": "invalid_chain",
+    "InvalidCursorError": "invalid_cursor",
+    "InvalidDetailError": "invalid_detail",
+    "InvalidResultError": "invalid_result",
+    "InvalidSchemaError": "invalid_schema",
+    "InvalidToolError": "invalid_tool",
+    "InvalidToolIDError": "invalid_tool_id",
+    "InvalidVersionError": "invalid_version",
+    "MissingExtraError": "missing_extra",
+    "NoBackendsError": "no_backends",
+    "OutputValidationError": "validation_output",
+    "RemoteToolError": "remote_tool_failed",
+    "StreamNotSupportedError": "stream_not_supported",
+    "ToolCollisionError": "tool_collision",
+    "ToolConflictError": "tool_conflict",
+    "ToolExecError": "internal",
+    "ToolNotFoundError": "tool_not_found",
+    "ToolTimeoutError": "timeout",
+    "UnsupportedSchemaError": "unsupported_schema",
+}
+RETRYABLE = {"BackendUnavailableError", "ConnectionLostError", "ToolTimeoutError"}
+VIOLATION = Violation(path="/a", keyword="type", message="5 is not of type 'string'", expected="string", got=5)
+
+
+def _classes(root: type[ToolExecError] = ToolExecError) -> Iterator[type[ToolExecError]]:
+    if not root.__name__.startswith("_"):
+        yield root
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _classes(child)
+
+
+ALL = sorted(_classes(), key=lambda kind: kind.__name__)
+
+
+def _make(kind: type[ToolExecError]) -> ToolExecError:
+    """One of each."""
+    made: ToolExecError
+    if issubclass(kind, InputValidationError | OutputValidationError):
+        made = kind([VIOLATION], tool_id="ns:t", op="validate")
+    elif kind is ToolNotFoundError:
+        made = ToolNotFoundError("ns:t", close=["ns:u"])
+    elif kind is MissingExtraError:
+        made = MissingExtraError("mcp", needed_for="an MCP server")
+    else:
+        made = kind("it went wrong", tool_id="ns:t", op="execute", backend="b", details={"n": 1})
+    return made
+
+
+def _drawn() -> dict[str, str]:
+    """Name → parent, as drawn at the top of errors.py."""
+    text = inspect.getdoc(errors) or ""
+    tree = text.split("```")[1].strip().splitlines()
+    parents: dict[str, str] = {}
+    path = [tree[0].strip()]
+    for line in tree[1:]:
+        match = re.match(r"^([│ ]*)[├└]─ (\w+)", line)
+        assert match, line
+        depth = len(match[1]) // 4 + 1
+        parents[match[2]] = path[depth - 1]
+        path = [*path[:depth], match[2]]
+    return parents
+
+
+def _parent(kind: type) -> str:
+    base = kind.__bases__[0]
+    return _parent(base) if base.__name__.startswith("_") else base.__name__
+
+
+def test_the_drawing_is_the_tree() -> None:
+    """Every class is drawn once, under its parent, in the order of definition, and nothing else is."""
+    assert _drawn() == {kind.__name__: _parent(kind) for kind in ALL if kind is not ToolExecError}
+
+
+def test_every_class_is_public() -> None:
+    """`__all__` has them all."""
+    assert {kind.__name__ for kind in ALL} == set(errors.__all__) - {"Violation"}
+
+
+def test_the_codes_are_these() -> None:
+    """A code is a promise: changing one breaks whoever reads it."""
+    assert {kind.__name__: kind.code for kind in ALL} == CODES
+
+
+def test_the_codes_are_unique() -> None:
+    """A code names one class."""
+    codes = [kind.code for kind in ALL]
+    assert len(set(codes)) == len(codes)
+
+
+def test_what_is_retryable() -> None:
+    """By default it is what may work the next time."""
+    assert {kind.__name__ for kind in ALL if kind.default_retryable} == RETRYABLE
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+class TestEveryError:
+    """What holds for each class."""
+
+    def test_it_says_when(self, kind: type[ToolExecError]) -> None:
+        """Its docstring is its own, and begins with one plain sentence."""
+        text = kind.__dict__.get("__doc__") or ""
+        assert re.match(r"^[A-Z].{10,}[.;]", text.strip(), re.DOTALL), text
+        assert "\n\n" not in text
+
+    def test_it_is_json(self, kind: type[ToolExecError]) -> None:
+        """Its data survive JSON."""
+        error = _make(kind)
+        data = error.to_dict()
+        assert json.loads(json.dumps(data)) == data
+        assert data["code"] == kind.code
+        assert data["message"] == str(error) == error.message
+        assert data["retryable"] is error.retryable
+
+    @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
+    def test_it_can_be_copied(self, kind: type[ToolExecError], duplicate: Any) -> None:
+        """Copies, and errors from another process, are the same kind with the same data."""
+        error = _make(kind)
+        other = duplicate(error)
+        assert type(other) is kind
+        assert other.to_dict() == error.to_dict()
+
+
+def test_where_it_happened_is_filled_in() -> None:
+    """`locate` completes what is missing and never overwrites."""
+    error = ToolExecError("no", op="resolve")
+    assert error.locate(tool_id="ns:t", op="execute", backend="b") is error
+    assert (error.tool_id, error.op, error.backend) == ("ns:t", "resolve", "b")
+
+
+def test_whether_to_try_again_can_be_said() -> None:
+    """A single error may know better than its class."""
+    assert ToolExecError("no", retryable=True).retryable
+    assert not BackendUnavailableError("gone for good", retryable=False).retryable
+
+
+def test_details_are_its_own() -> None:
+    """Later changes of the given mapping do not reach the error."""
+    details = {"a": 1}
+    error = ToolExecError("no", details=details)
+    details["a"] = 2
+    assert error.details == {"a": 1}
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    """There are no empty fields."""
+    assert ToolExecError("no").to_dict() == {"code": "internal", "message": "no", "retryable": False}
+
+
+def test_a_passed_deadline_is_a_timeout_error() -> None:
+    """Who catches TimeoutError catches it."""
+    assert issubclass(ToolTimeoutError, TimeoutError)
+
+
+def test_every_violation_is_told() -> None:
+    """The message has up to eight, the data all of them."""
+    error = InputValidationError([VIOLATION] * 20, tool_id="ns:t")
+    assert str(error).startswith("arguments of ns:t are not valid: /a: 5 is not")
+    assert str(error).endswith("and 12 more")
+    assert len(error.violations) == len(error.to_dict()["details"]["violations"]) == 20
+    assert str(OutputValidationError([VIOLATION])).startswith("result is not valid: /a:")
+
+
+def test_a_violation_of_the_whole() -> None:
+    """The empty path reads as the root."""
+    violation = Violation(path="", keyword="required", message="'a' is missing")
+    assert "(root): 'a' is missing" in str(InputValidationError([violation]))
+
+
+def test_unknown_tools_suggest_others() -> None:
+    """Similar names if there are any, else the way to search; a hostile name does not flood the message."""
+    assert str(ToolNotFoundError("ad", close=["add", "and"])) == "no tool ad; did you mean add or and?"
+    assert "search" in str(ToolNotFoundError("ad"))
+    assert len(str(ToolNotFoundError("x" * 10_000))) < 300
+
+
+def test_a_missing_extra_says_how_to_get_it() -> None:
+    """It is a configuration error whose message is the command to run."""
+    error = MissingExtraError("mcp", needed_for="an MCP server")
+    assert isinstance(error, ConfigurationError)
+    assert "pip install 'toolexec[mcp]'" in str(error)

@@ -1,0 +1,128 @@
+"""What is in the repository: nothing of one machine, few dependencies, one version."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from toolexec import __version__
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Written in pieces, so that this file does not find itself.
+MACHINE = re.compile(r"/(?:home|root|work|Users|private|var/folders)/[\w.-]+")
+REGISTRY = re.compile(
+    r"(?:files\.python"
+    r"hosted\.org|pypi\."
+    r"org/simple|registry\.npm"
+    r"js\.org|index"
+    r"-url|https?://[^\s/]*artifact)",
+    re.IGNORECASE,
+)
+
+
+def _files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """Every text file of the repository."""
+    found: dict[str, str] = {}
+    for path in _files():
+        data = path.read_bytes()
+        if b"\0" not in data[:8000]:
+            found[str(path.relative_to(ROOT))] = data.decode("utf-8")
+    assert "pyproject.toml" in found
+    return found
+
+
+def _hits(texts: dict[str, str], pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {match[0]}"
+        for name, text in texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := pattern.search(line))
+    ]
+
+
+def test_no_path_of_one_machine(texts: dict[str, str]) -> None:
+    """No file names a folder of the machine that it was written on."""
+    assert _hits(texts, MACHINE) == []
+
+
+def test_no_registry(texts: dict[str, str]) -> None:
+    """Where packages come from is the business of whoever installs them."""
+    assert _hits(texts, REGISTRY) == []
+
+
+def test_nothing_large(texts: dict[str, str]) -> None:
+    """No file is larger than 500 KB."""
+    assert [str(path) for path in _files() if path.stat().st_size > 500_000] == []
+
+
+def test_constraints_are_exact(texts: dict[str, str]) -> None:
+    """Each line is a name and one version, and all are in order, once."""
+    lines = [line for line in texts["constraints.txt"].splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+    names = [line.partition("==")[0].lower().replace("_", "-") for line in lines]
+    assert len(names) == len(set(names))
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~; ]", requirement)[0].lower() for requirement in requirements}
+
+
+def test_few_dependencies() -> None:
+    """At most six are needed by everyone."""
+    assert len(_names(PROJECT["dependencies"])) <= 6
+
+
+def test_dependencies_are_bounded() -> None:
+    """Each has a lower and an upper bound, so that a new major version breaks nobody."""
+    extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
+    loose = [entry for entry in [*PROJECT["dependencies"], *extras] if "<" not in entry and "toolexec[" not in entry]
+    assert loose == []
+
+
+def test_dependencies_are_constrained(texts: dict[str, str]) -> None:
+    """Each direct dependency has its version in constraints.txt."""
+    known = {line.partition("==")[0].lower().replace("_", "-") for line in texts["constraints.txt"].splitlines()}
+    extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
+    assert _names([*PROJECT["dependencies"], *extras]) - {"toolexec"} <= known
+
+
+def test_all_is_all_extras() -> None:
+    """The extra `all` names every other one."""
+    extras = PROJECT["optional-dependencies"]
+    named = {name for entry in extras["all"] for name in re.findall(r"toolexec\[([\w,-]+)\]", entry)}
+    assert {part for name in named for part in name.split(",")} == set(extras) - {"all"}
+
+
+def test_the_version_is_semantic() -> None:
+    """Three numbers, and perhaps a pre-release."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+|\.dev\d+)?", __version__)
+
+
+def test_the_changelog_begins_with_this_version(texts: dict[str, str]) -> None:
+    """Its first heading is the version, or says that it is not released yet."""
+    headings = re.findall(r"^## \[?([^\]\s]+)", texts.get("CHANGELOG.md", f"## {__version__}"), re.MULTILINE)
+    assert headings[0].lower() in (__version__, "unreleased")
+
+
+def test_licence_and_readme() -> None:
+    """What pyproject.toml names is there."""
+    assert PROJECT["license"] == "MIT"
+    assert (ROOT / PROJECT["readme"]).is_file()
+    assert all((ROOT / name).is_file() for name in PROJECT["license-files"])

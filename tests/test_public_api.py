@@ -1,0 +1,174 @@
+"""The public surface: every module says what it exports, every name has a docstring, importing stays cheap."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import toolexec
+
+ROOT = Path(toolexec.__file__).parent
+MODULES = sorted(
+    info.name
+    for info in pkgutil.walk_packages([str(ROOT)], "toolexec.")
+    if not any(part.startswith("_") for part in info.name.split("."))
+)
+HEAVY = ("mcp", "mcp_types", "httpx", "httpx2", "pydantic", "anyio", "jmespath", "rich", "typer", "docstring_parser")
+
+
+def _tree(module: ModuleType) -> ast.Module:
+    return ast.parse(Path(module.__file__ or "").read_text())
+
+
+def _defined(module: ModuleType) -> set[str]:
+    """Public classes and functions that the module's own text defines."""
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return {node.name for node in _tree(module).body if isinstance(node, kinds) and not node.name.startswith("_")}
+
+
+def _imported(module: ModuleType) -> set[str]:
+    """Names that the module's own text imports from toolexec."""
+    found: set[str] = set()
+    for node in _tree(module).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolexec"):
+            found |= {alias.asname or alias.name for alias in node.names}
+    return found
+
+
+def _only_gathers(module: ModuleType) -> bool:
+    """Whether this is a package without code of its own."""
+    body = ast.Expr | ast.Import | ast.ImportFrom | ast.Assign
+    return hasattr(module, "__path__") and all(isinstance(node, body) for node in _tree(module).body)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_all_is_true(name: str) -> None:
+    """Each name in `__all__` exists, is there once and in order; what a package imports, it exports."""
+    module = importlib.import_module(name)
+    exported: list[str] = getattr(module, "__all__", [])
+    assert [entry for entry in exported if not hasattr(module, entry)] == []
+    assert len(exported) == len(set(exported))
+    if _only_gathers(module):
+        assert _imported(module) == set(exported), "a package exports just what it imports"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_classes_are_exported(name: str) -> None:
+    """A public class of a module is in its `__all__`: what is internal has an underscore or stays a helper function."""
+    module = importlib.import_module(name)
+    classes = {entry for entry in _defined(module) if inspect.isclass(getattr(module, entry))}
+    assert classes <= set(getattr(module, "__all__", []))
+
+
+def test_the_front_door() -> None:
+    """It lists its names, loads them at their first use, and they are the very ones of their homes."""
+    assert dir(toolexec) == sorted(toolexec.__all__)
+    assert 25 <= len(toolexec.__all__) <= 45
+    for module, names in toolexec._HOMES.items():
+        for name in names:
+            assert getattr(toolexec, name) is getattr(importlib.import_module(module), name)
+    assert set(toolexec.__all__) == {name for names in toolexec._HOMES.values() for name in names} | {"__version__"}
+
+
+def test_the_front_door_for_type_checkers() -> None:
+    """What a type checker sees are the same names from the same homes."""
+    seen: dict[str, set[str]] = {}
+    for node in ast.walk(_tree(toolexec)):
+        if isinstance(node, ast.If):
+            for inner in node.body:
+                if isinstance(inner, ast.ImportFrom) and inner.module:
+                    seen[inner.module] = {alias.name for alias in inner.names}
+    assert seen == {module: set(names) for module, names in toolexec._HOMES.items()}
+
+
+def test_a_name_that_is_not_there() -> None:
+    """It is an AttributeError, and an ImportError with `from`."""
+    with pytest.raises(AttributeError, match="Exek"):
+        toolexec.Exek  # noqa: B018
+    with pytest.raises(ImportError):
+        from toolexec import Exek  # noqa: F401
+
+
+@pytest.mark.parametrize("name", sorted(set(toolexec.__all__) - {"__version__"}))
+def test_every_name_of_the_front_door_says_what_it_is(name: str) -> None:
+    """Each has a docstring of its own."""
+    thing = getattr(toolexec, name)
+    assert len(inspect.getdoc(thing) or "") > 20
+    if inspect.isclass(thing):
+        assert not (thing.__doc__ or "").startswith(f"{name}("), "that is the one a dataclass makes up"
+
+
+def _undocumented(node: ast.AST, prefix: str) -> list[str]:
+    found: list[str] = []
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or child.name.startswith("_"):
+            continue
+        decorators = {ast.unparse(decorator) for decorator in child.decorator_list}
+        if not ast.get_docstring(child) and not decorators & {"overload", "override"}:
+            found.append(f"{prefix}{child.name}")
+        if isinstance(child, ast.ClassDef):
+            found += _undocumented(child, f"{prefix}{child.name}.")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    """Modules, classes, functions and methods."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the module itself"
+    assert _undocumented(tree, "") == []
+
+
+def _loaded_by(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import toolexec", (*HEAVY, "asyncio", "jsonschema_rs", "toolexec.exec", "toolexec.model")),
+        ("from toolexec import Exec", HEAVY),
+        ("from toolexec import Exec, Step, tool, Result, ToolExecError, Options", HEAVY),
+        ("from toolexec import Exec; Exec()", HEAVY),
+        ("from toolexec import Exec; Exec().sync", HEAVY),
+    ],
+)
+def test_importing_loads_nothing_heavy(statement: str, heavy: tuple[str, ...]) -> None:
+    """Unused things cost nothing: no MCP, HTTP, schema or terminal library is loaded before it is needed."""
+    assert _loaded_by(statement) & set(heavy) == set()
+
+
+@pytest.mark.parametrize("package", ["model", "discovery", "backend", "run", "exec"])
+def test_each_package_can_be_imported_first(package: str) -> None:
+    """No package needs another one to be imported before it."""
+    assert f"toolexec.{package}" in _loaded_by(f"import toolexec.{package}")
+
+
+def test_it_says_that_it_is_typed() -> None:
+    """Type checkers look for this file."""
+    assert (ROOT / "py.typed").exists()
+
+
+def test_there_is_no_module_named_utils() -> None:
+    """A helper lives beside its only user, or earns a name."""
+    vague = {"utils", "util", "helpers", "common", "misc"}
+    assert [name for name in MODULES if set(name.split(".")) & vague] == []
+
+
+def test_no_file_is_too_long() -> None:
+    """A stranger reads any file in one sitting."""
+    lengths: dict[str, Any] = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")
+    }
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
