@@ -69,7 +69,6 @@ async def main() -> None:
 
         # Read about the best one, as much as is needed: `summary`, `schema` or `full`.
         doc = await ex.get_tool_doc("files:read_file", "full")
-        assert doc.schema_info is not None
         print("about:", doc.summary, doc.notes)
         print("required:", *doc.schema_info.required, "- defaults:", dict(doc.schema_info.defaults))
 

@@ -111,7 +111,14 @@ class TestRanking:
         """All words of the query beat one of them; any of them is enough."""
         made = searcher(tool("git-push", "Push commits"), tool("git-commit", "Record"), tool("docker", "Runs"))
         assert ids(made, "git commit") == ["git-commit", "git-push"]
-        assert ids(made, "commit") == ["git-commit"]
+        assert ids(made, "record") == ["git-commit"]
+
+    def test_plurals_find_singulars(self) -> None:
+        """A word and its plural are the same word, in queries and in documents."""
+        made = searcher(tool("git-push", "Push commits"), tool("branches", "Lists"), tool("status", "Shows"))
+        assert ids(made, "commit") == ids(made, "commits") == ["git-push"]
+        assert ids(made, "branch list") == ["branches"]
+        assert ids(made, "status") == ["status"]
 
     def test_identifiers_are_words(self) -> None:
         """Multi-word queries find snake_case and camelCase."""

@@ -248,17 +248,17 @@ class TestRegistration:
 @pytest.mark.parametrize(
     ("schema", "data"),
     [
-        ("true", None),
-        ("{}", None),
-        ('{"properties": {}}', None),
-        ('{"properties": [], "required": "a"}', None),
+        ("true", {}),
+        ("{}", {}),
+        ('{"properties": {}}', {}),
+        ('{"properties": [], "required": "a"}', {}),
         ('{"required": ["a", 7]}', {"required": ["a"]}),
         ('{"properties": {"a": true, "b": {"type": "integer", "default": 0}}}', {"types": {"b": ["integer"]}, "defaults": {"b": 0}}),
         ('{"properties": {"a": {"type": ["string", 7]}, "b": {"type": 7}}}', {"types": {"a": ["string"]}}),
         ('{"properties": {"a": {"default": null}}}', {"defaults": {"a": None}}),
     ],
 )  # fmt: skip
-def test_schema_info(schema: str, data: dict[str, Any] | None) -> None:
+def test_schema_info(schema: str, data: dict[str, Any]) -> None:
     """Required names, types and defaults of the top level; odd schemas have none."""
     info = schema_info(schema)
-    assert (info.to_dict() if info is not None else None) == data
+    assert info.to_dict() == data

@@ -152,9 +152,33 @@ class TestConvert:
     def test_plain_types_need_none(self) -> None:
         """JSON values already are what such annotations ask for."""
 
-        def f(a: int, b: list[str], c: dict[str, Any], d: Literal["x"], e: Annotated[str, "note"], g: int | None): ...
+        def f(a: float, b: list[str], c: dict[str, Any], d: Literal["x"], e: Annotated[str, "note"], g: str | None): ...
 
         assert declare(f).handler.convert is None
+
+    @pytest.mark.parametrize("annotation", [int, int | None, Annotated[int, "how many"], list[int], dict[str, int]])
+    def test_whole_floats_become_ints_where_an_int_is_asked_for(self, annotation: Any) -> None:
+        """`2.0` is an integer to JSON Schema; a function that asks for an int gets one, also inside of a container."""
+
+        def f(a): ...
+
+        f.__annotations__ = {"a": annotation}
+
+        given = {list[int]: [2.0], dict[str, int]: {"x": 2.0}}.get(annotation, 2.0)
+        convert = declare(f).handler.convert
+        assert convert is not None
+        args = {"a": given}
+        assert repr(convert(args)["a"]) in ("2", "[2]", "{'x': 2}")
+        assert args == {"a": given}
+
+    def test_floats_stay_floats_where_either_will_do(self) -> None:
+        """A parameter that takes int or float gets what was sent."""
+
+        def f(a: int | float): ...
+
+        convert = declare(f).handler.convert
+        assert convert is not None
+        assert repr(convert({"a": 2.0})["a"]) == "2.0"
 
     def test_rich_types(self) -> None:
         """JSON becomes dataclasses, models, enums and dates; other arguments stay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
@@ -41,8 +41,8 @@ class SchemaInfo:
     """The top level of an input schema at a glance: required names, types and defaults by name."""
 
     required: tuple[str, ...] = ()
-    types: Mapping[str, tuple[str, ...]]
-    defaults: Mapping[str, Any]
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-able data."""
@@ -60,7 +60,8 @@ class ToolDoc:
 
     `summary` level: id, summary, modes, security and annotations. `schema` adds the tool with its schemas, its
     bindings and `schema_info`. `full` adds notes, references, examples and `example_call`, arguments that fit the
-    input schema. `unavailable` is the reason why the tool cannot be called just now, or None.
+    input schema. The last two are worked out when they are read. `unavailable` is the reason why the tool cannot be
+    called just now, or None.
     """
 
     id: str
@@ -68,13 +69,24 @@ class ToolDoc:
     summary: str
     tool: Tool | None = None
     bindings: tuple[Binding, ...] = ()
-    schema_info: SchemaInfo | None = None
     notes: str = ""
     examples: tuple[ToolExample, ...] = ()
     external_refs: tuple[str, ...] = ()
-    example_call: Mapping[str, Any] | None = None
     unavailable: str | None = None
-    described: Tool | None = None
+    described: Tool | None = field(default=None, repr=False)
+
+    @property
+    def schema_info(self) -> SchemaInfo:
+        """The top level of the input schema at a glance; empty at the summary level."""
+        return schema_info(self.tool.input_schema.text) if self.tool is not None else SchemaInfo()
+
+    @property
+    def example_call(self) -> dict[str, Any] | None:
+        """Arguments to call the tool with: those of the first example, else made up from the schema; None when no guess
+        fits, and below the full level."""
+        if self.tool is None or self.level != "full":
+            return None
+        return dict(self.examples[0].copy().args) if self.examples else example_args(self.tool.input_schema.text)
 
     def to_dict(self) -> dict[str, Any]:
         """The documentation as JSON-able data, without what is empty."""
@@ -91,17 +103,17 @@ class ToolDoc:
         if self.tool is not None:
             data["tool"] = self.tool.to_dict()
             data["bindings"] = [binding.to_dict() for binding in self.bindings]
-        info = self.schema_info.to_dict() if self.schema_info is not None else {}
         rest: dict[str, Any] = {
-            "schemaInfo": info,
+            "schemaInfo": self.schema_info.to_dict(),
             "notes": self.notes,
             "examples": [example.to_dict() for example in self.examples],
             "externalRefs": list(self.external_refs),
             "unavailable": self.unavailable,
         }
         data |= {key: value for key, value in rest.items() if value}
-        if self.example_call is not None:
-            data["exampleCall"] = {"tool": self.id, "args": dict(self.example_call)}
+        example_call = self.example_call
+        if example_call is not None:
+            data["exampleCall"] = {"tool": self.id, "args": example_call}
         return data
 
 
@@ -180,13 +192,9 @@ class InMemoryDocStore:
         doc_id = tool.id if tool is not None else tool_id
         if level == "summary" or tool is None:
             return ToolDoc(id=doc_id, level=level, summary=summary, described=tool)
-        info = schema_info(tool.input_schema.text)
         if level == "schema":
-            return ToolDoc(
-                id=doc_id, level=level, summary=summary, described=tool, tool=tool, bindings=bindings, schema_info=info
-            )
+            return ToolDoc(id=doc_id, level=level, summary=summary, described=tool, tool=tool, bindings=bindings)
         entry = entry or _NO_ENTRY
-        examples = tuple(example.copy() for example in entry.examples[: self._max_examples])
         return ToolDoc(
             id=doc_id,
             level=level,
@@ -194,11 +202,9 @@ class InMemoryDocStore:
             described=tool,
             tool=tool,
             bindings=bindings,
-            schema_info=info,
             notes=entry.notes,
-            examples=examples,
+            examples=tuple(example.copy() for example in entry.examples[: self._max_examples]),
             external_refs=entry.external_refs,
-            example_call=examples[0].copy().args if examples else example_args(tool.input_schema.text),
         )
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
@@ -260,19 +266,17 @@ def _summary_of(tool: Tool | None) -> str:
     return cut(Metadata(tool.meta).summary or tool.description, MAX_SUMMARY)
 
 
-def schema_info(schema_text: str) -> SchemaInfo | None:
-    """The top level of a schema (as JSON text) at a glance, or None when it has neither names nor requirements."""
+def schema_info(schema_text: str) -> SchemaInfo:
+    """The top level of a schema (as JSON text) at a glance; empty when it has neither names nor requirements."""
     info = _cached_info(schema_text)
-    if info is None:
-        return None
     return replace(info, types=dict(info.types), defaults={name: copy_json(v) for name, v in info.defaults.items()})
 
 
 @lru_cache(maxsize=1024)
-def _cached_info(schema_text: str) -> SchemaInfo | None:
+def _cached_info(schema_text: str) -> SchemaInfo:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict):
-        return None
+        return SchemaInfo()
     properties, required = schema.get("properties"), schema.get("required")
     types: dict[str, tuple[str, ...]] = {}
     defaults: dict[str, Any] = {}
@@ -286,4 +290,4 @@ def _cached_info(schema_text: str) -> SchemaInfo | None:
         if "default" in part:
             defaults[name] = part["default"]
     names = tuple(name for name in required if isinstance(name, str)) if isinstance(required, list) else ()
-    return SchemaInfo(required=names, types=types, defaults=defaults) if names or types or defaults else None
+    return SchemaInfo(required=names, types=types, defaults=defaults)

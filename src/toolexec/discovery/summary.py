@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolexec.model.binding import Binding
+from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool, ToolAnnotations
 
 __all__ = ["MAX_SHORT_DESCRIPTION", "Filters", "Metadata", "Summary", "summarize"]
@@ -62,7 +63,8 @@ class Summary:
 class Filters:
     """Which tools count; a field left at its default lets all through.
 
-    `namespace` is exact (`""` selects tools without one). `tags`: the tool has all of them. `backend` matches the kind
+    `namespace` is exact (`""` selects tools without one). `tags` (normalised as a tool's are):
+    the tool has all of them. `backend` matches the kind
     (`mcp`) or the name (`git`) of any binding. The four hints match the annotation as a caller would read it: a tool
     that does not say whether it is destructive counts as destructive unless it is read-only.
     """
@@ -74,6 +76,10 @@ class Filters:
     idempotent: bool | None = None
     destructive: bool | None = None
     open_world: bool | None = None
+
+    def __post_init__(self) -> None:
+        tags = (self.tags,) if isinstance(self.tags, str) else self.tags
+        object.__setattr__(self, "tags", normalize_tags(tags))
 
     def accept(self, tool: Tool, bindings: Sequence[Binding]) -> bool:
         """Whether the tool passes."""

@@ -13,9 +13,18 @@ _WORD = re.compile(rf"[{_UPPER}]+(?![{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|\d+|[^\W\
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-case words: split at blanks, punctuation, `_ - . :` and the humps of camelCase.
+    """Lower-case words: split at blanks, punctuation, `_ - . :` and the humps of camelCase; plurals become singular.
 
-    >>> words_of("git_status readFile HTTPServer v1.2")
+    >>> words_of("git_status readFiles HTTPServer v1.2")
     ['git', 'status', 'read', 'file', 'http', 'server', 'v', '1', '2']
     """
-    return [word.lower() for word in _WORD.findall(text)]
+    return [_singular(word.lower()) for word in _WORD.findall(text)]
+
+
+def _singular(word: str) -> str:
+    """The S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991, which keeps to English plurals."""
+    if len(word) < 4 or word[-1] != "s" or word[-2] in "sui":
+        return word
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    return word[:-2] if word.endswith(("sses", "xes", "zes", "ches", "shes")) else word[:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -118,7 +119,7 @@ class Exec:
         tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
         name: str | None = None,
         *,
-        handler: Callable[..., Any] | Handler | None = None,
+        handler: Callable[[dict[str, Any]], Any] | Handler | None = None,
         binding: Binding | None = None,
         doc: DocEntry | None = None,
     ) -> Tool:
@@ -129,6 +130,8 @@ class Exec:
         lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, ToolConflictError or
         ConfigurationError, with nothing added.
         """
+        if name is not None and isinstance(tool, Tool | FunctionTool):
+            raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
         if isinstance(tool, Tool):
             if (handler is None) == (binding is None):
                 raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
@@ -140,7 +143,7 @@ class Exec:
             return tool
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
-        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name)
+        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
         self._discovery.register(declared.tool, LocalBinding(declared.tool.id), doc)
         self.local.register(declared.tool.id, declared.handler)
         return declared.tool
@@ -315,6 +318,14 @@ class Exec:
         raise ConfigurationError(
             f"no sandbox serves the {self.options.security_profile!r} profile: this release of toolexec has none"
         )
+
+
+def _names_around() -> dict[str, Any]:
+    """The local names where `add` is called; a function's annotations may need them."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    return dict(frame.f_locals) if frame is not None else {}
 
 
 def _command_line(command: str) -> list[str]:

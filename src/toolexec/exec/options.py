@@ -63,16 +63,23 @@ class Options:
     max_tool_calls: int = 100
 
     def __post_init__(self) -> None:
+        for name in ("mcp_executor", "provider_executor", "tool_resolver", "bindings_resolver", "trace"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise ConfigurationError(f"{name} must be a function, not {value!r}")
+        if not all(callable(layer) for layer in self.layers):
+            raise ConfigurationError("each of layers must be a function from a runner to a runner")
         if self.validate_output not in (None, True, False, *get_args(OutputValidation)):
             raise ConfigurationError(f"unknown validate_output {self.validate_output!r}; use strict, warn or off")
-        if self.default_timeout is not None and not self.default_timeout > 0:
+        if self.default_timeout is not None and not _is_above_zero(self.default_timeout):
             raise ConfigurationError(
-                f"default_timeout must be above 0 seconds, not {self.default_timeout}; None: no limit"
+                f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}"
             )
-        if not self.start_timeout > 0:
-            raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout}")
-        if self.max_tool_calls < 0:
-            raise ConfigurationError(f"max_tool_calls must be 0 (the default) or more, not {self.max_tool_calls}")
+        if not _is_above_zero(self.start_timeout):
+            raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
+        for name, value in (("max_tool_calls", self.max_tool_calls), ("max_examples", self.max_examples or 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ConfigurationError(f"{name} must be a whole number, 0 or more, not {value!r}")
         if self.security_profile not in get_args(SecurityProfile):
             raise ConfigurationError(
                 f"unknown security profile {self.security_profile!r}; use {', '.join(get_args(SecurityProfile))}"
@@ -84,3 +91,7 @@ class Options:
         if isinstance(self.validate_output, bool):
             return "strict" if self.validate_output else "off"
         return self.validate_output
+
+
+def _is_above_zero(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

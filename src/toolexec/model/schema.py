@@ -124,7 +124,7 @@ class Schema:
         return _compile(self.text).is_valid(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Every way in which *value* breaks the schema, at most 100, in the order of the schema; empty if it conforms.
+        """Every way in which *value* breaks the schema, at most 100, ordered by path; empty if it conforms.
 
         A single one, with the keyword `depth`, stands for all when looking for them would take too long: in a schema
         whose alternatives multiply with each level of the value.
@@ -143,7 +143,7 @@ class Schema:
             found.append(describe_error(error, schema, value, secrets))
             if len(found) == _MAX_VIOLATIONS:
                 break
-        return tuple(found)
+        return tuple(sorted(found, key=lambda violation: (violation.path, violation.keyword)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):

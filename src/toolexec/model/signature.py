@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["Signature", "read_signature"]
 
-_PLAIN: frozenset[Any] = frozenset({str, int, float, bool, type(None), None, Any, object, dict, list})
+_PLAIN: frozenset[Any] = frozenset({str, float, bool, type(None), None, Any, object, dict, list})
 _STREAMS: frozenset[Any] = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncGenerator})
 
 
@@ -60,12 +60,13 @@ def read_signature(
     input_schema["additionalProperties"] = schemas["**"] if extra is not None else False
     if defs:
         input_schema["$defs"] = defs
-    typed = {n: adapters[n] for n in adapters if n != "**" and not _is_plain(hints.get(n, Any))}
+    typed = {n: adapters[n] for n in adapters if n != "**" and not _is_plain(hints.get(n, Any), given=True)}
+    whole = tuple(n for n in adapters if _is_int(hints.get(n, Any)))
     output_schema, finish = _output(hints.get("return", inspect.Parameter.empty), kind, name)
     return Signature(
         input_schema=input_schema,
         output_schema=output_schema,
-        convert=_converter(typed) if typed else None,
+        convert=_converter(typed, whole) if typed or whole else None,
         finish=finish,
         context_parameter=context,
     )
@@ -139,33 +140,54 @@ def _with_default(schema: dict[str, Any], default: Any, adapter: pydantic.TypeAd
     return schema | {"default": value} if is_json(value) else schema
 
 
-def _is_plain(annotation: Any) -> bool:
-    """Whether JSON values are already what this annotation asks for."""
+def _is_plain(annotation: Any, *, given: bool = False) -> bool:
+    """Whether values of this annotation are JSON already, and JSON is already what it asks for.
+
+    Of values that are *given* from outside, an int inside of something else is not: `2.0` is an integer to JSON Schema,
+    but a float to Python. By itself it is common and cheap to put right, so `_is_int` looks for that.
+    """
     origin = typing.get_origin(annotation)
     if origin is None:
         try:
-            return annotation in _PLAIN
+            return annotation in _PLAIN or annotation is int
         except TypeError:
             return False
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _is_plain(arguments[0]) and all(isinstance(extra, str) for extra in arguments[1:])
+        return _is_plain(arguments[0], given=given) and all(isinstance(extra, str) for extra in arguments[1:])
     if origin is Literal:
         return all(isinstance(value, str | int | bool | type(None)) for value in arguments)
+    if _is_int(annotation):
+        return True
     if origin in (dict, list, typing.Union, types.UnionType):
-        return all(map(_is_plain, arguments))
+        return all(not (given and a is int) and _is_plain(a, given=given) for a in arguments)
     return False
 
 
+def _is_int(annotation: Any) -> bool:
+    """Whether this is `int` or `int | None`."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _is_int(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return set(typing.get_args(annotation)) == {int, type(None)}
+    return annotation is int
+
+
 def _converter(
-    adapters: Mapping[str, pydantic.TypeAdapter[Any]],
+    adapters: Mapping[str, pydantic.TypeAdapter[Any]], whole: Sequence[str]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     import pydantic
 
     validators = {name: adapter.validate_python for name, adapter in adapters.items()}
 
     def convert(args: Mapping[str, Any]) -> Mapping[str, Any]:
-        converted = dict(args)
+        converted = args
+        for name in whole:
+            if type(args.get(name)) is float:
+                converted = {**converted, name: int(args[name])}
+        if not validators:
+            return converted
+        converted = dict(converted)
         found: list[Violation] = []
         for name, validate in validators.items():
             if name in converted:
@@ -190,7 +212,7 @@ def _output(annotation: Any, kind: HandlerKind, name: str) -> tuple[dict[str, An
     if kind in ("generator", "async_generator"):
         items = typing.get_args(annotation)[:1] if typing.get_origin(annotation) in _STREAMS else ()
         annotation = list[items[0]] if items else inspect.Parameter.empty  # pyright: ignore[reportInvalidTypeArguments]
-    if annotation is inspect.Parameter.empty or annotation is Any or _is_reply(annotation):
+    if annotation in (inspect.Parameter.empty, Any, typing.NoReturn, typing.Never) or _is_reply(annotation):
         return None, _guess
     adapter = _adapter(annotation, name, "the result")
     schemas, defs = _schemas({"result": adapter}, name, "serialization")

@@ -59,10 +59,13 @@ def _text_of(part: Mapping[str, Any]) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return _strict.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_strict = json.JSONDecoder(parse_constant=_refuse)
