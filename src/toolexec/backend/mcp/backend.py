@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
 
+import anyio
 import pydantic
 from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
-from mcp_types import Tool as SDKTool
+from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, CallToolResult
 
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.backend.mcp.connection import MCPConnection, describe_failure
+from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
+from toolexec.backend.mcp.failures import connection_closed, describe_failure
+from toolexec.backend.mcp.listing import Listing, read_listing
+from toolexec.backend.mcp.tasks import call_as_task
+from toolexec.backend.mcp.transport import Delivery, delivery
 from toolexec.errors import (
     BackendDisabledError,
     ConnectionLostError,
     ExecutionError,
+    InputValidationError,
     RemoteToolError,
     ToolTimeoutError,
 )
@@ -27,14 +33,12 @@ from toolexec.model.binding import BindingKind, MCPBinding
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import explain_not_json
 from toolexec.model.tool import Tool
 
 __all__ = ["MCPBackend"]
 
 logger = logging.getLogger(__name__)
-_MAX_PAGES = 1000
-_MAX_TOOLS = 100_000
-_DEBOUNCE = 0.05
 
 
 class MCPBackend:
@@ -51,18 +55,18 @@ class MCPBackend:
         self.server = server
         self.name = server.name
         self.enabled = server.enabled
-        self._connection = MCPConnection(server, self._read_tools, self._tools_changed)
+        self._connection = MCPConnection(server, self._read_tools)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}
+        self._listed = False
         self._listeners: list[ToolsListener] = []
         self._remote_names: dict[str, str] = {}
-        self._refreshes: set[asyncio.Task[None]] = set()
-        self._refresh_due = False
+        self._task_tools: set[str] = set()
 
     def status(self) -> BackendStatus:
         """How the server is."""
         reason = self._connection.reason if self.enabled else "switched off"
-        where = {"transport": self.server.transport if self.server.url else "stdio"}
+        where: dict[str, Any] = {"transport": self.server.transport if self.server.url else "stdio"}
         return BackendStatus(
             name=self.name,
             kind="mcp",
@@ -81,9 +85,6 @@ class MCPBackend:
 
     async def aclose(self) -> None:
         """Close the connection and end the server's process with all that it started."""
-        for task in list(self._refreshes):
-            task.cancel()
-        await asyncio.gather(*self._refreshes, return_exceptions=True)
         await self._connection.aclose()
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -91,7 +92,7 @@ class MCPBackend:
 
         Raises BackendUnavailableError when they were never read.
         """
-        if not self._tools and self.enabled:
+        if not self._listed and self.enabled:
             await self._connection.client()
         return list(self._tools.values())
 
@@ -100,8 +101,10 @@ class MCPBackend:
         return MCPBinding(self.name, self._remote_names.get(tool.id, tool.name))
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
-        """Have *listener* called with all tools after each listing; see `LiveBackend`."""
+        """Have *listener* called with all tools after each listing, and now if there was one; see `LiveBackend`."""
         self._listeners.append(listener)
+        if self._listed:
+            self._tell(listener)
 
         def stop() -> None:
             if listener in self._listeners:
@@ -113,14 +116,42 @@ class MCPBackend:
         """Call the server's tool; see `Backend.call`. Cancelling tells the server so."""
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
-        client = await self._connection.client()
+        problems = explain_not_json(call.args or {})
+        if problems:  # it could not be sent, and the attempt would cost the connection
+            raise InputValidationError(problems, tool_id=call.tool_id, op="validate_input")
         report = _progress_reporter(call.on_progress) if call.on_progress is not None else None
+        client = await self._connection.client()
+        if not self.server.url:
+            return convert_reply(await self._call(client, name, call.args, report))
+        sent, wire = Delivery(), self._connection.wire
+        token = delivery.set(sent)
         try:
-            result = await client.call_tool(name, dict(call.args or {}), progress_callback=report)
+            return convert_reply(await self._call(client, name, call.args, report))
+        except ExecutionError:
+            if not sent.refused:
+                raise
+            # The server was away, or has forgotten the session: it has certainly not acted on this call.
+            await self._connection.report_lost(client, wire)
+            return convert_reply(await self._call(await self._connection.client(), name, call.args, report))
+        finally:
+            delivery.reset(token)
+
+    async def _call(
+        self, client: Client, name: str, args: Mapping[str, Any] | None, report: ProgressFnT | None
+    ) -> CallToolResult:
+        wire = self._connection.wire
+        try:
+            if name in self._task_tools:
+                return await call_as_task(client, name, dict(args or {}), report)
+            return await client.call_tool(name, dict(args or {}), progress_callback=report)
         except Exception as error:
-            failure = self._failure(name, error)
-            raise failure from error
-        return convert_reply(result)
+            if not _is_loss(error):
+                failure = self._failure(name, error)
+                raise failure from error
+            cause = error
+        reason = await self._connection.report_lost(client, wire) if _is_final(cause) else str(cause)
+        message = f"MCP server {self.name} went away during the call: {self.server.redact(reason)}"
+        raise ConnectionLostError(message, backend=self.name) from cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """The server's progress, then the reply; see `StreamingBackend.stream`."""
@@ -137,70 +168,57 @@ class MCPBackend:
                 await asyncio.wait([task])
 
     def _failure(self, name: str, error: Exception) -> ExecutionError:
-        """What an exception out of the SDK means for the call."""
+        """What an exception out of the SDK means for the call, if the connection is well."""
         label = f"{self.name}:{name}"
         if isinstance(error, MCPError):
-            if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
-                self._connection.report_lost()
-                return ConnectionLostError(f"MCP server {self.name} went away during the call", backend=self.name)
             if error.code == REQUEST_TIMEOUT:
                 return ToolTimeoutError(f"{label} did not answer in time", backend=self.name)
             details = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
             return RemoteToolError(f"{label}: {error.message}", backend=self.name, details=details)
         if isinstance(error, pydantic.ValidationError):
-            return RemoteToolError(
-                f"{label} sent a reply that does not follow MCP: {error.error_count()} faults, the first: "
-                f"{error.errors(include_url=False, include_input=False)[0]['msg']}",
-                backend=self.name,
-            )
-        self._connection.report_lost()
-        return ConnectionLostError(f"{label}: {describe_failure(error)}", backend=self.name)
+            reason = describe_failure(self.server, error)
+            return RemoteToolError(f"{label} sent a reply that does not follow MCP: {reason}", backend=self.name)
+        return RemoteToolError(f"{label}: {describe_failure(self.server, error)}", backend=self.name)
 
     async def _read_tools(self, client: Client) -> None:
-        found: list[SDKTool] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        trouble = ""
-        for _ in range(_MAX_PAGES):
-            page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-            found += page.tools
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-            if cursor in seen or len(found) > _MAX_TOOLS:
-                trouble = "the server repeats a page" if cursor in seen else f"there are more than {_MAX_TOOLS} tools"
-                break
-            seen.add(cursor)
-        else:
-            trouble = f"there are more than {_MAX_PAGES} pages"
-        tools, self._skipped = convert_tools(found, self.server.namespace or self.name)
-        if trouble:
-            self._skipped["(listing)"] = f"{trouble}; tools after that are missing"
+        listing = await self._list(client)
+        tools, self._skipped = convert_tools(listing.tools, self.server.namespace or self.name)
+        self._skipped |= self._connection.take_faults() | listing.faults
         self._tools = tools
         self._remote_names = {tool.id: remote for remote, tool in tools.items()}
+        self._task_tools = {
+            tool.name for tool in listing.tools if tool.execution and tool.execution.task_support == "required"
+        }
         for reason in list(self._skipped.items())[:20]:
             logger.warning("MCP server %s: left out %s: %s", self.name, *reason)
+        self._listed = True
         for listener in list(self._listeners):
-            try:
-                listener(list(tools.values()))
-            except Exception:
-                logger.exception("a tools listener of MCP server %s failed", self.name)
+            self._tell(listener)
 
-    async def _tools_changed(self, client: Client) -> None:
-        """Read the tools anew, once for a burst of notifications."""
-        if not self._refresh_due:
-            self._refresh_due = True
-            task = asyncio.create_task(self._refresh(client))
-            self._refreshes.add(task)
-            task.add_done_callback(self._refreshes.discard)
-
-    async def _refresh(self, client: Client) -> None:
-        await asyncio.sleep(_DEBOUNCE)
-        self._refresh_due = False  # a notification from here on asks for another reading
+    def _tell(self, listener: ToolsListener) -> None:
         try:
-            await self._read_tools(client)
-        except Exception as error:
-            logger.warning("MCP server %s: cannot read its changed tools: %s", self.name, describe_failure(error))
+            listener(list(self._tools.values()))
+        except Exception:
+            logger.exception("a tools listener of MCP server %s failed", self.name)
+
+    async def _list(self, client: Client) -> Listing:
+        try:
+            return await read_listing(client)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and client.server_capabilities.tools is None:
+                return Listing()  # a server of prompts or resources only
+            raise
+
+
+def _is_loss(error: Exception) -> bool:
+    return connection_closed(error) or isinstance(
+        error, anyio.ClosedResourceError | anyio.BrokenResourceError | OSError
+    )
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether the connection is gone for all calls, and not only the stream that one answer came on."""
+    return not isinstance(error, MCPError) or error.message == "Connection closed"
 
 
 def _progress_reporter(callback: ProgressCallback) -> ProgressFnT:

@@ -7,59 +7,66 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Literal, TypeAlias
 
+import anyio
 from mcp import Client, MCPError
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import Implementation, ServerNotification, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.mcp.config import MCPServer
+from toolexec.backend.mcp.failures import connection_closed, describe_failure, is_lasting
 from toolexec.backend.mcp.stdio import StdioTransport
-from toolexec.backend.mcp.transport import WatchedTransport, open_http, open_sse, open_stdio
+from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
 from toolexec.errors import BackendUnavailableError
+from toolexec.version import __version__
 
-__all__ = ["MCPConnection", "describe_failure"]
+__all__ = ["MCPConnection"]
 
 logger = logging.getLogger(__name__)
 State: TypeAlias = Literal["idle", "connecting", "ready", "unavailable", "closed"]
-_CLOSE_PATIENCE = 10.0
+_KILL_PATIENCE = 10.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_PROBE_PATIENCE = 3.0
+_DEBOUNCE = 0.05
+_DIAGNOSIS_PATIENCE = 1.0
+_NO_SSE_HINT = frozenset([400, 404, 405, 406, 415, 501])
 
 
 class MCPConnection:
     """A task of its own owns the SDK's client, because its scopes must be left by the task that entered them.
 
-    *on_ready* is awaited after each connect, within the time limit for connecting; *on_tools_changed* is awaited when
-    the server says that its tools have changed.
+    *read_tools* is awaited after each connect, within the time limit for connecting, and when the server says that its
+    tools have changed. Every other method is for the event loop of the first use.
     """
 
-    def __init__(
-        self,
-        server: MCPServer,
-        on_ready: Callable[[Client], Awaitable[None]],
-        on_tools_changed: Callable[[Client], Awaitable[None]],
-    ) -> None:
+    def __init__(self, server: MCPServer, read_tools: Callable[[Client], Awaitable[None]]) -> None:
         self.server = server
-        self.state: State = "idle"
-        self.reason: str | None = "not started"
         self.restarts = 0
-        self._on_ready = on_ready
-        self._on_tools_changed = on_tools_changed
+        self._read_tools = read_tools
+        self._failures: deque[float] = deque()
+        self._handshake_only = False
+        self._reset("idle", "not started")
+
+    def _reset(self, state: State, reason: str) -> None:
+        self.state: State = state
+        self.reason: str | None = reason
         self._client: Client | None = None
-        self._transport: StdioTransport | None = None
+        self._stdio: StdioTransport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._wire = Wire()
+        self._settled = asyncio.Event()  # nobody needs to wait: there is a client, or a reason why not
         self._stop = asyncio.Event()
         self._retry = asyncio.Event()
-        self._failures: deque[float] = deque()
+        self._changed = asyncio.Event()
 
     async def start(self) -> None:
         """Begin connecting and wait for the first attempt to end, well or badly."""
+        self._check_loop()
         if self._task is None and self.state != "closed":
             self._loop = asyncio.get_running_loop()
             self.state, self.reason = "connecting", "connecting"
@@ -68,26 +75,32 @@ class MCPConnection:
 
     async def aclose(self) -> None:
         """End the connection and the server's process."""
-        self.state, self.reason = "closed", "closed"
+        loop, task = self._loop, self._task
+        if task is not None and loop is not None and loop is not asyncio.get_running_loop() and loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.aclose(), loop))
+            return
+        connecting = self.state == "connecting"
+        self.state, self.reason, self._client = "closed", "closed", None
         self._stop.set()
         self._settled.set()
-        task, self._task = self._task, None
-        if task is not None:
-            done, _ = await asyncio.wait([task], timeout=self.server.stop_timeout + _CLOSE_PATIENCE)
-            if not done:
-                task.cancel()
-                await asyncio.wait([task], timeout=_CLOSE_PATIENCE)
+        if task is None or task.done() or loop is not asyncio.get_running_loop():
+            return
+        if connecting:
+            task.cancel()
+        patience = self.server.stop_timeout + (_KILL_PATIENCE if self.server.command else 0)
+        done, _ = await asyncio.wait([task], timeout=patience)
+        if not done:
+            task.cancel()
+            await asyncio.wait([task], timeout=_KILL_PATIENCE)
 
     async def client(self) -> Client:
-        """The connected client; starts, waits for, or (when the budget allows again) renews the connection.
+        """The connected client; starts, waits for, or (when the budget allows) renews the connection.
 
         Raises BackendUnavailableError with the reason.
         """
-        client = self._client
-        if client is not None and self._loop is asyncio.get_running_loop():
-            return client
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise self.unavailable("it belongs to another event loop; use it from the loop that started it")
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            return self._client
+        self._check_loop()
         if self._task is None:
             await self.start()
         elif self.state == "unavailable" and self._has_budget():
@@ -95,127 +108,237 @@ class MCPConnection:
             self._retry.set()
         await self._settled.wait()
         if self._client is None:
-            raise self.unavailable(self.reason or "not connected")
+            raise self._unavailable(self.reason or "not connected")
         return self._client
 
-    def unavailable(self, reason: str) -> BackendUnavailableError:
-        """The error for a call that finds no connection."""
-        return BackendUnavailableError(
-            f"MCP server {self.server.name} is unavailable: {reason}", backend=self.server.name, op="execute"
-        )
+    @property
+    def wire(self) -> Wire:
+        """What is known about the transport of the present client."""
+        return self._wire
 
-    def report_lost(self) -> None:
-        """Told by a call that found the connection dead."""
-        self._lost.set()
+    async def report_lost(self, client: Client, wire: Wire) -> str:
+        """Told by a call that found its connection dead; says why it died, if that is known soon."""
+        if client is self._client:
+            self._client = None
+            self.state, self.reason = "unavailable", "the connection was lost"
+            self._settled.clear()
+            wire.lost.set()
+        with anyio.move_on_after(_DIAGNOSIS_PATIENCE):
+            await wire.ended.wait()
+        return wire.reason or "the connection was lost"
+
+    def take_faults(self) -> dict[str, str]:
+        """Listed tools that are none, since the last time that somebody asked."""
+        faults, self._wire.faults = self._wire.faults, {}
+        return faults
 
     def info(self) -> dict[str, Any]:
         """Facts worth showing."""
         data: dict[str, Any] = {"restarts": self.restarts} if self.restarts else {}
-        if self._transport is not None and self.state == "ready":
-            data["pid"] = self._transport.pid
         if self._client is not None:
+            if self._stdio is not None:
+                data["pid"] = self._stdio.pid
             data["protocol"] = self._client.protocol_version
             if self._client.server_info is not None:
                 data["server"] = f"{self._client.server_info.name} {self._client.server_info.version}".strip()
         return data
 
+    def _check_loop(self) -> None:
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            return
+        if not self._loop.is_closed():
+            raise self._unavailable("it belongs to another event loop; use it from the loop that started it")
+        if self.state != "closed":  # that loop took the connection down with it, as it does with all its tasks
+            self._reset("idle", "not started")
+
+    def _unavailable(self, reason: str) -> BackendUnavailableError:
+        name = self.server.name
+        tries = self.server.max_restarts
+        if self.state == "unavailable" and tries and not self._has_budget():
+            reason += f"; it was tried again {tries} times within {self.server.restart_window:g} s, the most allowed"
+        return BackendUnavailableError(f"MCP server {name} is unavailable: {reason}", backend=name, op="execute")
+
+    # -- the task -----------------------------------------------------------------------------------------------
+
     async def _supervise(self) -> None:
         pause = _FIRST_PAUSE
-        while not self._stop.is_set():
-            self._lost.clear()
-            self._retry.clear()
-            began = time.monotonic()
-            try:
-                await self._session()
-                failure = "the connection was lost"
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                failure = describe_failure(error)
-            finally:
-                self._client = None
-            if self._stop.is_set():
-                return
-            diagnosis = self._transport.diagnosis() if self._transport is not None else ""
-            self.state, self.reason = "unavailable", f"{failure}{f'; {diagnosis}' if diagnosis else ''}"
-            logger.info("MCP server %s: %s", self.server.name, failure)
-            self._settled.set()
-            if time.monotonic() - began > self.server.restart_window:
-                pause = _FIRST_PAUSE
-            if not self._spend_budget():
-                await _first(self._retry, self._stop)
-            else:
-                await _first(self._retry, self._stop, timeout=pause)
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                was_ready, lasting = await self._run_session()
+                if self._stop.is_set():
+                    return
+                if not was_ready and self._wire.probing and not self._handshake_only:
+                    # Some servers of the older protocol end, or fail, on a first message that is not "initialize".
+                    self._handshake_only = True
+                    continue
+                if time.monotonic() - began > self.server.restart_window:
+                    pause = _FIRST_PAUSE
+                self.state = "unavailable"
+                may_retry = self._has_budget()
+                if not (was_ready and may_retry):
+                    self._settled.set()
+                automatic = may_retry and not lasting
+                await _first(self._retry, self._stop, timeout=pause if automatic else None)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+                self._failures.append(time.monotonic())
                 self.restarts += 1
-
-    async def _session(self) -> None:
-        """Connect, report ready, and stay until told to stop or the connection is lost."""
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(self.server.connect_timeout):
-                    client = await self._connect(stack)
-                    await self._on_ready(client)
-            except TimeoutError:
-                raise TimeoutError(f"no answer within {self.server.connect_timeout:g} s") from None
-            self._client = client
-            self.state, self.reason = "ready", None
+        except asyncio.CancelledError:
+            if self.state != "closed":
+                self.state, self.reason = "unavailable", "its event loop has ended"
+            raise
+        finally:
+            self._client = None
             self._settled.set()
-            listener = asyncio.create_task(self._listen(client))
-            try:
-                await _first(self._lost, self._stop)
-            finally:
-                self._client = None
-                listener.cancel()
-                await asyncio.wait([listener])
+
+    async def _run_session(self) -> tuple[bool, bool]:
+        """Connect and stay until told to stop or the connection is lost.
+
+        Says whether there was a connection, and whether trying again is useless; the reason is kept.
+        """
+        self._retry.clear()
+        self._settled.clear()
+        self._changed.clear()
+        self._wire, self._stdio = Wire(), None
+        self.state, self.reason = "connecting", "connecting"
+        ready = lasting = False
+        failure: BaseException = ConnectionError("the connection was lost")
+        try:
+            async with AsyncExitStack() as stack:
+                client = await self._connect_in_time(stack)
+                if self._stop.is_set():
+                    return False, False
+                ready = True
+                self._client, self.state, self.reason = client, "ready", None
+                self._settled.set()
+                await self._stay(client)
+        except Exception as error:
+            failure, lasting = error, is_lasting(error)
+        finally:
+            self._client = None
+            if ready:
+                self._settled.clear()
+            self._wire.reason = self._describe_end(failure, was_ready=ready)
+            self._wire.ended.set()
+        if not self._stop.is_set():
+            self.reason = self._wire.reason
+            logger.info("MCP server %s: %s", self.server.name, self.reason)
+        return ready, lasting
+
+    def _describe_end(self, failure: BaseException, *, was_ready: bool) -> str:
+        diagnosis = self._stdio.diagnosis() if self._stdio is not None else ""
+        if not was_ready:
+            return describe_failure(self.server, failure, status=self._wire.status, diagnosis=diagnosis)
+        if not diagnosis and not isinstance(failure, ConnectionError):
+            diagnosis = describe_failure(self.server, failure)
+        return self.server.redact(f"the connection was lost{f': {diagnosis}' if diagnosis else ''}")
+
+    async def _connect_in_time(self, stack: AsyncExitStack) -> Client:
+        step = "initialize"
+        try:
+            async with asyncio.timeout(self.server.connect_timeout):
+                client = await self._connect(stack)
+                step = "tools/list"
+                await self._read_tools(client)
+                return client
+        except TimeoutError:
+            raise TimeoutError(f"no answer to {step} within {self.server.connect_timeout:g} s") from None
+
+    async def _stay(self, client: Client) -> None:
+        """Until told to stop or the connection is lost, hear of changes."""
+        tasks = [asyncio.create_task(self._listen(client)), asyncio.create_task(self._follow_changes(client))]
+        try:
+            await _first(self._wire.lost, self._stop)
+        finally:
+            self._client = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connect(self, stack: AsyncExitStack) -> Client:
         server = self.server
         if server.command:
-            self._transport = open_stdio(server)
-            return await self._enter(stack, self._transport)
+            self._stdio = StdioTransport(server)
+            return await self._enter(stack, self._stdio)
         if server.transport == "sse":
-            return await self._enter(stack, open_sse(server))
+            return await self._enter(stack, open_sse(server, self._wire))
         try:
             async with AsyncExitStack() as attempt:
-                client = await self._enter(attempt, open_http(server))
+                client = await self._enter(attempt, open_http(server, self._wire))
                 stack.push_async_exit(attempt.pop_all())
                 return client
-        except Exception as error:
-            # A server of the older kind answers the first POST with an HTTP error; only then is SSE worth a try.
-            if server.transport == "http" or not _refuses_post(error):
+        except Exception:
+            # A server of the older kind refuses a POST to this address; only then is SSE worth a try.
+            refused = self._wire
+            if server.transport == "http" or refused.status not in _NO_SSE_HINT:
                 raise
+            self._wire = Wire()
             try:
-                return await self._enter(stack, open_sse(server))
+                return await self._enter(stack, open_sse(server, self._wire))
             except Exception:
-                raise error from None
+                if self._wire.status is not None:  # no SSE here either: what the POST was told is the better reason
+                    self._wire = refused
+                raise
 
     async def _enter(self, stack: AsyncExitStack, transport: Any) -> Client:
+        patience = min(_PROBE_PATIENCE, self.server.connect_timeout / 3)
+        watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience)
         client = Client(
-            WatchedTransport(transport, self._lost),  # pyright: ignore[reportArgumentType]
+            watched,  # pyright: ignore[reportArgumentType]
+            mode="legacy" if self._handshake_only else "auto",
             message_handler=self._on_message,
-            client_info=Implementation(name="toolexec", version="1"),
+            client_info=Implementation(name="toolexec", version=__version__),
             cache=None,
         )
         await stack.enter_async_context(client)
         # The SDK would turn a reply that breaks the tool's output schema into an exception and lose the reply. Here the
         # runner checks it, and what a breach means is the caller's choice.
         client.session.validate_tool_result = _accept_reply
+        self._handshake_only = self._handshake_only or self._wire.ignores_probe
         return client
 
     async def _on_message(self, message: ServerNotification | Exception) -> None:
-        if isinstance(message, ToolListChangedNotification) and self._client is not None:
-            await self._on_tools_changed(self._client)
+        if isinstance(message, ToolListChangedNotification):
+            self._changed.set()
+
+    async def _follow_changes(self, client: Client) -> None:
+        """Read the tools anew, once for a burst of notifications."""
+        pause = _DEBOUNCE
+        while True:
+            asked = time.monotonic()
+            await self._changed.wait()
+            # A server that announces a change whenever it is asked for its tools must not keep both sides busy.
+            pause = _DEBOUNCE if time.monotonic() - asked > 2 * pause else min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self.server.connect_timeout):
+                    await self._read_tools(client)
+            except Exception as error:
+                reason = describe_failure(self.server, error)
+                logger.warning("MCP server %s: cannot read its changed tools: %s", self.server.name, reason)
 
     async def _listen(self, client: Client) -> None:
-        """From 2026-07-28 on a client must ask to hear of changes."""
+        """From 2026-07-28 on a client must ask to hear of changes, and again when the server stops telling."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
-        with suppress(MCPError, SubscriptionLost, TimeoutError):
-            async with client.listen(tools_list_changed=True) as changes:
-                async for _ in changes:
-                    await self._on_tools_changed(client)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    if pause > _FIRST_PAUSE:
+                        self._changed.set()  # nobody told of changes since the last time
+                    async for _ in changes:
+                        pause = _FIRST_PAUSE
+                        self._changed.set()
+            except MCPError as error:
+                if not connection_closed(error):  # it promised to tell, but refuses
+                    return
+            except SubscriptionLost:
+                pass
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _has_budget(self) -> bool:
         oldest = time.monotonic() - self.server.restart_window
@@ -223,32 +346,9 @@ class MCPConnection:
             self._failures.popleft()
         return len(self._failures) < self.server.max_restarts
 
-    def _spend_budget(self) -> bool:
-        if not self._has_budget():
-            return False
-        self._failures.append(time.monotonic())
-        return True
-
 
 async def _accept_reply(name: str, result: Any) -> None:
     """Takes the place of the SDK's check of a reply."""
-
-
-def _refuses_post(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(_refuses_post(inner) for inner in error.exceptions)
-    text = str(error)
-    return isinstance(error, MCPError) or any(code in text for code in ("400", "404", "405", "406"))
-
-
-def describe_failure(error: BaseException) -> str:
-    """One line on why a connection failed, looking into exception groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, FileNotFoundError):
-        return f"the command {error.filename!r} was not found; is it installed and on PATH?"
-    text = " ".join(str(error).split())[:500]
-    return text if isinstance(error, MCPError | TimeoutError) and text else f"{type(error).__name__}: {text}"
 
 
 async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:

@@ -16,14 +16,14 @@ from toolexec.model.tool import Tool
 
 __all__ = ["convert_reply", "convert_tools"]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
 def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, Tool], dict[str, str]]:
     """The tools by the name that the server gave them, and why others were left out.
 
-    A name that cannot be part of an ID is made legal. Control characters, which can hide text from a person who reads
-    it in a terminal, are taken out of titles and descriptions.
+    A name that cannot be part of an ID is made legal. Control characters and characters that cannot be seen, which can
+    hide text from a person who reads it, are taken out of titles and descriptions.
     """
     taken: dict[str, Tool] = {}
     skipped: dict[str, str] = {}
@@ -35,7 +35,10 @@ def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, T
             data["name"] = clean_segment(remote)
             for key in ("title", "description"):
                 if key in data:
-                    data[key] = _CONTROL.sub("", data[key])
+                    data[key] = _HIDDEN.sub("", data[key])
+            hints = data.get("annotations")
+            if hints and "title" in hints:
+                hints["title"] = _HIDDEN.sub("", hints["title"])
             tool = Tool.from_mcp(data, namespace=namespace)
         except ToolExecError as error:
             skipped[remote[:200]] = str(error)

@@ -1,60 +1,148 @@
-"""Open the transport that a server's configuration asks for, and notice when it ends."""
+"""Open the transport that a server's configuration asks for, and notice what becomes of it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, Self
 
 import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
 
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.backend.mcp.stdio import StdioTransport
+from toolexec.backend.mcp.listing import screen_tools
+from toolexec.backend.mcp.tasks import wrap_task
 
-__all__ = ["WatchedTransport", "open_http", "open_sse"]
+__all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
+
+_MAX_EVENT = 64 << 20
+_CONNECT_SECONDS = 30.0
+
+
+class Wire:
+    """What one attempt to connect has seen of its transport.
+
+    `lost` is set when the server's side has ended. `status` is the last HTTP status that was an error. `probing` is
+    true from the question for the modern protocol until its answer; `ignores_probe` after it had none in time.
+    `faults` are listed tools that are none, by name. Once the connection is over, `ended` is set and `reason` says why.
+    """
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+        self.status: int | None = None
+        self.probing = False
+        self.ignores_probe = False
+        self.faults: dict[str, str] = {}
+        self.ended = asyncio.Event()
+        self.reason = ""
+
+
+class Delivery:
+    """What became of one call's HTTP request: `refused` when the server certainly did not act on it."""
+
+    refused = False
+
+
+delivery: ContextVar[Delivery | None] = ContextVar("toolexec_mcp_delivery", default=None)
+"""The SDK posts a call's request in the context of the caller; this is how the HTTP client knows whose it is."""
 
 
 class WatchedTransport:
-    """Any transport of the SDK, with *lost* set as soon as the server's side of it has ended."""
+    """Any transport of the SDK, reporting to a wire.
 
-    def __init__(self, inner: Any, lost: asyncio.Event) -> None:
+    A server of the older protocol may never answer the SDK's opening question; after *patience* seconds the transport
+    itself answers it with "method not found", which makes the SDK go on with the older handshake. None: nothing will be
+    asked.
+    """
+
+    def __init__(self, inner: Any, wire: Wire, patience: float | None) -> None:
         self._inner = inner
-        self._lost = lost
+        self._wire = wire
+        self._patience = patience
 
     async def __aenter__(self) -> Any:
         incoming, outgoing = await self._inner.__aenter__()
-        return _WatchedStream(incoming, self._lost), outgoing
+        receiver = _Receiver(incoming, self._wire, connected=self._patience is None)
+        return receiver, outgoing if self._patience is None else _Sender(outgoing, receiver, self._patience)
 
     async def __aexit__(self, *exc: object) -> Any:
         return await self._inner.__aexit__(*exc)
 
 
-class _WatchedStream:
-    """A read stream that reports its end."""
+class _Receiver:
+    """A read stream that reports its end, and answers the opening question when the server does not."""
 
-    def __init__(self, inner: Any, lost: asyncio.Event) -> None:
+    def __init__(self, inner: Any, wire: Wire, *, connected: bool) -> None:
         self._inner = inner
-        self._lost = lost
+        self._wire = wire
+        self._connected = connected
+        self._probe: RequestId | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def last_context(self) -> Any:
         return getattr(self._inner, "last_context", None)
 
+    def expect_answer(self, request_id: RequestId, patience: float) -> None:
+        """The opening question goes out now."""
+        self._probe, self._wire.probing = request_id, True
+        self._timer = asyncio.get_running_loop().call_later(patience, self._give_up)
+
+    def _give_up(self) -> None:
+        self._wire.ignores_probe = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _settle(self) -> None:
+        self._connected = True
+        self._probe, self._wire.probing = None, False
+        if self._timer is not None:
+            self._timer.cancel()
+
     async def receive(self) -> Any:
+        if self._connected:
+            return await self._receive()
+        with anyio.CancelScope() as self._scope:
+            if self._wire.ignores_probe:
+                self._scope.cancel()
+            item = await self._receive()
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in (self._probe, None):
+                self._settle()
+            return item
+        assert self._probe is not None
+        error = ErrorData(code=METHOD_NOT_FOUND, message="no answer")
+        answer = SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._probe, error=error))
+        self._settle()
+        return answer
+
+    async def _receive(self) -> Any:
         try:
-            return await self._inner.receive()
+            item = await self._inner.receive()
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, JSONRPCResponse):
+                if "tools" in message.result:
+                    self._wire.faults |= screen_tools(message.result)
+                elif "task" in message.result:
+                    wrap_task(message.result)
+            return item
         except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self._lost.set()
+            self._wire.lost.set()
             raise
 
     async def aclose(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         await self._inner.aclose()
 
-    def close(self) -> None:
-        self._inner.close()
-
-    def __aiter__(self) -> _WatchedStream:
+    def __aiter__(self) -> _Receiver:
         return self
 
     async def __anext__(self) -> Any:
@@ -70,28 +158,90 @@ class _WatchedStream:
         await self.aclose()
 
 
-@asynccontextmanager
-async def open_http(server: MCPServer) -> AsyncGenerator[Any, None]:
-    """Streamable HTTP."""
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
+class _Sender:
+    """A write stream that sees the opening question go out."""
 
+    def __init__(self, inner: Any, receiver: _Receiver, patience: float) -> None:
+        self._inner = inner
+        self._receiver = receiver
+        self._patience = patience
+
+    async def send(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, JSONRPCRequest) and message.method == "server/discover":
+            self._receiver.expect_answer(message.id, self._patience)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """Tells the wire and the call in question what the SDK keeps to itself.
+
+    An answer may take as long as it likes: how long a call may take is for its caller to say.
+    """
+
+    def __init__(self, wire: Wire, headers: dict[str, str], *, sse: bool = False) -> None:
+        super().__init__(headers=headers, timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None))
+        self._wire = wire
+        self._sse = sse
+
+    async def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **settings)
+        except httpx2.TransportError as error:
+            refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            if not refused and request.method == "POST" and delivery.get() is None:
+                # A server may close a kept connection just when it is used again. All but calls can be sent twice.
+                response = await super().send(request, **settings)
+            else:
+                if refused or (self._sse and request.method == "POST"):
+                    self._lose(refused=refused)
+                raise
+        if response.status_code >= 400:
+            self._wire.status = response.status_code
+            # After a failed POST the SDK's SSE client sends nothing more, and tells nobody.
+            if request.method == "POST" and (self._sse or await _session_is_gone(response)):
+                self._lose(refused=response.status_code < 500)
+        return response
+
+    def _lose(self, *, refused: bool) -> None:
+        self._wire.lost.set()
+        call = delivery.get()
+        if call is not None and refused:
+            call.refused = True
+
+
+async def _session_is_gone(response: httpx2.Response) -> bool:
+    """Whether the server has forgotten our session: it should answer 404, and many answer 400 and name the session."""
+    if not response.request.headers.get(MCP_SESSION_ID) or response.status_code not in (400, 404):
+        return False
+    return response.status_code == 404 or b"session" in (await response.aread())[:2000].lower()
+
+
+@asynccontextmanager
+async def open_http(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
+    """Streamable HTTP."""
     async with (
-        create_mcp_http_client(headers=dict(server.headers) or None) as client,
-        streamable_http_client(server.url, http_client=client) as streams,
+        _HttpClient(wire, dict(server.headers)) as client,
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=_MAX_EVENT) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
-async def open_sse(server: MCPServer) -> AsyncGenerator[Any, None]:
-    """The older HTTP+SSE transport."""
-    from mcp.client.sse import sse_client
+async def open_sse(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
+    """The older HTTP+SSE transport; the SDK takes messages of at most 1 MiB over it."""
 
-    async with sse_client(server.url, headers=dict(server.headers) or None) as streams:
+    def make_client(*_: Any, **__: Any) -> httpx2.AsyncClient:
+        return _HttpClient(wire, dict(server.headers), sse=True)
+
+    async with sse_client(server.url, httpx_client_factory=make_client) as streams:
         yield streams
-
-
-def open_stdio(server: MCPServer) -> StdioTransport:
-    """A child process."""
-    return StdioTransport(server)

@@ -1,0 +1,1 @@
+"""What toolexec costs, measured beside its peers: `python -m benchmarks`."""

@@ -1,0 +1,142 @@
+"""Run the measured programs, each in a fresh interpreter, in turn, several rounds over."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.peers import Peers
+
+__all__ = ["PROGRAMS", "Figure", "Outcome", "Program", "run_all"]
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_SECONDS = 300
+_SLOWER = (
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONDEVMODE",
+    "PYTHONASYNCIODEBUG",
+    "PYTHONTRACEMALLOC",
+)
+"""Settings that no application runs with: without byte code, for one, each import would compile its source anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A measured program: the module in `benchmarks.programs`, how many rounds it takes part in, whose interpreter."""
+
+    name: str
+    module: str
+    rounds: int = 5
+    peer: str = ""
+    args: tuple[str, ...] = ()
+
+
+PROGRAMS = (
+    Program(name="calls", module="calls"),
+    Program(name="floor", module="floor"),
+    Program(name="fastmcp", module="peer_fastmcp", peer="fastmcp"),
+    Program(name="pydantic-ai", module="peer_pydantic_ai", peer="pydantic-ai-slim"),
+    Program(name="langchain", module="peer_langchain", peer="langchain-core"),
+    Program(name="catalogue", module="catalogue"),
+    Program(name="concurrency", module="concurrency"),
+    Program(name="worker", module="worker"),
+    Program(name="mcp-calls", module="mcp_calls"),
+    Program(name="imports", module="imports", rounds=1, args=("asyncio", "toolexec", "toolexec:Exec")),
+    Program(name="import-fastmcp", module="imports", rounds=1, peer="fastmcp", args=("fastmcp",)),
+    Program(name="import-pydantic-ai", module="imports", rounds=1, peer="pydantic-ai-slim", args=("pydantic_ai",)),
+    Program(name="import-langchain", module="imports", rounds=1, peer="langchain-core", args=("langchain_core.tools",)),
+    Program(name="import-httpx", module="imports", rounds=1, peer="fastmcp", args=("httpx",)),
+    Program(name="mcp-cycles", module="mcp_cycles", rounds=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured quantity over all rounds."""
+
+    rounds: tuple[tuple[float, ...], ...]
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds' medians."""
+        return median(median(samples) for samples in self.rounds)
+
+    @property
+    def lowest(self) -> float:
+        """The lowest sample of all."""
+        return min(map(min, self.rounds))
+
+    @property
+    def highest(self) -> float:
+        """The highest sample of all."""
+        return max(map(max, self.rounds))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that was measured, and what could not be."""
+
+    figures: dict[str, Figure] = field(default_factory=dict[str, Figure])
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    problems: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def run_all(programs: Sequence[Program], peers: Peers | None, *, quick: bool) -> Outcome:
+    """Run every program in every one of its rounds; a program that fails is a problem and runs no more."""
+    outcome = Outcome()
+    missing = {requirement.split(">")[0]: problem for requirement, problem in (peers.problems if peers else {}).items()}
+    for program in programs:
+        if program.peer in missing:
+            outcome.problems[program.name] = f"{program.peer} could not be installed: {missing[program.peer]}"
+    rounds = 1 if quick else max(program.rounds for program in programs)
+    for number in range(rounds):
+        for program in programs:
+            if number >= program.rounds or program.name in outcome.problems:
+                continue
+            print(f"round {number + 1} of {rounds}: {program.name} ...", flush=True)
+            try:
+                _take_in(outcome, run_program(program, peers, quick=quick))
+            except (subprocess.SubprocessError, ValueError) as error:
+                outcome.problems[program.name] = _reason(error)
+    return outcome
+
+
+def run_program(program: Program, peers: Peers | None, *, quick: bool) -> dict[str, Any]:
+    """Run a program once; what it printed."""
+    python = str(peers.python) if program.peer and peers else sys.executable
+    command = [python, "-m", f"benchmarks.programs.{program.module}", *program.args, *(["--quick"] if quick else [])]
+    env = {name: value for name, value in os.environ.items() if name not in _SLOWER}
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def select(names: Iterable[str]) -> list[Program]:
+    """The programs with these names; raises ValueError for a name that none has."""
+    known = {program.name: program for program in PROGRAMS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no program is called {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _take_in(outcome: Outcome, printed: dict[str, Any]) -> None:
+    for key, samples in printed["samples"].items():
+        known = outcome.figures.get(key, Figure(()))
+        outcome.figures[key] = Figure((*known.rounds, tuple(samples)))
+    outcome.facts |= printed["facts"]
+
+
+def _reason(error: Exception) -> str:
+    """The last line of a traceback, taken out of the frame that an exception group draws around it."""
+    lines = [line.strip(" |+-") for line in (getattr(error, "stderr", None) or "").splitlines()]
+    said = [line for line in lines if line]
+    return said[-1][:300] if said else str(error)[:300]

@@ -1,0 +1,140 @@
+"""The table on the terminal, and the page for the documentation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Outcome
+from benchmarks.machine import describe_load, describe_machine, describe_versions
+from benchmarks.rows import GROUPS, NAMES, TIMES, Row, show
+
+__all__ = ["print_table", "write_page"]
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+TEMPLATE = Path(__file__).with_name("page.md")
+HEADINGS = ("What", "Median", "Lowest", "Bar", "Verdict", "Beside it")
+_PEERS = ("fastmcp", "pydantic-ai-slim", "langchain-core")
+
+
+def print_table(outcome: Outcome) -> None:
+    """Show the rows that were measured, and what could not be."""
+    console = Console()
+    console.width = max(console.width, 150)
+    table = Table(*HEADINGS, title=describe_machine(), title_justify="left")
+    for group, rows in GROUPS.items():
+        lines = [_cells(row, outcome) for row in rows if row.key in outcome.figures]
+        if lines:
+            table.add_section()
+            table.add_row(f"[bold]{group}[/bold]")
+            for line in lines:
+                style = "red" if line[4] == "missed" else "green" if line[4] == "met" else ""
+                table.add_row(*line[:4], f"[{style}]{line[4]}[/{style}]" if style else line[4], line[5])
+    console.print(table)
+    for name, problem in outcome.problems.items():
+        console.print(f"[red]not measured: {name}: {problem}[/red]", highlight=False)
+
+
+def write_page(outcome: Outcome, *, rounds: int, load: str) -> Path:
+    """Write docs/benchmarks.md and return its path."""
+    peers = {name: outcome.facts[name] for name in _PEERS if name in outcome.facts}
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(
+        TEMPLATE.read_text(encoding="utf-8")
+        .replace("{{date}}", datetime.now(UTC).date().isoformat())
+        .replace("{{machine}}", describe_machine())
+        .replace("{{load}}", f"{load} before, {describe_load()} after")
+        .replace("{{versions}}", describe_versions(peers))
+        .replace("{{rounds}}", str(rounds))
+        .replace("{{meaning}}", "\n".join(_meaning(outcome)))
+        .replace("{{tables}}", "\n".join(_tables(outcome)))
+        .replace("{{shortfall}}", "\n".join(_shortfall(outcome, load))),
+        encoding="utf-8",
+    )
+    return PAGE
+
+
+def _cells(row: Row, outcome: Outcome) -> list[str]:
+    figure = outcome.figures[row.key]
+    value, verdict = row.value(figure), row.met(figure)
+    lowest = show(figure.lowest, row.unit) if row.unit in ("time", "ratio") else ""
+    bar = "" if row.bar is None else f"≤ {show(row.bar, row.unit)}" if row.bar else "0"
+    beside = "; ".join(_compared(key, value, outcome) for key in row.beside if key in outcome.figures)
+    return [row.what, show(value, row.unit), lowest, bar, {None: "", True: "met", False: "missed"}[verdict], beside]
+
+
+def _compared(key: str, value: float, outcome: Outcome) -> str:
+    """Something else that was measured, and how many times as long as *value* it took."""
+    other = outcome.figures[key].median
+    times = other / value
+    return f"{NAMES[key]} {show(other, 'time')} ({times:.{0 if times >= 10 else 2}f}{TIMES})"
+
+
+def _tables(outcome: Outcome) -> Iterator[str]:
+    for group, rows in GROUPS.items():
+        measured = [row for row in rows if row.key in outcome.figures]
+        if measured:
+            yield f"### {group}\n"
+            yield f"| {' | '.join(HEADINGS)} |"
+            yield f"|{' --- |' * len(HEADINGS)}"
+            for row in measured:
+                yield f"| {' | '.join(_cells(row, outcome))} |"
+            yield ""
+
+
+def _meaning(outcome: Outcome) -> Iterator[str]:
+    """The page's first lines: the figures that answer what people ask."""
+    figures = outcome.figures
+
+    def took(key: str) -> str:
+        return show(figures[key].median, "time")
+
+    if "calls.facade_echo" in figures:
+        calls = round(1 / figures["calls.facade_echo"].median, -4)
+        yield (
+            f"- A call of an async function costs {took('calls.facade_echo')}, with arguments and result checked: "
+            f"some {calls:,.0f} calls a second on one core. A step of a chain costs {took('calls.chain_step')}. Next "
+            "to a model's answer, which takes a second, you will not find it."
+        )
+        yield (
+            f"- A sync function runs in a thread, so that it cannot block the others: {took('calls.facade_thread')}. "
+            f"If it never waits, declare it `inline`: {took('calls.facade_inline')}. A killable one, in a process, "
+            f"takes {took('worker.call')}."
+        )
+    if "mcp.time_ratio" in figures:
+        yield (
+            f"- A tool of an MCP server costs {show(figures['mcp.time_ratio'].median, 'ratio')} what it costs with the "
+            "bare SDK: the server and the pipe are what you wait for."
+        )
+    if "imports.toolexec:Exec" in figures:
+        yield (
+            f"- `from toolexec import Exec` takes {took('imports.toolexec:Exec')} and loads nothing for MCP or HTTP; "
+            "the `mcp` SDK is imported when the first server is added."
+        )
+
+
+def _shortfall(outcome: Outcome, load: str) -> Iterator[str]:
+    missed = [
+        (row, outcome.figures[row.key])
+        for rows in GROUPS.values()
+        for row in rows
+        if row.key in outcome.figures and row.met(outcome.figures[row.key]) is False
+    ]
+    if not missed:
+        yield "Every bar was met in this run."
+    for row, figure in missed:
+        assert row.bar is not None
+        group = next(name for name, rows in GROUPS.items() if row in rows)
+        yield (
+            f"- {group}: **{row.what}** is at {show(row.value(figure), row.unit)}, over its bar of "
+            f"{show(row.bar, row.unit)}. {row.note}".rstrip()
+        )
+    if float(load) > (os.cpu_count() or 1) / 2:
+        yield "- The machine was busy with other work when this run began; *lowest* says more than *median* then."
+    for name, problem in outcome.problems.items():
+        yield f"- Not measured: {name} ({problem})."

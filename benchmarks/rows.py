@@ -1,0 +1,172 @@
+"""The rows of the table: what is measured, what it may cost at most, what it is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from benchmarks.harness import Figure
+
+__all__ = ["GROUPS", "NAMES", "TIMES", "Row", "Unit", "show"]
+
+TIMES = "\u00d7"
+Unit: TypeAlias = Literal["time", "ratio", "count", "MiB"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. `bar` is in seconds for times; None: shown for information. `note` is for readers who find
+    the bar missed."""
+
+    key: str
+    what: str
+    unit: Unit = "time"
+    bar: float | None = None
+    beside: tuple[str, ...] = ()
+    note: str = ""
+
+    def value(self, figure: Figure) -> float:
+        """The figure that counts: the median, but of things that must not be left over the most that ever were."""
+        return figure.median if self.unit in ("time", "ratio") else figure.highest
+
+    def met(self, figure: Figure) -> bool | None:
+        """Whether the bar is met; None without a bar."""
+        return None if self.bar is None else self.value(figure) <= self.bar
+
+
+NAMES = {
+    "floor.function": "awaiting the handler itself",
+    "floor.unchecked": "floor without checks",
+    "floor.checked": "floor with checks",
+    "floor.chain_step": "floor, a step",
+    "peers.fastmcp": "FastMCP, in-process client",
+    "peers.pydantic_ai": "pydantic-ai, tool manager",
+    "peers.langchain": "langchain-core, `ainvoke`",
+    "peers.langchain_chain_step": "langchain-core, a step",
+    "mcp.time_sdk": "bare SDK client",
+    "mcp.echo_sdk": "bare SDK client",
+    "concurrency.sleeps": "bare sleeps",
+    "imports.asyncio": "asyncio",
+    "imports.httpx": "httpx",
+    "imports.fastmcp": "fastmcp",
+    "imports.pydantic_ai": "pydantic_ai",
+    "imports.langchain_core.tools": "langchain_core.tools",
+}
+"""What a row can be compared with."""
+
+_PEERS = ("peers.pydantic_ai", "peers.langchain", "peers.fastmcp")
+_IMPORTS = (
+    "imports.asyncio",
+    "imports.httpx",
+    "imports.langchain_core.tools",
+    "imports.fastmcp",
+    "imports.pydantic_ai",
+)
+_US = 1e-6
+
+GROUPS: dict[str, tuple[Row, ...]] = {
+    "One call of a local tool (three properties, arguments and result checked)": (
+        Row(key="calls.runner", what="async tool, full runner", bar=5 * _US, beside=("floor.checked", *_PEERS)),
+        Row(key="calls.runner_bare", what="the same without the time limit", bar=5 * _US, beside=("floor.checked",)),
+        Row(key="calls.facade_echo", what="`Exec.run_tool`", bar=8 * _US, beside=("floor.checked", *_PEERS)),
+        Row(key="calls.facade_among", what="the same, with five other backends there", bar=8 * _US),
+        Row(key="calls.facade_typed", what="`Exec.run_tool` of a typed `@tool` function", bar=8 * _US),
+        Row(key="calls.facade_inline", what="`Exec.run_tool` of a sync tool, inline", bar=8 * _US),
+        Row(key="calls.facade_thread", what="`Exec.run_tool` of a sync tool, in a thread"),
+        Row(key="worker.call", what="`Exec.run_tool` of a killable tool, in a worker process"),
+        Row(key="worker.first_call", what="its first call, which starts the process"),
+    ),
+    "The same without checks": (
+        Row(
+            key="calls.runner_unchecked",
+            what="async tool, full runner",
+            bar=2 * _US,
+            beside=("floor.unchecked",),
+            note="The time limit is part of it, and so is the check that a result is JSON at all, which stays on.",
+        ),
+        Row(key="calls.facade_unchecked", what="`Exec.run_tool`", beside=("floor.unchecked",)),
+    ),
+    "Chains": (
+        Row(
+            key="calls.chain_step",
+            what="a step of `Exec.run_chain`, ten steps, `use_previous`",
+            bar=6 * _US,
+            beside=("floor.chain_step", "peers.langchain_chain_step"),
+        ),
+    ),
+    "A catalogue of 1,000 tools": (
+        Row(key="catalogue.register", what="register a tool", bar=20 * _US),
+        Row(key="catalogue.register_definition", what="read a tool from JSON data and register it", bar=20 * _US),
+        Row(
+            key="catalogue.doc_first",
+            what="a tool's full documentation, first time",
+            bar=10 * _US,
+        ),
+        Row(key="catalogue.doc_again", what="a tool's full documentation, again", bar=10 * _US),
+        Row(
+            key="catalogue.doc_rendered",
+            what="the same as JSON data, first time, with an example call",
+        ),
+        Row(key="catalogue.first_call", what="a tool's first call, which compiles its schema"),
+        Row(key="catalogue.build", what="from tools to the first answer of a search, a tool"),
+        Row(key="catalogue.search", what="`Exec.search_tools`, the best ten"),
+    ),
+    "Import (without the interpreter's own start)": (
+        Row(key="imports.toolexec", what="`import toolexec`", bar=0.08, beside=_IMPORTS),
+        Row(
+            key="imports.toolexec:Exec",
+            what="`from toolexec import Exec`",
+            bar=0.08,
+            beside=_IMPORTS,
+            note="The standard library's `asyncio` is a good part of it; every program that calls a tool loads that.",
+        ),
+        Row(
+            key="imports.heavy.toolexec:Exec",
+            what="modules for MCP, HTTP or wasm among what that loads",
+            unit="count",
+            bar=0,
+        ),
+        Row(key="dependencies", what="direct dependencies without extras", unit="count", bar=6),
+    ),
+    "10,000 calls at once of a tool that waits 10 ms": (
+        Row(key="concurrency.calls", what="until all are done", beside=("concurrency.sleeps",)),
+        Row(key="concurrency.ratio", what="all calls, to bare `asyncio.sleep` of as many tasks", unit="ratio", bar=3),
+        Row(key="concurrency.ratio_to_wait", what="all calls, in multiples of 10 ms", unit="ratio"),
+        Row(key="concurrency.memory_growth", what="memory that three more waves left in use", unit="MiB", bar=1),
+    ),
+    "MCP over stdio": (
+        Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),
+        Row(key="mcp.time_ratio", what="mcp-server-time, to the bare `mcp` SDK client", unit="ratio", bar=1.15),
+        Row(key="mcp.echo", what="a tool of a server that does next to nothing", beside=("mcp.echo_sdk",)),
+        Row(
+            key="mcp.echo_ratio",
+            what="that server, to the bare `mcp` SDK client",
+            unit="ratio",
+            bar=1.15,
+            note="It is the hardest case: this server answers in a fifth of a millisecond, a real one in a whole one.",
+        ),
+        Row(key="cycles.closed", what="start a server, call it once, close it"),
+        Row(key="cycles.killed", what="the same, with the server killed by SIGKILL"),
+        Row(key="cycles.processes_left", what="processes left after 1,000 of these servers", unit="count", bar=0),
+        Row(key="cycles.descriptors_left", what="descriptors left", unit="count", bar=0),
+        Row(key="cycles.tasks_left", what="tasks left", unit="count", bar=0),
+    ),
+}
+"""The table, in order."""
+GROUPS["What it is compared with"] = tuple(
+    Row(key=key, what=name) for key, name in NAMES.items() if key.startswith(("floor.", "peers."))
+)
+
+
+def show(value: float, unit: Unit) -> str:
+    """A value in a form that people read."""
+    if unit == "ratio":
+        return f"{value:.2f}{TIMES}"
+    if unit == "count":
+        return f"{value:.0f}"
+    if unit == "MiB":
+        return f"{value:.1f} MiB"
+    scale, name = next((s, n) for s, n in ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s")) if value < 1000 * s or n == "s")
+    number = value / scale
+    digits = 0 if number >= 100 else 1 if number >= 10 else 2
+    return f"{number:.{digits}f} {name}"

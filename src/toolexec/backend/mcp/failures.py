@@ -1,0 +1,71 @@
+"""Say in one line why a server could not be reached, without giving away its secrets."""
+
+from __future__ import annotations
+
+import http
+from pathlib import Path
+
+import httpx2
+import pydantic
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED
+
+from toolexec.backend.mcp.config import MCPServer
+
+__all__ = ["connection_closed", "describe_failure", "is_lasting"]
+
+_MAX_TEXT = 500
+
+
+def connection_closed(error: Exception) -> bool:
+    """Whether the SDK says that the answer can never come. Servers use the same code for errors of their own."""
+    return (
+        isinstance(error, MCPError)
+        and error.code == CONNECTION_CLOSED
+        and (error.message == "Connection closed" or error.message.startswith("SSE stream "))
+    )
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether trying again soon cannot help: the command cannot be started."""
+    return isinstance(first_cause(error), FileNotFoundError | PermissionError | NotADirectoryError)
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first exception inside of exception groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def describe_failure(server: MCPServer, error: BaseException, *, status: int | None = None, diagnosis: str = "") -> str:
+    """One line on why a connection failed: *status* is the last HTTP error, *diagnosis* how a process ended."""
+    error = first_cause(error)
+    if isinstance(error, Exception) and connection_closed(error) and diagnosis:
+        return server.redact(diagnosis)
+    text = _describe(server, error, status)
+    return server.redact(f"{text}; {diagnosis}" if diagnosis else text)
+
+
+def _describe(server: MCPServer, error: BaseException, status: int | None) -> str:
+    text = " ".join(str(error).split())[:_MAX_TEXT]
+    if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError) and server.command:
+        return _describe_start(server, error)
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return f"nothing answers at {server.location} ({text or type(error).__name__}); is the server running?"
+    if isinstance(error, MCPError | httpx2.HTTPStatusError) and status is not None:
+        hint = "; check the headers" if status in (401, 403) else ""
+        phrases = {code.value: f" {code.phrase}" for code in http.HTTPStatus}
+        return f"{server.location} answered HTTP {status}{phrases.get(status, '')}{hint}"
+    if isinstance(error, pydantic.ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"an answer does not follow MCP: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its root'}"
+    return text if isinstance(error, MCPError | TimeoutError) and text else f"{type(error).__name__}: {text}"
+
+
+def _describe_start(server: MCPServer, error: OSError) -> str:
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        return f"cannot start it in {str(server.cwd)!r}: there is no such folder"
+    if isinstance(error, FileNotFoundError):
+        return f"the command {server.command!r} was not found; is it installed and on PATH?"
+    return f"the command {server.command!r} cannot be run: {error.strerror}"
