@@ -32,14 +32,16 @@ ChangeListener: TypeAlias = Callable[[ChangeEvent], None]
 
 
 class Registered:
-    """A tool of the index with its bindings in order of registration, and the one that the selector prefers."""
+    """A tool of the index with its bindings in order of registration, and the one that the selector prefers; `target`
+    is what that one's backend calls the tool."""
 
-    __slots__ = ("binding", "bindings", "tool")
+    __slots__ = ("binding", "bindings", "target", "tool")
 
     def __init__(self, tool: Tool, bindings: tuple[Binding, ...], binding: Binding) -> None:
         self.tool = tool
         self.bindings = bindings
         self.binding = binding
+        self.target = binding.tool
 
 
 class Index(Protocol):

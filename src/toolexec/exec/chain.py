@@ -161,9 +161,12 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
             raise InvalidChainError(f"step {number}: retries and retry_pause must be 0 or more, timeout above 0")
         if step.retries:
             _check_retries(index, step, number)
-        if step.args is not None and not isinstance(step.args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
-        if step.args and check_references(dict(step.args), number, names):
+        args = step.args
+        if args is not None and type(args) is not dict:  # a test that costs little, as most are dicts
+            if not isinstance(args, Mapping):
+                raise InvalidChainError(f"step {number}: args must be a mapping of names to values")
+            args = dict(args)
+        if args and check_references(args, number, names):
             referring.add(number)
         if step.name:
             if not _NAME.fullmatch(step.name) or step.name == "steps" or step.name in names:

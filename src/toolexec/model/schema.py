@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
@@ -121,7 +121,7 @@ class Schema:
 
     def conforms(self, value: object) -> bool:
         """Whether *value*, known to be strict JSON, conforms; raises InvalidSchemaError as `accepts` does."""
-        return _compile(self.text).is_valid(value)
+        return (_compiled.get(self.text) or _compile(self.text)).is_valid(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
         """Every way in which *value* breaks the schema, at most 100, ordered by path; empty if it conforms.
@@ -186,8 +186,24 @@ def _dialect_of(schema: Any) -> type[jsonschema_rs.Validator]:
     return validator
 
 
-@lru_cache(maxsize=_MAX_COMPILED)
+_compiled: dict[str, Validator] = {}
+_compiling = threading.Lock()
+
+
 def _compile(text: str) -> Validator:
+    """The compiled schema; the oldest is forgotten when there are too many."""
+    known = _compiled.get(text)
+    if known is not None:
+        return known
+    validator = _build(text)
+    with _compiling:
+        if len(_compiled) >= _MAX_COMPILED:
+            del _compiled[next(iter(_compiled))]
+        _compiled[text] = validator
+    return validator
+
+
+def _build(text: str) -> Validator:
     guard_schema(text)
     schema = json.loads(text)
     dialect = _dialect_of(schema)

@@ -60,7 +60,8 @@ class DefaultRunner:
 
     Arguments are checked unless *validate_input* is false. *validate_output* decides what a breach of the output schema
     means: `strict` makes it the call's error (the value stays in the result), `warn` lists it in `Result.warnings`,
-    `off` ignores it; None means strict for local tools and warn for remote ones. The runner keeps no state of its own.
+    `off` takes any result unchecked, be it JSON or not; None means strict for local tools and warn for remote ones. The
+    runner keeps no state of its own.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class DefaultRunner:
         if self._validate_input:
             _check_input(entry.tool, call.args)
         try:
-            raw = await self._backends.resolve(entry.binding).call(entry.binding.tool, call)
+            raw = await self._backends.resolve(entry.binding).call(entry.target, call)
         except ExecutionError as error:
             error.locate(tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
@@ -157,6 +158,8 @@ class DefaultRunner:
                 error.backend = entry.binding.backend
                 return Result(tool.id, None, error, perf_counter() - started, entry.binding, reply)
             value = reply_value(reply)
+        if self._validate_output == "off":
+            return Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
         if not is_json(value):
             problem = explain_not_json(value)[0]
             failure = InvalidResultError(
@@ -166,7 +169,7 @@ class DefaultRunner:
             )
             return Result(tool.id, None, failure, perf_counter() - started, entry.binding, reply)
         result = Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
-        if tool.output_schema is not None and self._validate_output != "off":
+        if tool.output_schema is not None:
             self._check_output(entry, result)
         return result
 

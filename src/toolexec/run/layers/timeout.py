@@ -33,7 +33,7 @@ class Timeout:
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call within its limit."""
-        seconds = self._limit(call)
+        seconds = self.seconds if call.timeout is None else self._limit(call)
         if seconds is None:
             return await self.inner.run(call)
         try:
