@@ -1,1 +1,50 @@
-"""What users and our own tests test with: in-memory parts, a scripted MCP server, contract suites."""
+"""What users and our own tests test with: in-memory parts, a scripted MCP server, contract suites.
+
+The names are loaded at their first use, as those of the package itself are: the scripted server starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolexec.testing.backend_suite import check_backend
+    from toolexec.testing.index_suite import check_index
+    from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
+    from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
+    from toolexec.testing.runner_suite import check_runner
+    from toolexec.testing.searcher_suite import check_searcher
+
+__all__ = [
+    "After",
+    "InMemoryBackend",
+    "RecordedCall",
+    "ScriptedServer",
+    "ScriptedTool",
+    "Trouble",
+    "check_backend",
+    "check_index",
+    "check_runner",
+    "check_searcher",
+]
+
+_HOME_OF = {
+    "After": "memory",
+    "InMemoryBackend": "memory",
+    "RecordedCall": "memory",
+    "ScriptedServer": "mcp_server",
+    "ScriptedTool": "mcp_server",
+    "Trouble": "mcp_server",
+    "check_backend": "backend_suite",
+    "check_index": "index_suite",
+    "check_runner": "runner_suite",
+    "check_searcher": "searcher_suite",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toolexec.testing' has no attribute {name!r}")
+    return getattr(import_module(f"toolexec.testing.{home}"), name)

@@ -19,6 +19,7 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import LocalBinding, MCPBinding, ProviderBinding
 from toolexec.model.tool import Tool
+from toolexec.testing.report import Report
 
 __all__ = ["INDEX_CHECKS", "MakeIndex", "check_index"]
 
@@ -355,20 +356,10 @@ INDEX_CHECKS: tuple[Callable[[MakeIndex], None], ...] = (
 
 
 def check_index(make: MakeIndex, *, known_gaps: Collection[str] = ()) -> None:
-    """Run all checks on the indexes that *make* gives; raises AssertionError that lists every failure by name.
-
-    *known_gaps* names checks that are known to fail; one that passes after all, or does not exist, is reported too.
-    """
-    report: list[str] = []
-    for check in INDEX_CHECKS:
-        try:
+    """Put the indexes that *make* gives through every check; see `Report` for known gaps and for what is raised."""
+    checks = {check.__name__: check for check in INDEX_CHECKS}
+    report = Report("index", checks, known_gaps)
+    for name, check in checks.items():
+        with report.check(name):
             check(make)
-        except Exception as error:
-            if check.__name__ not in known_gaps:
-                report.append(f"{check.__name__}: {error or type(error).__name__}")
-        else:
-            if check.__name__ in known_gaps:
-                report.append(f"{check.__name__}: is listed as a known gap, but passes")
-    report += [f"{name}: no such check" for name in sorted(set(known_gaps) - {c.__name__ for c in INDEX_CHECKS})]
-    if report:
-        raise AssertionError("the index does not keep the contract:\n" + "\n".join(report))
+    report.conclude()

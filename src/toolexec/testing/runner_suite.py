@@ -34,6 +34,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.handler import ToolContext
 from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
+from toolexec.testing.report import Report
 
 __all__ = ["RUNNER_CHECKS", "Exam", "MakeRunner", "RunnerCheck", "check_runner", "run_runner_check"]
 
@@ -360,27 +361,12 @@ async def run_runner_check(make: MakeRunner, name: str) -> None:
 
 
 async def check_runner(make: MakeRunner, *, known_gaps: Collection[str] = ()) -> None:
-    """Put the runners that *make* gives through every check.
-
-    *known_gaps* are the names of checks that the runner is known to fail; one that passes after all is reported, so
-    that the list stays true. Raises ExceptionGroup with all failures, each with the name of its check as a note.
-    """
-    unknown = set(known_gaps) - set(RUNNER_CHECKS)
-    if unknown:
-        raise ValueError(f"there are no checks {', '.join(sorted(unknown))}; there are {', '.join(RUNNER_CHECKS)}")
-    failures: list[Exception] = []
+    """Put the runners that *make* gives through every check; see `Report` for known gaps and for what is raised."""
+    report = Report("runner", RUNNER_CHECKS, known_gaps)
     for name in RUNNER_CHECKS:
-        try:
+        with report.check(name):
             await run_runner_check(make, name)
-        except Exception as error:
-            if name not in known_gaps:
-                error.add_note(f"runner check: {name}")
-                failures.append(error)
-        else:
-            if name in known_gaps:
-                failures.append(AssertionError(f"{name} is listed as a known gap, but it passes"))
-    if failures:
-        raise ExceptionGroup("the runner does not keep its contract", failures)
+    report.conclude()
 
 
 async def _raised(exam: Exam, call: ToolCall, kind: type[Exception]) -> Any:

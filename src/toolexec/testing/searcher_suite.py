@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from toolexec.discovery.search import Hit, Searcher
 from toolexec.model.tool import Tool
+from toolexec.testing.report import Report
 
 __all__ = ["SEARCHER_CHECKS", "MakeSearcher", "check_searcher"]
 
@@ -218,20 +219,10 @@ SEARCHER_CHECKS: tuple[Callable[[MakeSearcher], None], ...] = (
 
 
 def check_searcher(make: MakeSearcher, *, known_gaps: Collection[str] = ()) -> None:
-    """Run all checks on the searchers that *make* gives; raises AssertionError that lists every failure by name.
-
-    *known_gaps* names checks that are known to fail; one that passes after all, or does not exist, is reported too.
-    """
-    report: list[str] = []
-    for check in SEARCHER_CHECKS:
-        try:
+    """Put the searchers that *make* gives through every check; see `Report` for known gaps and for what is raised."""
+    checks = {check.__name__: check for check in SEARCHER_CHECKS}
+    report = Report("searcher", checks, known_gaps)
+    for name, check in checks.items():
+        with report.check(name):
             check(make)
-        except Exception as error:
-            if check.__name__ not in known_gaps:
-                report.append(f"{check.__name__}: {error or type(error).__name__}")
-        else:
-            if check.__name__ in known_gaps:
-                report.append(f"{check.__name__}: is listed as a known gap, but passes")
-    report += [f"{name}: no such check" for name in sorted(set(known_gaps) - {c.__name__ for c in SEARCHER_CHECKS})]
-    if report:
-        raise AssertionError("the searcher does not keep the contract:\n" + "\n".join(report))
+    report.conclude()
