@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-__all__ = ["npm_folder", "require_npm_server", "server_environment"]
+__all__ = ["EVERYTHING", "filesystem_calls", "npm_folder", "require_npm_server", "server_environment"]
 
 _ENTRIES = {
     "everything": "@modelcontextprotocol/server-everything/dist/index.js",
@@ -45,3 +46,47 @@ def require_npm_server(name: str) -> list[str]:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+TINY_PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+EVERYTHING: dict[str, dict[str, object]] = {
+    "echo": {"message": "hello"},
+    "get-annotated-message": {"messageType": "success", "includeImage": True},
+    "get-env": {},
+    "get-resource-links": {"count": 2},
+    "get-resource-reference": {"resourceType": "Blob", "resourceId": 2},
+    "get-structured-content": {"location": "Chicago"},
+    "get-sum": {"a": 2, "b": 3},
+    "get-tiny-image": {},
+    "gzip-file-as-resource": {"name": "a.gz", "data": "data:text/plain;base64,aGVsbG8=", "outputType": "resource"},
+    "toggle-simulated-logging": {},
+    "toggle-subscriber-updates": {},
+    "trigger-long-running-operation": {"duration": 0.2, "steps": 2},
+    "simulate-research-query": {"topic": "tools"},
+}
+"""Arguments for every tool of server-everything."""
+
+
+def filesystem_calls(root: Path) -> list[tuple[str, dict[str, object]]]:
+    """Calls of every tool of server-filesystem on the folder *root*, in an order that works."""
+    a, b, image = root / "a.txt", root / "sub" / "b.txt", root / "i.png"
+    image.write_bytes(TINY_PNG)
+    return [
+        ("list_allowed_directories", {}),
+        ("write_file", {"path": str(a), "content": "one\ntwo\n"}),
+        ("edit_file", {"path": str(a), "edits": [{"oldText": "two", "newText": "three"}]}),
+        ("read_file", {"path": str(a)}),
+        ("read_text_file", {"path": str(a), "head": 1}),
+        ("read_media_file", {"path": str(image)}),
+        ("create_directory", {"path": str(b.parent)}),
+        ("move_file", {"source": str(a), "destination": str(b)}),
+        ("read_multiple_files", {"paths": [str(b), str(root / "missing")]}),
+        ("list_directory", {"path": str(root)}),
+        ("list_directory_with_sizes", {"path": str(root)}),
+        ("directory_tree", {"path": str(root)}),
+        ("search_files", {"path": str(root), "pattern": "**/*.txt"}),
+        ("get_file_info", {"path": str(b)}),
+    ]

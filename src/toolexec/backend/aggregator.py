@@ -11,6 +11,7 @@ from toolexec.backend.base import Backend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.errors import (
     BackendDisabledError,
+    BackendError,
     BackendNotFoundError,
     ConfigurationError,
     InvalidToolIDError,
@@ -58,69 +59,112 @@ class Aggregator:
     async def list_tools(self, *, partial: bool = False) -> Listing:
         """All tools. Raises ToolCollisionError as the policy says, and the first backend's failure, unless *partial*
         asks for what there is with the failures beside it."""
-        backends = self._registry.list(enabled=True)
-        answers = await asyncio.gather(*(b.list_tools() for b in backends), return_exceptions=True)
-        failures: dict[str, Exception] = {}
-        hosted: list[HostedTool] = []
-        for backend, answer in zip(backends, answers, strict=True):
-            if isinstance(answer, BaseException):
-                if not partial or not isinstance(answer, Exception):
-                    raise answer
-                failures[backend.name] = answer
-                continue
-            for tool in answer:
-                named = tool if tool.namespace else tool.replace(namespace=backend.name)
-                hosted.append(HostedTool(named, backend, backend.bind(tool)))
-        return Listing(tools=self._settle(hosted), failures=failures)
+        hosted, failures = await self._gather()
+        if failures and not partial:
+            raise next(iter(failures.values()))
+        settled: dict[str, HostedTool] = {}
+        for tool_id, items in _by_id(hosted).items():
+            for item in self._settle(tool_id, items):
+                if item.tool.id in settled:
+                    raise _collision(item.tool.id, [settled[item.tool.id], item])
+                settled[item.tool.id] = item
+        return Listing(tools=settled, failures=failures)
 
     async def call(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Any:
         """Call a tool by the ID in the listing, or by `backend:tool`; returns the backend's raw answer.
 
         Raises InvalidToolIDError for an ID without namespace, BackendNotFoundError when nothing has it,
-        BackendDisabledError for a backend that is switched off, and whatever the backend's `call` raises.
+        BackendDisabledError for a backend that is switched off, ToolCollisionError when the ID could mean several
+        tools, and whatever the backend's `call` raises.
         """
         parsed = ToolID.parse(tool_id)
         if not parsed.namespace:
             raise InvalidToolIDError(f"{tool_id} names no backend; write backend:tool", tool_id=tool_id)
-        backend = self._registry.get(parsed.namespace)
-        if backend is not None and not backend.enabled:
-            raise BackendDisabledError(f"backend {backend.name} is switched off", backend=backend.name, tool_id=tool_id)
-        found = await self._find(tool_id, parsed, backend)
+        found = await self._find(tool_id, parsed)
         return await found.backend.call(found.binding.tool, ToolCall(tool_id, args))
 
-    async def _find(self, tool_id: str, parsed: ToolID, backend: Backend | None) -> HostedTool:
-        if backend is not None:
-            own = {tool.id: tool for tool in await backend.list_tools()}
-            by_name = {tool.name: tool for tool in own.values()}
-            wanted = f"{parsed.name}:{parsed.version}" if parsed.version else parsed.name
-            for tool in (own.get(tool_id), own.get(wanted), by_name.get(wanted), by_name.get(parsed.name)):
-                if tool is not None:
-                    return HostedTool(tool, backend, backend.bind(tool))
-        listing = await self.list_tools(partial=True)
-        if tool_id not in listing.tools:
-            raise BackendNotFoundError(
-                f"no enabled backend has {tool_id}; there are {', '.join(self._registry.names()) or 'no backends'}",
-                tool_id=tool_id,
-            )
-        return listing.tools[tool_id]
+    async def _find(self, tool_id: str, parsed: ToolID) -> HostedTool:
+        """The tool listed under the ID, else the one that the backend named in it calls so."""
+        named = self._registry.get(parsed.namespace)
+        if named is not None and named.enabled and self._policy != "first":  # then there is no need to ask the others
+            hosted, _ = await self._gather([named])
+            exact = [item for item in hosted if item.tool.id == tool_id]
+            if len(exact) == 1:
+                return exact[0]
+        hosted, failures = await self._gather()
+        listed = [
+            item
+            for key, items in _by_id(hosted).items()
+            if key == tool_id or self._policy == "prefix"
+            for item in self._settle(key, items)
+            if item.tool.id == tool_id
+        ]
+        if not listed:
+            listed = [item for item in hosted if item.backend is named and _is_called(item, parsed)]
+        if len(listed) > 1:
+            raise _collision(tool_id, listed)
+        if listed:
+            return listed[0]
+        if named is not None and not named.enabled:
+            raise BackendDisabledError(f"backend {named.name} is switched off", backend=named.name, tool_id=tool_id)
+        unread = "".join(f"; {name} cannot list its tools: {error}" for name, error in failures.items())
+        raise BackendNotFoundError(
+            f"no enabled backend has {tool_id}; there are {', '.join(self._registry.names()) or 'no backends'}{unread}",
+            tool_id=tool_id,
+        )
 
-    def _settle(self, hosted: Sequence[HostedTool]) -> dict[str, HostedTool]:
-        by_id: dict[str, list[HostedTool]] = {}
-        for item in hosted:
-            by_id.setdefault(item.tool.id, []).append(item)
-        settled: dict[str, HostedTool] = {}
-        for tool_id, items in by_id.items():
-            if len(items) == 1 or self._policy == "first":
-                settled[tool_id] = items[0]
-            elif self._policy == "prefix":
-                for item in items:
-                    renamed = item.tool.replace(namespace=item.backend.name)
-                    settled[renamed.id] = HostedTool(renamed, item.backend, item.binding)
-            else:
-                owners = " and ".join(item.backend.name for item in items)
-                raise ToolCollisionError(
-                    f"{tool_id} is listed by {owners}; use on_collision='first' or 'prefix', or give one a namespace",
-                    tool_id=tool_id,
-                    details={"backends": [item.backend.name for item in items]},
-                )
-        return settled
+    async def _gather(self, backends: Sequence[Backend] | None = None) -> tuple[list[HostedTool], dict[str, Exception]]:
+        """The tools of *backends* (default: all enabled ones) with their namespaces filled in, and the failures."""
+        if backends is None:
+            backends = self._registry.list(enabled=True)
+        answers = await asyncio.gather(*(b.list_tools() for b in backends), return_exceptions=True)
+        hosted: list[HostedTool] = []
+        failures: dict[str, Exception] = {}
+        for backend, answer in zip(backends, answers, strict=True):
+            if isinstance(answer, BaseException):
+                failures[backend.name] = answer if isinstance(answer, Exception) else _interrupted(backend, answer)
+                continue
+            for tool in answer:
+                named = tool if tool.namespace else tool.replace(namespace=backend.name)
+                hosted.append(HostedTool(named, backend, backend.bind(tool)))
+        return hosted, failures
+
+    def _settle(self, tool_id: str, items: Sequence[HostedTool]) -> Sequence[HostedTool]:
+        """What is listed for the tools that go by one ID, as the policy says."""
+        if len(items) < 2 or self._policy == "first":
+            return items[:1]
+        if self._policy == "prefix":
+            return [
+                HostedTool(item.tool.replace(namespace=item.backend.name), item.backend, item.binding) for item in items
+            ]
+        raise _collision(tool_id, items)
+
+
+def _by_id(hosted: Sequence[HostedTool]) -> dict[str, list[HostedTool]]:
+    by_id: dict[str, list[HostedTool]] = {}
+    for item in hosted:
+        by_id.setdefault(item.tool.id, []).append(item)
+    return by_id
+
+
+def _is_called(item: HostedTool, parsed: ToolID) -> bool:
+    """Whether a tool goes by that name at its backend: its own, or the one it is registered under. A version in the ID
+    must be the tool's, if that has one."""
+    key = item.binding.tool.removeprefix(f"{item.backend.name}:")
+    if parsed.version and key == f"{parsed.name}:{parsed.version}":
+        return True
+    return parsed.name in (item.tool.name, key) and (not parsed.version or item.tool.version in ("", parsed.version))
+
+
+def _interrupted(backend: Backend, error: BaseException) -> BackendError:
+    return BackendError(f"backend {backend.name} cannot list its tools: {type(error).__name__}", backend=backend.name)
+
+
+def _collision(tool_id: str, items: Sequence[HostedTool]) -> ToolCollisionError:
+    backends = [item.backend.name for item in items]
+    owners = " and ".join(f"{item.tool.id} of {item.backend.name}" for item in items)
+    return ToolCollisionError(
+        f"{tool_id} could be {owners}; use on_collision='first' or 'prefix', or give one of them another namespace",
+        tool_id=tool_id,
+        details={"backends": backends},
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -94,7 +94,7 @@ class Backend(Protocol):
 class StreamingBackend(Protocol):
     """A backend that can also answer piece by piece."""
 
-    def stream(self, name: str, call: ToolCall) -> AsyncIterator[StreamEvent]:
+    def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Progress and chunks as they come, and last a `done` event with the raw answer.
 
         Raises as `call` does, and StreamNotSupportedError for a tool that answers in one piece (unless

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from toolexec.backend.base import Backend
 from toolexec.discovery.index import Index
-from toolexec.errors import ToolExecError
+from toolexec.errors import BackendNotFoundError, ToolExecError, ToolNotFoundError
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
@@ -30,15 +31,15 @@ class Catalog:
         self.refused = {}
         current: dict[str, Binding] = {}
         for tool in tools:
-            binding = self._backend.bind(tool)
             try:
+                binding = self._backend.bind(tool)
                 self._index.replace(tool, binding)
             except ToolExecError as error:
                 self.refused[tool.id] = str(error)
             else:
                 current[tool.id] = binding
         for tool_id, binding in self._published.items():
-            if current.get(tool_id) != binding and tool_id not in self.refused:
+            if current.get(tool_id) != binding:
                 self._withdraw(tool_id, binding)
         self._published = current
 
@@ -51,4 +52,5 @@ class Catalog:
     def _withdraw(self, tool_id: str, binding: Binding) -> None:
         found = self._index.find(tool_id)
         if found is not None and found.tool.id == tool_id and binding in found.bindings:
-            self._index.unregister(tool_id, binding)
+            with suppress(ToolNotFoundError, BackendNotFoundError):  # someone else has just taken it out
+                self._index.unregister(tool_id, binding)

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
 from toolexec.backend.processes import WorkerProcesses
 from toolexec.backend.threads import WorkerThreads
+from toolexec.backend.weave import weave
 from toolexec.errors import (
     BackendDisabledError,
     BackendNotFoundError,
+    ConfigurationError,
+    HandlerError,
+    InputValidationError,
     StreamNotSupportedError,
 )
 from toolexec.model.binding import BindingKind, LocalBinding
-from toolexec.model.call import Progress, ToolCall, tell
+from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler, ToolContext, mapping_handler
+from toolexec.model.json_value import explain_not_json, shorten
 from toolexec.model.tool import Tool
 
 __all__ = ["LocalBackend"]
 
+logger = logging.getLogger(__name__)
 _END = object()
+_GENERATORS = ("generator", "async_generator")
+_CLOSE_SECONDS = 5.0
 
 
 class LocalBackend:
@@ -53,11 +65,18 @@ class LocalBackend:
     def register(self, name: str, handler: Handler | Callable[..., Any], tool: Tool | None = None) -> None:
         """Host a handler under *name*, in place of an earlier one; with *tool*, `list_tools` shows it.
 
-        A plain function takes all arguments as one dict; for a typed one use `add`.
+        A plain function takes all arguments as one dict; for a typed one use `add`. Raises ConfigurationError for a
+        handler that cannot be called, or that is to run in a process but does not say where to import it.
         """
         if isinstance(handler, FunctionTool):
             handler, tool = handler.handler, tool or handler.tool
-        self._handlers[name] = handler if isinstance(handler, Handler) else mapping_handler(handler)
+        if not isinstance(handler, Handler):
+            if not callable(handler):
+                raise ConfigurationError(f"the handler of {name} must be a function, not {handler!r}")
+            handler = mapping_handler(handler)
+        if handler.mode == "process" and handler.source is None:
+            raise ConfigurationError(f"the handler of {name} has mode 'process' but no source to import it from")
+        self._handlers[name] = handler
         if tool is not None:
             self._tools[name] = tool
 
@@ -91,18 +110,22 @@ class LocalBackend:
         """Nothing to do: threads and processes start at their first use."""
 
     async def aclose(self) -> None:
-        """End idle threads and processes."""
+        """End idle threads and all processes, those at work too. A later call starts new ones."""
         self._threads.close()
-        if self._processes is not None:
-            await self._processes.aclose()
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            await processes.aclose()
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools registered with a definition, in order of registration."""
         return list(self._tools.values())
 
     def bind(self, tool: Tool) -> LocalBinding:
-        """The binding of one of these tools."""
-        name = next((name for name, known in self._tools.items() if known.id == tool.id), tool.id)
+        """The binding of one of these tools, also under the namespace that an index gave it: the backend's name."""
+        name = tool.id
+        if name not in self._tools:
+            bare = tool.replace(namespace="", version="").id if tool.namespace == self.name else tool.id
+            name = next((key for key, known in self._tools.items() if known.id in (tool.id, bare)), tool.id)
         return LocalBinding(name if self.name == "local" else f"{self.name}:{name}")
 
     async def call(self, name: str, call: ToolCall) -> Any:
@@ -111,9 +134,8 @@ class LocalBackend:
         if handler is None or not self.enabled:
             raise self._refusal(name)
         args: Mapping[str, Any] = call.args if call.args is not None else {}
-        if handler.convert is not None:
-            converted = handler.convert(args)
-            args = args if handler.mode == "process" else converted
+        if handler.convert is not None or handler.mode == "process":
+            args = _converted(name, handler, args)
         try:
             if handler.kind == "async" and not handler.wants_context:
                 value = await handler.call(args)
@@ -121,138 +143,122 @@ class LocalBackend:
                 value = await self._run(name, handler, args, call)
             return value if handler.finish is None or handler.mode == "process" else handler.finish(value)
         except BaseException as error:
-            failure = handler_failure(name, error)
-            raise failure from failure.__cause__
+            raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Run the handler piece by piece; see `StreamingBackend.stream`."""
+        """Run the handler piece by piece; see `StreamingBackend.stream`.
+
+        A generator's values are chunks and the value of `done` is the list of them. It may also yield Progress, and
+        StreamEvents as they are: a `done` among them ends it with another value.
+        """
         handler = self._find(name)
         if handler is None or not self.enabled:
             raise self._refusal(name)
-        generates = handler.kind in ("generator", "async_generator")
+        generates = handler.kind in _GENERATORS
         if not generates and not handler.wants_context and not call.fallback:
             raise StreamNotSupportedError(
                 f"{call.tool_id} answers in one piece; make its handler a generator, or pass fallback=True",
                 tool_id=call.tool_id,
                 op="stream",
             )
-        source = self._pieces(name, handler, call) if generates else self._whole(name, call)
-        try:
-            async for event in source:
+
+        def start(report: ProgressCallback | None = None) -> AsyncGenerator[Any, None]:
+            heard = ToolCall(call.tool_id, call.args, on_progress=report)
+            return self._items(name, handler, heard) if generates else self._whole(name, heard)
+
+        chunks: list[Any] = []
+        async with aclosing(weave(start) if handler.wants_context else start()) as items:
+            async for item in items:
+                event = _event(item)
+                if event.kind == "done":
+                    value = event.data
+                    break
+                if event.kind == "chunk":
+                    chunks.append(event.data)
                 yield event
-        finally:
-            await source.aclose()
+            else:
+                value = chunks
+        yield StreamEvent(kind="done", data=_finished(name, handler, value) if generates else value)
 
     async def _whole(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """A plain handler's progress, then its value."""
-        queue: asyncio.Queue[Progress | None] = asyncio.Queue()
-        listening = ToolCall(call.tool_id, call.args, on_progress=queue.put_nowait)
-        task = asyncio.ensure_future(self.call(name, listening))
-        task.add_done_callback(lambda _: queue.put_nowait(None))
-        try:
-            while (progress := await queue.get()) is not None:
-                yield StreamEvent(kind="progress", data=progress.to_dict())
-            yield StreamEvent(kind="done", data=task.result())
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-
-    async def _pieces(self, name: str, handler: Handler, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """A generator's values as chunks, its own events as they are, then all chunks as one list."""
-        args: Mapping[str, Any] = call.args if call.args is not None else {}
-        if handler.convert is not None:
-            args = handler.convert(args)
-        chunks: list[Any] = []
-        items = self._items(handler, args, call)
-        try:
-            async for item in items:
-                if isinstance(item, StreamEvent):
-                    if item.kind in ("done", "error"):
-                        yield item
-                        return
-                    yield item
-                    chunks += [item.data] if item.kind == "chunk" else []
-                else:
-                    chunks.append(item)
-                    yield StreamEvent(kind="chunk", data=item)
-            value = chunks if handler.finish is None else handler.finish(chunks)
-        except BaseException as error:
-            failure = handler_failure(name, error)
-            raise failure from failure.__cause__
-        finally:
-            await items.aclose()
-        yield StreamEvent(kind="done", data=value)
+        yield StreamEvent(kind="done", data=await self.call(name, call))
 
     async def _run(self, name: str, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> Any:
-        if handler.kind in ("generator", "async_generator"):
-            return await self._collect(handler, args, call)
-        given = (args, self._context(call)) if handler.wants_context else (args,)
-        if handler.kind == "async":
-            return await handler.call(*given)
-        if handler.mode == "inline":
-            return handler.call(*given)
-        if handler.mode == "process" and handler.source is not None:
-            if self._processes is None:
-                self._processes = WorkerProcesses()
-            return await self._processes.run(name, handler.source, args)
-        return await self._threads.run(handler.call, *given)
+        if handler.kind in _GENERATORS:
+            return await self._collect(name, handler, call)
+        with _context(handler, call) as context:
+            if handler.kind == "async":
+                return await handler.call(args, *context)
+            if handler.mode == "inline":
+                value = handler.call(args, *context)
+            elif handler.mode == "process" and handler.source is not None:
+                if self._processes is None:
+                    self._processes = WorkerProcesses()
+                value = await self._processes.run(name, handler.source, args)
+            else:
+                value = await self._threads.run(handler.call, args, *context)
+            return await value if inspect.isawaitable(value) else value
 
-    async def _collect(self, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> Any:
+    async def _collect(self, name: str, handler: Handler, call: ToolCall) -> Any:
         """A generator's chunks as a list, for a caller that does not stream; its progress goes to the callback."""
         chunks: list[Any] = []
-        items = self._items(handler, args, call)
-        try:
+        async with aclosing(self._items(name, handler, call)) as items:
             async for item in items:
-                if not isinstance(item, StreamEvent):
-                    chunks.append(item)
-                elif item.kind == "progress" and call.on_progress is not None:
-                    tell(call.on_progress, Progress(done=item.data.get("progress", 0), total=item.data.get("total")))
-                elif item.kind == "chunk":
-                    chunks.append(item.data)
-                elif item.kind == "done":
-                    return item.data
-                elif item.kind == "error" and item.error is not None:
-                    raise item.error
-        finally:
-            await items.aclose()
+                event = _event(item)
+                if event.kind == "done":
+                    return event.data
+                if event.kind == "chunk":
+                    chunks.append(event.data)
+                elif call.on_progress is not None:
+                    tell(call.on_progress, _progress(event.data))
         return chunks
 
-    async def _items(self, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> AsyncGenerator[Any, None]:
-        given = (args, self._context(call)) if handler.wants_context else (args,)
-        generator = handler.call(*given)
+    async def _items(self, name: str, handler: Handler, call: ToolCall) -> AsyncGenerator[Any, None]:
+        """What a generator yields, one by one; raises its failure, which an `error` event is too."""
+        args = _converted(name, handler, call.args if call.args is not None else {})
+        with _context(handler, call) as context:
+            try:
+                generator = handler.call(args, *context)
+            except BaseException as error:
+                raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+            try:
+                while (item := await self._next(name, handler, generator)) is not _END:
+                    if isinstance(item, StreamEvent) and item.kind == "error":
+                        raise item.error or HandlerError(f"{name} ended with the error {shorten(str(item.data), 2000)}")
+                    yield item
+            finally:
+                await self._close(name, handler, generator)
+
+    async def _next(self, name: str, handler: Handler, generator: Any) -> Any:
         try:
             if handler.kind == "async_generator":
-                async for item in generator:
-                    yield item
-            elif handler.mode == "inline":
-                for item in generator:
-                    yield item
-            else:
-                while (item := await self._threads.run(next, generator, _END)) is not _END:
-                    yield item
-        finally:
-            if isinstance(generator, AsyncIterator):
-                await generator.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-            elif not generator.gi_running:  # a thread that is still inside keeps it; it closes when collected
-                generator.close()
+                return await anext(generator, _END)
+            if handler.mode == "inline":
+                return next(generator, _END)
+            return await self._threads.run(next, generator, _END)
+        except BaseException as error:
+            raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
 
-    def _context(self, call: ToolCall) -> ToolContext:
-        if call.on_progress is None:
-            return ToolContext(call.tool_id)
-        loop, callback = asyncio.get_running_loop(), call.on_progress
+    async def _close(self, name: str, handler: Handler, generator: Any) -> None:
+        """End a generator that was left early. If a thread is still inside, it ends when that thread comes out."""
 
-        def report(progress: Progress) -> None:
+        async def close() -> None:
             try:
-                here = asyncio.get_running_loop()
-            except RuntimeError:
-                here = None
-            if here is loop:
-                tell(callback, progress)
-            else:
-                loop.call_soon_threadsafe(tell, callback, progress)
+                await self._threads.run(generator.close)
+            except BaseException as error:  # a SystemExit must not get into a task of its own: it would end the loop
+                raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
 
-        return ToolContext(call.tool_id, report)
+        try:
+            if isinstance(generator, AsyncGeneratorType):
+                await generator.aclose()
+            elif isinstance(generator, GeneratorType) and inspect.getgeneratorstate(generator) == "GEN_SUSPENDED":
+                if handler.mode == "inline":
+                    generator.close()
+                else:
+                    await asyncio.wait_for(close(), _CLOSE_SECONDS)
+        except BaseException as error:
+            failure = handler_failure(name, error, generating=False)
+            logger.warning("%s did not end cleanly when it was left early: %s", name, failure)
 
     def _find(self, name: str) -> Handler | None:
         bare = name.removeprefix(f"{self.name}:")
@@ -275,3 +281,81 @@ class LocalBackend:
         known = sorted(self._handlers.keys() | self._live.keys())
         shown = f"it has {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}" if known else "it has none"
         return BackendNotFoundError(f"backend {self.name} has no handler {name!r}; {shown}", backend=self.name)
+
+
+class _Reporter:
+    """Carries a handler's progress to the caller: on the event loop, and as long as the call lasts."""
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self.over = False
+
+    def __call__(self, progress: Progress) -> None:
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            self._tell(progress)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._tell, progress)
+
+    def _tell(self, progress: Progress) -> None:
+        if not self.over:
+            tell(self._callback, progress)
+
+
+@contextmanager
+def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, ...]]:
+    """What *handler* is given beside its arguments; its progress is heard until the end of the block."""
+    if not handler.wants_context:
+        yield ()
+    elif call.on_progress is None:
+        yield (ToolContext(call.tool_id),)
+    else:
+        reporter = _Reporter(call.on_progress)
+        try:
+            yield (ToolContext(call.tool_id, reporter),)
+        finally:
+            reporter.over = True
+
+
+def _converted(name: str, handler: Handler, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as the handler's types want them; a worker process gets JSON and converts it there."""
+    if handler.mode == "process" and (problems := explain_not_json(dict(args))):
+        raise InputValidationError(problems, op="validate_input")
+    if handler.convert is None:
+        return args
+    try:
+        converted = handler.convert(args)
+    except InputValidationError:
+        raise
+    except BaseException as error:
+        raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+    return args if handler.mode == "process" else converted
+
+
+def _finished(name: str, handler: Handler, value: Any) -> Any:
+    try:
+        return value if handler.finish is None else handler.finish(value)
+    except BaseException as error:
+        raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+
+
+def _event(item: Any) -> StreamEvent:
+    if isinstance(item, StreamEvent):
+        return item
+    if isinstance(item, Progress):
+        return StreamEvent(kind="progress", data=item.to_dict())
+    return StreamEvent(kind="chunk", data=item)
+
+
+def _progress(data: Any) -> Progress:
+    """The progress in the data of an event that a handler made."""
+    if isinstance(data, Progress):
+        return data
+    if isinstance(data, Mapping):
+        return Progress(done=data.get("progress", 0), total=data.get("total"), message=data.get("message", ""))
+    return Progress(done=0, message=str(data))

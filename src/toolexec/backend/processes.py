@@ -5,93 +5,158 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
+import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from toolexec.errors import ExecutionError, HandlerError
+from toolexec.backend.worker_process import ReplyTooLargeError, WorkerProcess
+from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
+from toolexec.model.content import ToolReply
+from toolexec.model.handler import Source
 
 __all__ = ["WorkerProcesses"]
 
-_MAX_FRAME = 64 << 20
+loading_main = False
+"""Set in a worker process while it runs the main script to get at a handler; see `WorkerProcesses.run`."""
 
 
 class WorkerProcesses:
-    """At most *limit* processes that run importable handlers, one call at a time each; up to *keep* wait idle."""
+    """Processes that run importable handlers, one call at a time each.
+
+    At most *limit* are at work for one event loop (default: twice the processors, at least 4); further calls wait. Up
+    to *keep* wait idle for the next call, from whichever loop.
+    """
 
     def __init__(self, limit: int | None = None, keep: int = 2) -> None:
-        self._slots = asyncio.Semaphore(limit or max(4, 2 * (os.cpu_count() or 1)))
+        self._limit = limit or max(4, 2 * (os.cpu_count() or 1))
         self._keep = keep
-        self._idle: list[asyncio.subprocess.Process] = []
+        self._slots: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._lock = threading.Lock()
+        self._idle: list[WorkerProcess] = []
+        self._started: set[WorkerProcess] = set()
+        self._closed = False
 
-    async def run(self, name: str, source: tuple[str, str], args: Mapping[str, Any]) -> Any:
-        """Call the function at *source* (module, qualified name) with *args* and return its JSON result.
+    async def run(self, name: str, source: Source, args: Mapping[str, Any]) -> Any:
+        """Call the function at *source* (module, qualified name) with *args*, which must be JSON, and return its JSON
+        value or ToolReply.
 
-        Raises HandlerError as the function raised, ExecutionError when the process died. Cancelling kills the process
-        and everything in its process group.
+        Raises HandlerError as the function raised or when it cannot be imported, InvalidResultError for a result that
+        is not JSON, ExecutionError when the process died. Cancelling kills the process and everything in its process
+        group.
         """
-        async with self._slots:
-            process = self._idle.pop() if self._idle else await self._spawn()
+        request = _request(name, source, args)
+        async with self._slot():
+            worker = await self._take(name)
             try:
-                reply = await self._exchange(process, {"source": source, "args": args})
-            except BaseException as error:
-                await _kill(process)
-                if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
-                    raise ExecutionError(f"the worker process of {name} died ({_ending(process)})") from None
+                reply = await worker.exchange(request)
+            except GeneratorExit:  # nobody runs this coroutine any more, so it cannot wait
+                worker.kill()
                 raise
-            if len(self._idle) < self._keep:
-                self._idle.append(process)
-            else:
-                await _kill(process)
-        if "error" in reply:
-            kind, message, trace = reply["error"]
-            text = f"{name} raised {kind}{f': {message}' if message else ''}"
-            raise HandlerError(text, details={"type": kind, "traceback": trace})
-        return reply["value"]
+            except ReplyTooLargeError as error:
+                await self._end(worker)
+                raise InvalidResultError(f"{name}: {error}") from None
+            except (EOFError, OSError, ValueError):
+                await self._end(worker)
+                why = "the backend was closed" if self._closed else worker.ending()
+                raise ExecutionError(f"the worker process of {name} died ({why})") from None
+            except BaseException:
+                await self._end(worker)
+                raise
+            await self._give_back(worker)
+        return _value(name, reply)
 
     async def aclose(self) -> None:
-        """Kill the idle processes; busy ones are killed by their calls' cancellation."""
-        idle, self._idle = self._idle, []
-        for process in idle:
-            await _kill(process)
+        """Kill all processes; calls that are under way fail with ExecutionError."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            workers = list(self._started)
+        for worker in workers:
+            worker.kill() if worker in idle else worker.stop()
+        await asyncio.gather(*(self._wait(worker) for worker in workers))
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "toolexec.backend.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=_MAX_FRAME,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+    def _slot(self) -> asyncio.Semaphore:
+        """A semaphore belongs to the event loop that first waits for it, so each loop has its own."""
+        loop = asyncio.get_running_loop()
+        slots = self._slots.get(loop)
+        if slots is None:
+            for closed in [known for known in list(self._slots) if known.is_closed()]:
+                self._slots.pop(closed, None)
+            slots = self._slots[loop] = asyncio.Semaphore(self._limit)
+        return slots
 
-    async def _exchange(self, process: asyncio.subprocess.Process, request: dict[str, Any]) -> dict[str, Any]:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        main = sys.modules.get("__main__")
-        request["main"] = getattr(main, "__file__", None)
-        body = json.dumps(request).encode()
-        process.stdin.write(len(body).to_bytes(4, "big") + body)
-        await process.stdin.drain()
-        size = int.from_bytes(await process.stdout.readexactly(4), "big")
-        return json.loads(await process.stdout.readexactly(size))
+    async def _take(self, name: str) -> WorkerProcess:
+        if loading_main:
+            raise HandlerError(
+                f"the main script calls {name} while a worker process is loading it; "
+                "put what the script does under: if __name__ == '__main__'"
+            )
+        while self._idle and not self._closed:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is not None and worker.usable():
+                return worker
+            if worker is not None:
+                await self._end(worker)
+        with self._lock:
+            if self._closed:
+                raise ExecutionError(f"{name} was not called: the backend was closed")
+            try:
+                worker = WorkerProcess()
+            except OSError as error:
+                raise ExecutionError(f"cannot start a worker process for {name}: {error}") from error
+            self._started.add(worker)
+        return worker
+
+    async def _give_back(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            kept = not self._closed and len(self._idle) < self._keep
+            if kept:
+                self._idle.append(worker)
+        if not kept:
+            await self._end(worker)
+
+    async def _end(self, worker: WorkerProcess) -> None:
+        worker.kill()
+        await self._wait(worker)
+
+    async def _wait(self, worker: WorkerProcess) -> None:
+        """Wait for a killed process, and forget it; if that is cancelled, `aclose` does it."""
+        pause = 0.001
+        while not worker.gone() and pause < 2:
+            await asyncio.sleep(pause)
+            pause *= 1.5
+        self._started.discard(worker)
 
 
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    transport = getattr(process, "_transport", None)  # nothing public closes the pipes before the process is gone
-    if transport is not None:
-        transport.close()
-    await process.wait()
+def _request(name: str, source: Source, args: Mapping[str, Any]) -> bytes:
+    module, function, typed = source
+    script: str | None = None
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        if spec is not None:  # started with python -m
+            module = spec.name
+        else:
+            script = getattr(main, "__file__", None)
+            if script is None or not Path(script).is_file():
+                raise HandlerError(f"{name} is killable, but a worker process cannot import it; move it to a module")
+    request = {"module": module, "function": function, "typed": typed, "script": script, "args": dict(args)}
+    return json.dumps(request).encode()
 
 
-def _ending(process: asyncio.subprocess.Process) -> str:
-    code = process.returncode
-    if code is None or code == -signal.SIGKILL:
-        return "killed, or it closed its pipe"
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+def _value(name: str, reply: Mapping[str, Any]) -> Any:
+    match reply["kind"]:
+        case "value":
+            return reply["value"]
+        case "reply":
+            return ToolReply.from_mcp(reply["value"])
+        case "invalid":
+            raise InvalidResultError(f"{name}: {reply['value']}")
+        case kind:
+            name_of_type, message, trace = reply["value"]
+            said = f"{name_of_type}{f': {message}' if message else ''}"
+            what = f"{name} raised {said}" if kind == "raised" else f"a worker process cannot load {name}: {said}"
+            raise HandlerError(what, details={"type": name_of_type, "traceback": trace})

@@ -8,19 +8,23 @@ from typing import Any, TypeAlias
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
-from toolexec.errors import BackendDisabledError
+from toolexec.backend.threads import WorkerThreads
+from toolexec.errors import BackendDisabledError, BackendError, InputValidationError
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
+from toolexec.model.handler import kind_of
 from toolexec.model.tool import Tool
 
 __all__ = ["CallTool", "ProviderBackend"]
 
 CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Any] | Any]
-"""Takes the provider's name for a tool and the arguments; gives the answer, or an awaitable of it."""
+"""Takes the provider's name for a tool and the arguments (its own copy); gives the answer, or an awaitable of it."""
 
 
 class ProviderBackend:
-    """Hands each call to *call_tool*, which may be async; what it raises is the call's failure.
+    """Hands each call to *call_tool*. An async function runs on the event loop, any other in a worker thread, for it
+    may block. What it raises is the call's failure; a BackendError or InputValidationError says that the call could not
+    be made, and is passed on.
 
     *tools* are what `list_tools` shows. *kind* is `mcp` when the function stands in for an MCP server.
     """
@@ -32,6 +36,8 @@ class ProviderBackend:
         self.kind: BindingKind = kind
         self.enabled = True
         self._call_tool = call_tool
+        self._is_async = kind_of(call_tool) == "async"
+        self._threads = WorkerThreads()
         self._tools = tuple(tools)
 
     def status(self) -> BackendStatus:
@@ -50,7 +56,8 @@ class ProviderBackend:
         """Nothing to do."""
 
     async def aclose(self) -> None:
-        """Nothing to do."""
+        """End idle threads."""
+        self._threads.close()
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools given at construction."""
@@ -64,9 +71,13 @@ class ProviderBackend:
         """Hand the call on; see `Backend.call`."""
         if not self.enabled:
             raise BackendDisabledError(f"backend {self.name} is switched off", backend=self.name)
+        args = dict(call.args or {})
         try:
-            answer = self._call_tool(name, dict(call.args or {}))
+            if self._is_async:
+                return await self._call_tool(name, args)
+            answer = await self._threads.run(self._call_tool, name, args)
             return await answer if inspect.isawaitable(answer) else answer
+        except (BackendError, InputValidationError):
+            raise
         except BaseException as error:
-            failure = handler_failure(f"{self.name}:{name}", error)
-            raise failure from failure.__cause__
+            raise handler_failure(f"{self.name}:{name}", error, generating=False)  # noqa: B904 - it has its cause

@@ -24,20 +24,26 @@ class BackendRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._only_local: LocalBackend | None = None
         self._backends: dict[str, Backend] = {}
         self._factories: dict[str, BackendFactory] = {"mcp": _mcp_factory}
         self._on_missing: dict[BindingKind, Callable[[str], Backend]] = {}
+        self._stand_ins: dict[tuple[BindingKind, str], Backend] = {}
+        self._running: set[str] = set()
 
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
         """Add a backend (without starting it), or a function as a local backend of that name; returns the backend.
 
-        Raises BackendExistsError for a name in use, ConfigurationError for a name that is no ID part.
+        Raises BackendExistsError for a name in use, ConfigurationError for what is no backend and for a name that is
+        no ID part.
         """
         if isinstance(backend, str):
             name, backend = backend, LocalBackend(backend)
             if function is None:
                 raise ConfigurationError(f"register({name!r}, function) needs the function")
             backend.register(name, function)
+        if not isinstance(getattr(backend, "name", None), str):
+            raise ConfigurationError(f"register takes a backend, or a name and a function, not {backend!r}")
         problem = check_segment(backend.name)
         if problem:
             raise ConfigurationError(f"the backend's name {problem}")
@@ -48,12 +54,15 @@ class BackendRegistry:
                     backend=backend.name,
                 )
             self._backends[backend.name] = backend
+            self._only_local = self._find_only_local()
         return backend
 
     async def unregister(self, name: str) -> None:
         """Remove a backend and close it; unknown names are ignored. What closing raises is passed on."""
         with self._lock:
             backend = self._backends.pop(name, None)
+            self._only_local = self._find_only_local()
+            self._running.discard(name)
         if backend is not None:
             await backend.aclose()
 
@@ -78,7 +87,8 @@ class BackendRegistry:
         return self.register(factory(name, config or {}))
 
     def on_missing(self, kind: BindingKind, make: Callable[[str], Backend]) -> None:
-        """Have *make* supply a backend when a binding of this kind names one that is not registered."""
+        """Have *make* supply a backend when a binding of this kind names one that is not registered. It is made once,
+        and closed by `stop_all`; it is not listed, and gives way to one that is registered under its name."""
         self._on_missing[kind] = make
 
     def get(self, name: str) -> Backend | None:
@@ -98,14 +108,22 @@ class BackendRegistry:
 
     def resolve(self, binding: Binding) -> Backend:
         """The backend that hosts *binding*; raises BackendNotFoundError with what there is instead."""
+        if binding.kind == "local" and self._only_local is not None:
+            return self._only_local
         backend = self._backends.get(binding.backend)
         if binding.kind == "local":
             if isinstance(backend, LocalBackend) and (len(self._backends) == 1 or backend.has(binding.tool)):
                 return backend
-            return self._resolve_local(binding.tool) or backend or self._missing(binding)
+            found = self._resolve_local(binding.tool) or backend
+            return found if found is not None and found.kind == "local" else self._missing(binding)
         if backend is not None and backend.kind == binding.kind:
             return backend
         return self._missing(binding)
+
+    def _find_only_local(self) -> LocalBackend | None:
+        """The backend of every local binding, as long as there is just one and it goes by the usual name."""
+        found = [backend for backend in self._backends.values() if isinstance(backend, LocalBackend)]
+        return found[0] if len(found) == 1 and found[0].name == "local" else None
 
     def _resolve_local(self, name: str) -> Backend | None:
         """The local backend that has the handler: the one named before the colon, else the only one that knows it."""
@@ -119,7 +137,8 @@ class BackendRegistry:
     def _missing(self, binding: Binding) -> Backend:
         make = self._on_missing.get(binding.kind)
         if make is not None:
-            return make(binding.backend)
+            key = binding.kind, binding.backend
+            return self._stand_ins.get(key) or self._stand_ins.setdefault(key, make(binding.backend))
         same = [b.name for b in self.list(kind=binding.kind)]
         known = f"there are {', '.join(same)}" if same else "there are none of this kind"
         raise BackendNotFoundError(
@@ -131,21 +150,29 @@ class BackendRegistry:
     async def start_all(self) -> None:
         """Start all enabled backends at the same time.
 
-        When some fail, those that this call started are closed again and an ExceptionGroup tells every failure.
+        When some fail, all that were not running before are closed again and an ExceptionGroup tells every failure. A
+        cancelled start closes them as well.
         """
         backends = self.list(enabled=True)
-        results = await asyncio.gather(*(b.start() for b in backends), return_exceptions=True)
-        failures = _failures(backends, results)
+        fresh = [b for b in backends if b.name not in self._running]
+        try:
+            results = await asyncio.gather(*(b.start() for b in backends), return_exceptions=True)
+            failures = _failures(backends, results)
+        except BaseException:
+            await _close_all(fresh)
+            raise
         if failures:
-            started = [b for b, result in zip(backends, results, strict=True) if result is None]
-            await asyncio.gather(*(b.aclose() for b in started), return_exceptions=True)
+            await _close_all(fresh)
             raise ExceptionGroup("some backends did not start; the others were stopped again", failures)
+        self._running.update(b.name for b in backends)
 
     async def stop_all(self) -> None:
         """Close every backend, whatever happens to the others; then an ExceptionGroup tells all failures, if any."""
-        backends = self.list()
-        results = await asyncio.gather(*(b.aclose() for b in backends), return_exceptions=True)
-        failures = _failures(backends, results)
+        with self._lock:
+            backends = [*self._backends.values(), *self._stand_ins.values()]
+            self._stand_ins.clear()
+            self._running.clear()
+        failures = _failures(backends, await _close_all(backends))
         if failures:
             raise ExceptionGroup("some backends did not stop cleanly", failures)
 
@@ -157,6 +184,10 @@ class BackendRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop_all()
+
+
+async def _close_all(backends: Sequence[Backend]) -> Sequence[BaseException | None]:
+    return await asyncio.gather(*(b.aclose() for b in backends), return_exceptions=True)
 
 
 def _failures(backends: Sequence[Backend], results: Sequence[BaseException | None]) -> list[Exception]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -24,17 +24,20 @@ _Job: TypeAlias = tuple[Callable[[], Any], "asyncio.Future[_Outcome]", asyncio.A
 
 
 class WorkerThreads:
-    """At most *limit* threads that run functions for the event loop; further calls wait for a free one."""
+    """At most *limit* threads that run functions for any number of event loops; further calls wait for a free one.
+
+    Raises ConfigurationError for a limit below 1.
+    """
 
     def __init__(self, limit: int = 64) -> None:
         if limit < 1:
             raise ConfigurationError(f"a pool needs at least 1 thread, not {limit}")
         self._limit = limit
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # guards all of these; notified of each job and when the pool is closed
+        self._jobs: deque[_Job] = deque()
         self._threads = 0
-        self._busy = 0
-        self._pending = 0
+        self._free = 0  # threads without a job; there are never fewer than jobs, unless the limit is reached
+        self._closings = 0
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)` in a thread, in a copy of the caller's context; its result or exception comes back.
@@ -44,55 +47,63 @@ class WorkerThreads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         context = contextvars.copy_context()
-        with self._lock:
-            self._pending += 1
-            spawn = self._threads < self._limit and self._threads - self._busy < self._pending
+        with self._changed:
+            self._jobs.append((lambda: context.run(function, *args), future, loop))
+            spawn = self._free < len(self._jobs) and self._threads < self._limit
             self._threads += spawn
-        self._jobs.put((lambda: context.run(function, *args), future, loop))
+            self._free += spawn
+            closings = self._closings
+            self._changed.notify()
         if spawn:
-            threading.Thread(target=self._work, name="toolexec-worker", daemon=True).start()
+            self._spawn(closings)
         ok, value = await future
         if ok:
             return value
-        raise value
+        try:
+            raise value
+        finally:
+            del value, future  # the traceback holds this frame: in a ring they would wait for the garbage collector
 
     def close(self) -> None:
-        """Let idle threads end now; busy ones end after their job."""
-        with self._lock:
-            idle = self._threads - self._busy
-        for _ in range(idle):
-            self._jobs.put(None)
+        """Let idle threads end now, and busy ones after their job. The pool can still be used."""
+        with self._changed:
+            self._closings += 1
+            self._changed.notify_all()
 
-    def _work(self) -> None:
-        while True:
-            try:
-                job = self._jobs.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                with self._lock:
-                    if not self._pending:
-                        self._threads -= 1
-                        return
-                continue  # a job is on its way
-            if job is None:
-                with self._lock:
-                    if not self._pending or self._threads > 1:
-                        self._threads -= 1
-                        return
-                continue
-            self._serve(*job)
-            del job  # its arguments and result must not live on while this thread waits
+    def _spawn(self, closings: int) -> None:
+        try:
+            threading.Thread(target=self._work, args=(closings,), name="toolexec-worker", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            with self._changed:
+                self._threads -= 1
+                self._free -= 1
+                stranded = [] if self._threads else list(self._jobs)  # nobody is left to do them
+                if stranded:
+                    self._jobs.clear()
+            for _, future, loop in stranded:
+                _answer(future, loop, (False, error))
 
-    def _serve(
-        self, call: Callable[[], Any], future: asyncio.Future[_Outcome], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        with self._lock:
-            self._pending -= 1
-            self._busy += 1
-        outcome = _attempt(call) if not future.cancelled() else (True, None)
-        with self._lock:
-            self._busy -= 1
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_settle, future, outcome)
+    def _work(self, closings: int) -> None:
+        while (job := self._next(closings)) is not None:
+            call, future, loop = job
+            outcome = _attempt(call) if not future.cancelled() else (True, None)
+            with self._changed:
+                self._free += 1
+            _answer(future, loop, outcome)
+            del job, call, future, outcome  # arguments and result must not live on while this thread waits
+
+    def _next(self, closings: int) -> _Job | None:
+        """The next job, or None when this thread is to end: it was idle for long, or the pool was closed meanwhile."""
+        with self._changed:
+            patient = True
+            while not self._jobs:
+                if not patient or closings != self._closings:
+                    self._threads -= 1
+                    self._free -= 1
+                    return None
+                patient = self._changed.wait(_IDLE_SECONDS)
+            self._free -= 1
+            return self._jobs.popleft()
 
 
 def _attempt(call: Callable[[], Any]) -> _Outcome:
@@ -101,6 +112,11 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
         return True, call()
     except BaseException as error:
         return False, error
+
+
+def _answer(future: asyncio.Future[_Outcome], loop: asyncio.AbstractEventLoop, outcome: _Outcome) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(_settle, future, outcome)
 
 
 def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:

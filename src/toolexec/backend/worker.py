@@ -1,94 +1,166 @@
 """The program inside a worker process: it imports a handler, calls it, and answers with JSON.
 
-Frames are a length (4 bytes, big-endian) and JSON. They travel on the original stdin and stdout, which the handler
-never sees: its own stdin is empty, and what it prints goes to stderr. When the parent goes away, so does this process
-with its whole group, even in the middle of a call.
+It talks over a socket that is its stdin at first. Its stdout is at first a lifeline: a socket on which nothing is ever
+said. The handler sees neither: its own stdin is empty, and what it prints goes to stderr. When the parent goes away, so
+does this process with its whole group, even in the middle of a call.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
 import queue
 import runpy
 import signal
+import socket
 import sys
 import threading
 import traceback
-from functools import lru_cache
-from typing import Any, BinaryIO
+import types
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any, NoReturn
 
-from toolexec.model.declare import FunctionTool
+from toolexec.backend import processes
+from toolexec.backend.worker_process import MAX_FRAME
+from toolexec.errors import InvalidResultError
+from toolexec.model.content import ToolReply
+from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.json_value import explain_not_json
 
 __all__ = ["main"]
 
+_SCRIPT_NAME = "__toolexec_main__"
+
 
 def main() -> None:
-    """Serve until the parent closes the pipe."""
-    requests, replies = _take_over_pipes()
+    """Serve until the parent hangs up."""
+    _die_with_parent()
+    parent = _take_over_stdin()
     inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, inbox), daemon=True).start()
+    threading.Thread(target=_read, args=(parent, inbox), daemon=True).start()
     while True:
-        body = json.dumps(_answer(inbox.get())).encode()
-        replies.write(len(body).to_bytes(4, "big") + body)
-        replies.flush()
+        reply = _frame(_answer(inbox.get()))
+        try:
+            parent.sendall(reply)
+        except OSError:
+            _end_group()
 
 
-def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
+def _die_with_parent() -> None:
+    """Have the system kill the group as soon as the other end of the lifeline is closed.
+
+    Reading from the parent tells the same, but not while a handler keeps Python's lock, as a bad regular expression
+    does. Where the system cannot do it, that has to be enough.
+    """
+    if not hasattr(fcntl, "F_SETSIG"):
+        return
+    lifeline = os.dup(1)
+    with suppress(OSError):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _take_over_stdin() -> socket.socket:
+    parent = socket.socket(fileno=os.dup(0))
+    os.register_at_fork(after_in_child=partial(_close, parent.fileno()))  # a child must not keep the line open
+    nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.dup2(2, 1)
-    return requests, replies
+    with suppress(OSError):  # the parent may have no stderr
+        os.dup2(2, 1)
+    return parent
 
 
-def _read(requests: BinaryIO, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
-    while True:
-        head = requests.read(4)
-        body = requests.read(int.from_bytes(head, "big")) if len(head) == 4 else b""
-        if not body:
-            os.killpg(0, signal.SIGKILL)
-        inbox.put(json.loads(body))
+def _close(descriptor: int) -> None:
+    with suppress(OSError):
+        os.close(descriptor)
+
+
+def _read(parent: socket.socket, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
+    with parent.makefile("rb") as requests:
+        while True:
+            try:
+                size = int.from_bytes(requests.read(4), "big")
+                body = requests.read(size)
+            except OSError:
+                size, body = 0, b""
+            if not size or len(body) < size:
+                _end_group()
+            inbox.put(json.loads(body))
+
+
+def _end_group() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    raise SystemExit  # not reached
+
+
+def _frame(reply: dict[str, Any]) -> bytes:
+    body = json.dumps(reply).encode()
+    if len(body) > MAX_FRAME:
+        problem = f"the result has {len(body)} bytes as JSON, more than {MAX_FRAME}"
+        body = json.dumps({"kind": "invalid", "value": problem}).encode()
+    return len(body).to_bytes(4, "big") + body
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        value = _call(request)
-        problems = explain_not_json(value)
-        if problems:
-            raise TypeError(f"the result is not JSON at {problems[0].path or 'its root'}: {problems[0].message}")
-        return {"value": value}
+        target = _load(request["module"], request["function"], request["typed"], request["script"])
     except BaseException as error:
-        trace = "".join(traceback.format_exception(error))[-4000:]
-        return {"error": [type(error).__name__, str(error)[:2000], trace]}
+        return {"kind": "unloadable", "value": _description(error)}
+    try:
+        value = _call(target, request["args"])
+    except InvalidResultError as error:
+        return {"kind": "invalid", "value": str(error)}
+    except BaseException as error:
+        return {"kind": "raised", "value": _description(error)}
+    kind = "value"
+    if isinstance(value, ToolReply):
+        kind, value = "reply", value.to_mcp()
+    problems = explain_not_json(value)
+    if problems:
+        where = problems[0].path or "its root"
+        return {"kind": "invalid", "value": f"the result is not JSON at {where}: {problems[0].message}"}
+    return {"kind": kind, "value": value}
 
 
-def _call(request: dict[str, Any]) -> Any:
-    module, name = request["source"]
-    target = _load(module, name, request["main"])
+def _call(target: Any, args: dict[str, Any]) -> Any:
     if isinstance(target, FunctionTool):
         handler = target.handler
-        args = handler.convert(request["args"]) if handler.convert else request["args"]
-        value = handler.call(args)
+        value = handler.call(handler.convert(args) if handler.convert else args)
         return handler.finish(value) if handler.finish else value
-    return target(request["args"])
+    return target(args)
 
 
 @lru_cache(maxsize=256)
-def _load(module: str, name: str, main_file: str | None) -> Any:
-    if module == "__main__":
-        namespace = runpy.run_path(main_file or "", run_name="__toolexec_worker__")
-        target: Any = namespace[name.split(".", maxsplit=1)[0]]
-        rest = name.split(".")[1:]
-    else:
-        target, rest = importlib.import_module(module), name.split(".")
-    for part in rest:
+def _load(module: str, function: str, typed: bool, script: str | None) -> Any:
+    target: Any = importlib.import_module(module) if script is None else _load_script(script)
+    for part in function.split("."):
         target = getattr(target, part)
-    return target
+    return declare(target) if typed and not isinstance(target, FunctionTool) else target
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@lru_cache(maxsize=1)
+def _load_script(path: str) -> types.ModuleType:
+    """The main script as a module, without what it does only when it is started."""
+    processes.loading_main = True
+    try:
+        names = runpy.run_path(path, run_name=_SCRIPT_NAME)
+    finally:
+        processes.loading_main = False
+    module = types.ModuleType(_SCRIPT_NAME)
+    module.__dict__.update(names)
+    sys.modules[_SCRIPT_NAME] = sys.modules["__main__"] = module  # for what looks up its names later
+    return module
+
+
+def _description(error: BaseException) -> list[str]:
+    """Type, text and traceback of an exception, none of them large."""
+    try:
+        text = str(error)[:2000]
+    except Exception:
+        text = "(it has no readable text)"
+    return [type(error).__name__, text, "".join(traceback.format_exception(error))[-4000:]]

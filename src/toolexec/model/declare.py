@@ -105,7 +105,7 @@ def declare(
     kind = kind_of(function)
     summary, descriptions = _docstring(function)
     signature = read_signature(function, kind, descriptions=descriptions, local_names=local_names or {})
-    source = importable_source(function) if mode == "process" else None
+    source = importable_source(function, typed=True) if mode == "process" else None
     if mode == "process" and signature.context_parameter:
         raise InvalidToolError(f"{_name_of(function)} is killable and cannot take a ToolContext: it is out of reach")
     handler = Handler(

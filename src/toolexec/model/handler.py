@@ -6,12 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.call import Progress, ProgressCallback
 
-__all__ = ["Handler", "HandlerKind", "RunMode", "ToolContext", "kind_of", "mapping_handler"]
+__all__ = ["Handler", "HandlerKind", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
 
 HandlerKind: TypeAlias = Literal["async", "sync", "generator", "async_generator"]
 RunMode: TypeAlias = Literal["thread", "inline", "process"]
@@ -35,6 +35,14 @@ class ToolContext:
             self._callback(Progress(done=done, total=total, message=message))
 
 
+class Source(NamedTuple):
+    """Where a worker process finds a function, and whether it takes its arguments by name (`typed`) or as a dict."""
+
+    module: str
+    function: str
+    typed: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
     """A function and how to run it.
@@ -43,8 +51,8 @@ class Handler:
     generator or an async generator, as `kind` says. Before that, `convert` (if any) turns JSON arguments into what the
     function's types ask for, and raises InputValidationError when it cannot; after it, `finish` turns the typed result
     into JSON (None: it is JSON already). `mode` is for sync kinds: in a worker `thread`, `inline` on the event loop, or
-    in a worker `process` that is killed when the call is cancelled. `source` is `(module, qualified name)` of a handler
-    that a worker process can import.
+    in a worker `process` that is killed when the call is cancelled. `source` is where that process finds
+    the function.
     """
 
     call: Callable[..., Any]
@@ -53,7 +61,7 @@ class Handler:
     wants_context: bool = False
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     finish: Callable[[Any], Any] | None = None
-    source: tuple[str, str] | None = None
+    source: Source | None = None
 
 
 def kind_of(function: Callable[..., Any]) -> HandlerKind:
@@ -81,7 +89,7 @@ def run_mode(function: Callable[..., Any], *, inline: bool, killable: bool) -> R
     return "inline" if inline else "process"
 
 
-def importable_source(function: Callable[..., Any]) -> tuple[str, str]:
+def importable_source(function: Callable[..., Any], *, typed: bool = False) -> Source:
     """Where a worker process finds *function*; raises ConfigurationError when it cannot, as for a lambda."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
@@ -89,7 +97,7 @@ def importable_source(function: Callable[..., Any]) -> tuple[str, str]:
             f"{name or function!r} cannot be killable: a worker process must be able to import it; "
             "define it at the top level of a module"
         )
-    return module, name
+    return Source(module, name, typed)
 
 
 def mapping_handler(

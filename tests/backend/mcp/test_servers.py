@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import socket
 import subprocess
@@ -12,29 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import require_npm_server, server_environment
+from tests.servers import EVERYTHING, filesystem_calls, require_npm_server, server_environment
 
 from toolexec import Exec
 
-TINY_PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-
-EVERYTHING = {
-    "echo": {"message": "hello"},
-    "get-annotated-message": {"messageType": "success", "includeImage": True},
-    "get-env": {},
-    "get-resource-links": {"count": 2},
-    "get-resource-reference": {"resourceType": "Blob", "resourceId": 2},
-    "get-structured-content": {"location": "Chicago"},
-    "get-sum": {"a": 2, "b": 3},
-    "get-tiny-image": {},
-    "gzip-file-as-resource": {"name": "a.gz", "data": "data:text/plain;base64,aGVsbG8=", "outputType": "resource"},
-    "toggle-simulated-logging": {},
-    "toggle-subscriber-updates": {},
-    "trigger-long-running-operation": {"duration": 0.2, "steps": 2},
-    "simulate-research-query": {"topic": "tools"},
-}
 pytestmark = pytest.mark.servers
 
 
@@ -116,29 +96,13 @@ async def test_progress_of_everything(everything):
 async def test_every_tool_of_filesystem(tmp_path):
     """All tools of server-filesystem are listed and run, on a folder of their own."""
     root = tmp_path.resolve()
-    a, b, image = root / "a.txt", root / "sub" / "b.txt", root / "i.png"
-    image.write_bytes(TINY_PNG)
-    calls: list[tuple[str, dict[str, object]]] = [
-        ("list_allowed_directories", {}),
-        ("write_file", {"path": str(a), "content": "one\ntwo\n"}),
-        ("edit_file", {"path": str(a), "edits": [{"oldText": "two", "newText": "three"}]}),
-        ("read_file", {"path": str(a)}),
-        ("read_text_file", {"path": str(a), "head": 1}),
-        ("read_media_file", {"path": str(image)}),
-        ("create_directory", {"path": str(b.parent)}),
-        ("move_file", {"source": str(a), "destination": str(b)}),
-        ("read_multiple_files", {"paths": [str(b), str(root / "missing")]}),
-        ("list_directory", {"path": str(root)}),
-        ("list_directory_with_sizes", {"path": str(root)}),
-        ("directory_tree", {"path": str(root)}),
-        ("search_files", {"path": str(root), "pattern": "**/*.txt"}),
-        ("get_file_info", {"path": str(b)}),
-    ]
+    calls = filesystem_calls(root)
     async with Exec() as ex:
         (status,) = await ex.add_mcp("fs", command=[*require_npm_server("filesystem"), str(root)])
         assert status.available, status.reason
         assert {tool.name for tool in await ex.backends.get("fs").list_tools()} == {name for name, _ in calls}
         results = {name: await run(ex, f"fs:{name}", args) for name, args in calls}
+    b = root / "sub" / "b.txt"
     assert b.read_text() == "one\nthree\n"
     assert "three" in results["read_file"].value["content"]
     assert str(b) in results["search_files"].value["content"]

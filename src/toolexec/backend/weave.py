@@ -1,0 +1,51 @@
+"""Progress that is reported while a generator works, woven into what it yields."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeAlias
+
+from toolexec.model.call import Progress, ProgressCallback
+
+__all__ = ["weave"]
+
+_Event: TypeAlias = tuple[bool, Any]
+
+
+async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
+    """The items of the generator that *start* makes, and between them the Progress reported to the callback it gets.
+
+    Progress arrives while the generator works on its next item. The generator runs in a task of its own, never ahead of
+    the consumer; closing this one closes it. What it raises is raised here, after all that came before.
+    """
+    events: asyncio.Queue[_Event | None] = asyncio.Queue()
+    wanted = asyncio.Event()
+
+    def report(progress: Progress) -> None:
+        events.put_nowait((False, progress))
+
+    async def work() -> None:
+        items = start(report)
+        try:
+            async for item in items:
+                wanted.clear()
+                events.put_nowait((True, item))
+                await wanted.wait()
+        finally:
+            await items.aclose()
+
+    task = asyncio.ensure_future(work())
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            is_item, value = event
+            yield value
+            if is_item:
+                wanted.set()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it was raised above, or nobody wants it any more

@@ -1,0 +1,44 @@
+"""Every tool of the npm servers, run by the command itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import EVERYTHING, filesystem_calls, require_npm_server
+
+pytestmark = pytest.mark.servers
+
+
+def run(folder: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
+    """`toolexec run` in a process of its own; its one JSON document."""
+    command = [sys.executable, "-m", "toolexec", "run", tool_id, json.dumps(args), "--json"]
+    done = subprocess.run([*command, "-c", "mcp.json"], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{tool_id}: {done.stdout} {done.stderr}"
+    return json.loads(done.stdout)
+
+
+def configure(folder: Path, name: str, command: list[str]) -> None:
+    """Write the config as other programs write it."""
+    servers = {name: {"command": command[0], "args": command[1:]}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_a_tool_of_everything(tmp_path: Path, name: str) -> None:
+    """It runs and succeeds."""
+    configure(tmp_path, "all", require_npm_server("everything"))
+    assert run(tmp_path, f"all:{name}", EVERYTHING[name])["ok"]
+
+
+def test_every_tool_of_filesystem(tmp_path: Path) -> None:
+    """They run and succeed, one process after the other."""
+    root = tmp_path / "files"
+    root.mkdir()
+    configure(tmp_path, "fs", [*require_npm_server("filesystem"), str(root.resolve())])
+    values = {name: run(tmp_path, f"fs:{name}", args)["value"] for name, args in filesystem_calls(root.resolve())}
+    assert "three" in json.dumps(values["read_file"])
