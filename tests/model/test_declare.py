@@ -155,7 +155,7 @@ class TestHandler:
     def test_killable(self) -> None:
         """A killable function tells where a worker process finds it."""
         assert slow.handler.mode == "process"
-        assert slow.handler.source == (__name__, "slow")
+        assert slow.handler.source == (__name__, "slow", True)
         assert add.handler.source is None
 
     def test_inline(self) -> None:

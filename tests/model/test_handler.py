@@ -89,7 +89,7 @@ def test_contradicting_switches(function: Any, switches: dict[str, bool], messag
 
 def test_importable_source() -> None:
     """Only what a worker process can import may be killable."""
-    assert importable_source(plain) == (__name__, "plain")
+    assert importable_source(plain) == (__name__, "plain", False)
     for function in (lambda args: args, functools.partial(plain), Callables()):
         with pytest.raises(ConfigurationError, match="must be able to import it"):
             importable_source(function)
@@ -102,7 +102,7 @@ def test_mapping_handler_gives_each_call_its_own_dict() -> None:
     assert handler.call(args) == {"a": 1, "seen": True}
     assert args == {"a": 1}
     assert (handler.kind, handler.mode, handler.source) == ("sync", "thread", None)
-    assert mapping_handler(plain, killable=True).source == (__name__, "plain")
+    assert mapping_handler(plain, killable=True).source == (__name__, "plain", False)
     assert mapping_handler(plain, inline=True).mode == "inline"
 
 

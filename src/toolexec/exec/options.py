@@ -72,9 +72,7 @@ class Options:
         if self.validate_output not in (None, True, False, *get_args(OutputValidation)):
             raise ConfigurationError(f"unknown validate_output {self.validate_output!r}; use strict, warn or off")
         if self.default_timeout is not None and not _is_above_zero(self.default_timeout):
-            raise ConfigurationError(
-                f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}"
-            )
+            raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
         if not _is_above_zero(self.start_timeout):
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
         for name, value in (("max_tool_calls", self.max_tool_calls), ("max_examples", self.max_examples or 0)):
