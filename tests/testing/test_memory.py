@@ -234,3 +234,12 @@ async def test_in_an_exec() -> None:
         assert (await ex.run_tool("m:b")).value == 2
         assert ex.index.find("m:a") is None
     assert not backend.started
+
+
+async def test_a_backend_that_was_started_before_still_shows_its_tools() -> None:
+    """Who listens late hears of the tools at once."""
+    backend = InMemoryBackend("fake", {"one": 1})
+    await backend.start()
+    async with Exec() as ex:
+        ex.add_backends(backend)
+        assert (await ex.run_tool("fake:one")).value == 1

@@ -111,7 +111,8 @@ class LiveBackend(Protocol):
     """A backend whose tools come and go."""
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
-        """Have *listener* called with all tools whenever the list was read anew; returns how to stop that."""
+        """Have *listener* called with all tools whenever the list was read anew, and at once if it was read before; returns
+        how to stop that."""
         ...
 
 

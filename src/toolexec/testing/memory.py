@@ -140,8 +140,10 @@ class InMemoryBackend:
         return (MCPBinding if self.kind == "mcp" else ProviderBinding)(self.name, tool.name)
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
-        """Have *listener* called at the start and by `set_tools`; see `LiveBackend`."""
+        """Have *listener* called at the start (now, if that was before) and by `set_tools`; see `LiveBackend`."""
         self._listeners.append(listener)
+        if self.started:
+            self._tell(listener)
 
         def stop() -> None:
             if listener in self._listeners:
@@ -245,10 +247,13 @@ class InMemoryBackend:
 
     def _publish(self) -> None:
         for listener in list(self._listeners):
-            try:
-                listener(list(self._tools))
-            except Exception:
-                logger.exception("a tools listener of backend %s failed", self.name)
+            self._tell(listener)
+
+    def _tell(self, listener: ToolsListener) -> None:
+        try:
+            listener(list(self._tools))
+        except Exception:
+            logger.exception("a tools listener of backend %s failed", self.name)
 
 
 def _is_script(answer: Any) -> bool:
