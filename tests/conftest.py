@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import mcp.client.stdio  # noqa: F401 - its default for stderr is what that is at the first import, so not in a test
 import psutil
 import pytest
 

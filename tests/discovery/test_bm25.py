@@ -45,7 +45,8 @@ def naive(tools: list[Tool], query: str, config: BM25Config) -> dict[str, float]
             (config.name_boost, doc.name),
             (config.namespace_boost, doc.namespace),
             (config.tags_boost, " ".join(doc.tags)),
-            (config.text_boost, f"{doc.description} {doc.extra} {doc.parameters}"),
+            (config.text_boost, f"{doc.description} {doc.extra}"),
+            (config.parameters_boost, doc.parameters),
         )
         for boost, text in fields:
             for word in words_of(text):

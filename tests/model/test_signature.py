@@ -174,8 +174,9 @@ class TestConvert:
     def test_floats_stay_floats_where_either_will_do(self) -> None:
         """A parameter that takes int or float gets what was sent."""
 
-        def f(a: float): ...
+        def f(a): ...
 
+        f.__annotations__ = {"a": int | float}
         convert = declare(f).handler.convert
         assert convert is not None
         assert repr(convert({"a": 2.0})["a"]) == "2.0"

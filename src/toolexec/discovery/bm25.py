@@ -1,7 +1,7 @@
 """Ranked search: Okapi BM25 over weighted fields, kept up to date change by change.
 
-A word counts by the field it stands in (name 3, namespace 2, tags 2, all other texts 1), as in BM25F with one length
-for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
+A word counts by the field it stands in (name 3, namespace 2, tags 2, parameters a half, other texts 1), as in
+BM25F with one length for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ class BM25Config:
     namespace_boost: float = 2.0
     tags_boost: float = 2.0
     text_boost: float = 1.0
+    parameters_boost: float = 0.5
     k1: float = 1.2
     b: float = 0.75
 
     def __post_init__(self) -> None:
-        values = (self.name_boost, self.namespace_boost, self.tags_boost, self.text_boost, self.k1, self.b)
+        boosts = (self.name_boost, self.namespace_boost, self.tags_boost, self.text_boost, self.parameters_boost)
+        values = (*boosts, self.k1, self.b)
         if not all(math.isfinite(value) and value >= 0 for value in values) or self.b > 1:
             raise ConfigurationError("BM25 boosts and k1 must be 0 or more, and b between 0 and 1")
 
@@ -122,7 +124,8 @@ class BM25Searcher:
             (config.name_boost, doc.name),
             (config.namespace_boost, doc.namespace),
             (config.tags_boost, " ".join(doc.tags)),
-            (config.text_boost, f"{doc.description} {doc.extra} {doc.parameters}"[:_MAX_DOC_CHARS]),
+            (config.text_boost, f"{doc.description} {doc.extra}"[:_MAX_DOC_CHARS]),
+            (config.parameters_boost, doc.parameters[:_MAX_DOC_CHARS]),
         )
         frequencies: dict[str, float] = defaultdict(float)
         for boost, text in fields:

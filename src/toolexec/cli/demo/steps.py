@@ -51,7 +51,7 @@ async def connect(stage: Stage) -> Outcome:
 async def search(stage: Stage) -> Outcome:
     """Find tools by words."""
     began = perf_counter()
-    found = await stage.ex.search_tools("commit history", limit=5)
+    found = await stage.ex.search_tools("commit history", limit=8)
     took = perf_counter() - began
     note = Text(f"ranked in {duration_text(took)}", style="dim")
     return Outcome({"tools": [summary.to_dict() for summary in found]}, (search_table(found), note))
@@ -179,7 +179,7 @@ for _ in range(1000):
 
 STEPS: Final[tuple[tuple[str, str, Step], ...]] = (
     ("Connect", _CODE["connect"].strip(), connect),
-    ("Search", 'await ex.search_tools("commit history", limit=5)', search),
+    ("Search", 'await ex.search_tools("commit history", limit=8)', search),
     ("Describe", 'await ex.get_tool_doc("git:git_log")', describe),
     ("Run", 'await ex.run_tool("git:git_log", {"repo_path": ".", "max_count": 2})', run),
     ("Chain", _CODE["chain"].strip(), chain),
