@@ -1,7 +1,8 @@
 """Ranked search: Okapi BM25 over weighted fields, kept up to date change by change.
 
-A word counts by the field it stands in (name 3, namespace 2, tags 2, parameters a half, other texts 1), as in
-BM25F with one length for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
+A word counts by its field (name 3, namespace 2, tags 2, parameters a half, other texts 1), as in BM25F with
+one length for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields",
+CIKM 2004.
 """
 
 from __future__ import annotations
