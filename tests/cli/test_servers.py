@@ -24,7 +24,8 @@ def run(folder: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
 
 def configure(folder: Path, name: str, command: list[str]) -> None:
     """Write the config as other programs write it."""
-    servers = {name: {"command": command[0], "args": command[1:]}}
+    # This server does not end when its stdin does; the shorter patience keeps thirty runs of it short.
+    servers = {name: {"command": command[0], "args": command[1:], "stop_timeout": 0.2}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
