@@ -7,7 +7,7 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
-__all__ = ["DeadlineExceededError", "with_deadline"]
+__all__ = ["DeadlineExceededError", "rest_within", "with_deadline"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,16 @@ def with_deadline(work: Coroutine[Any, Any, T], seconds: float) -> Generator[Any
         waits_for = work.send(None)
     except StopIteration as finished:
         return finished.value
+    return (yield from _rest(work, waits_for, seconds))
+
+
+@types.coroutine
+def rest_within(work: Coroutine[Any, Any, T], waits_for: Any, seconds: float) -> Generator[Any, Any, T]:
+    """`with_deadline` from the first wait on, for work that was started by hand and yielded *waits_for*."""
+    return (yield from _rest(work, waits_for, seconds))
+
+
+def _rest(work: Coroutine[Any, Any, T], waits_for: Any, seconds: float) -> Generator[Any, Any, T]:
     alarm = _Alarm(seconds)
     try:
         while True:

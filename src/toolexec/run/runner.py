@@ -96,6 +96,8 @@ class DefaultRunner:
         except BaseException as error:
             failure = handler_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
+        if self._validate_output == "off" and type(raw) in _PLAIN:
+            return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         return self._finish(entry, raw, started)
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:

@@ -8,7 +8,7 @@ from time import perf_counter
 from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.run.deadline import DeadlineExceededError, with_deadline
+from toolexec.run.deadline import DeadlineExceededError, rest_within, with_deadline
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
@@ -36,8 +36,13 @@ class Timeout:
         seconds = self.seconds if call.timeout is None else self._limit(call)
         if seconds is None:
             return await self.inner.run(call)
+        work = self.inner.run(call)
         try:
-            return await with_deadline(self.inner.run(call), seconds)
+            waits_for = work.send(None)  # as `with_deadline` begins, without its frame: every call passes here
+        except StopIteration as finished:
+            return finished.value
+        try:
+            return await rest_within(work, waits_for, seconds)
         except DeadlineExceededError:
             return Result(call.tool_id, None, _late(call, seconds), seconds)
 
