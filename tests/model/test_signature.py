@@ -171,6 +171,16 @@ class TestConvert:
         assert repr(convert(args)["a"]) in ("2", "[2]", "{'x': 2}")
         assert args == {"a": given}
 
+    @pytest.mark.parametrize("value", [1.5, float("inf"), True, "1"])
+    def test_nothing_is_cut_off_to_make_an_int(self, value: Any) -> None:
+        """What is no whole number reaches the function as it is when nobody checked it before."""
+
+        def f(a: int): ...
+
+        convert = declare(f).handler.convert
+        assert convert is not None
+        assert convert({"a": value})["a"] is value
+
     def test_floats_stay_floats_where_either_will_do(self) -> None:
         """A parameter that takes int or float gets what was sent."""
 

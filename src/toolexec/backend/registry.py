@@ -207,5 +207,7 @@ def _mcp_factory(name: str, config: Mapping[str, Any]) -> Backend:
     known = set(inspect.signature(MCPServer).parameters) - {"name"}
     unknown = sorted(config.keys() - known)
     if unknown:
-        raise ConfigurationError(f"MCP server {name}: unknown keys {', '.join(unknown)}; known: {', '.join(known)}")
+        raise ConfigurationError(
+            f"MCP server {name}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+        )
     return MCPBackend(MCPServer(name=name, **config))

@@ -38,8 +38,6 @@ def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
                 _parse(args["$ref"], index, names)
                 return True
         args = args.values()
-    elif not isinstance(args, list | tuple):
-        return False
     found = False
     for value in args:
         if isinstance(value, dict | list | tuple) and _check(value, index, names, depth + 1):

@@ -183,8 +183,9 @@ def _converter(
     def convert(args: Mapping[str, Any]) -> Mapping[str, Any]:
         converted = args
         for name in whole:
-            if type(args.get(name)) is float:
-                converted = {**converted, name: int(args[name])}
+            value = args.get(name)
+            if type(value) is float and value.is_integer():  # others get here only unchecked, and are left as they are
+                converted = {**converted, name: int(value)}
         if not validators:
             return converted
         converted = dict(converted)
