@@ -15,8 +15,12 @@ import pytest
 import toolexec.errors as errors
 from toolexec.errors import (
     BackendUnavailableError,
+    CodeError,
+    CodeExecutionError,
     ConfigurationError,
+    ExecutionError,
     InputValidationError,
+    LimitExceededError,
     MissingExtraError,
     OutputValidationError,
     ToolExecError,
@@ -31,36 +35,69 @@ CODES = {
     "BackendExistsError": "backend_exists",
     "BackendNotFoundError": "backend_not_found",
     "BackendUnavailableError": "backend_unavailable",
+    "ChainStepLimitError": "chain_step_limit",
+    "CodeError": "code_error",
+    "CodeExecutionError": "code_failed",
+    "CodeTimeoutError": "code_timeout",
     "ConfigurationError": "configuration",
+    "ConnectionClosedError": "connection_closed",
     "ConnectionLostError": "connection_lost",
     "DocNotFoundError": "doc_not_found",
     "ExampleTooLargeError": "example_too_large",
     "ExecutionError": "execution_failed",
     "ExternalRefError": "external_ref",
+    "GatewayError": "gateway",
+    "GatewayTimeoutError": "gateway_timeout",
     "HandlerError": "handler_failed",
     "InputValidationError": "validation_input",
     "InvalidBindingError": "invalid_binding",
     "InvalidChainError": "invalid_chain",
     "InvalidCursorError": "invalid_cursor",
     "InvalidDetailError": "invalid_detail",
+    "InvalidLimitsError": "invalid_limits",
+    "InvalidModuleError": "invalid_module",
+    "InvalidRequestError": "invalid_request",
     "InvalidResultError": "invalid_result",
     "InvalidSchemaError": "invalid_schema",
     "InvalidToolError": "invalid_tool",
     "InvalidToolIDError": "invalid_tool_id",
     "InvalidVersionError": "invalid_version",
+    "LimitExceededError": "limit_exceeded",
+    "LimitNotEnforceableError": "limit_not_enforceable",
+    "MissingCodeError": "missing_code",
     "MissingExtraError": "missing_extra",
+    "MissingGatewayError": "missing_gateway",
     "NoBackendsError": "no_backends",
     "OutputValidationError": "validation_output",
+    "PolicyError": "policy_denied",
+    "ProgramFailedError": "program_failed",
+    "ProtocolError": "protocol",
     "RemoteToolError": "remote_tool_failed",
+    "ResourceLimitError": "resource_limit",
+    "SandboxDeniedError": "sandbox_denied",
+    "SandboxError": "sandbox",
+    "SandboxFailedError": "sandbox_failed",
+    "SandboxTimeoutError": "sandbox_timeout",
+    "SandboxUnavailableError": "sandbox_unavailable",
+    "SandboxViolationError": "sandbox_violation",
     "StreamNotSupportedError": "stream_not_supported",
+    "ToolCallLimitError": "tool_call_limit",
     "ToolCollisionError": "tool_collision",
     "ToolConflictError": "tool_conflict",
     "ToolExecError": "internal",
+    "ToolNotAllowedError": "tool_not_allowed",
     "ToolNotFoundError": "tool_not_found",
     "ToolTimeoutError": "timeout",
     "UnsupportedSchemaError": "unsupported_schema",
 }
-RETRYABLE = {"BackendUnavailableError", "ConnectionLostError", "ToolTimeoutError"}
+RETRYABLE = {
+    "BackendUnavailableError",
+    "ConnectionLostError",
+    "GatewayTimeoutError",
+    "ResourceLimitError",
+    "SandboxTimeoutError",
+    "ToolTimeoutError",
+}
 VIOLATION = Violation(path="/a", keyword="type", message="5 is not of type 'string'", expected="string", got=5)
 
 
@@ -68,7 +105,7 @@ def _classes(root: type[ToolExecError] = ToolExecError) -> Iterator[type[ToolExe
     if not root.__name__.startswith("_"):
         yield root
     for child in root.__subclasses__():
-        if child.__module__ == errors.__name__:
+        if child.__module__.startswith(errors.__name__):
             yield from _classes(child)
 
 
@@ -84,13 +121,16 @@ def _make(kind: type[ToolExecError]) -> ToolExecError:
         made = ToolNotFoundError("ns:t", close=["ns:u"])
     elif kind is MissingExtraError:
         made = MissingExtraError("mcp", needed_for="an MCP server")
+    elif kind is CodeError:
+        made = CodeError("it went wrong", line=2, column=5, source="x = 1/0", kind="ZeroDivisionError", traceback="...")
+        made.locate(tool_id="ns:t", op="execute", backend="b")
     else:
         made = kind("it went wrong", tool_id="ns:t", op="execute", backend="b", details={"n": 1})
     return made
 
 
 def _drawn() -> dict[str, str]:
-    """Name → parent, as drawn at the top of errors.py."""
+    """Name → parent, as drawn at the top of the package."""
     text = inspect.getdoc(errors) or ""
     tree = text.split("```")[1].strip().splitlines()
     parents: dict[str, str] = {}
@@ -140,10 +180,10 @@ class TestEveryError:
     """What holds for each class."""
 
     def test_it_says_when(self, kind: type[ToolExecError]) -> None:
-        """Its docstring is its own, and begins with one plain sentence."""
+        """Its docstring is its own, and begins with one plain sentence; only fields of its own need more."""
         text = kind.__dict__.get("__doc__") or ""
         assert re.match(r"^[A-Z].{10,}[.;]", text.strip(), re.DOTALL), text
-        assert "\n\n" not in text
+        assert "\n\n" not in text or "__init__" in vars(kind)
 
     def test_it_is_json(self, kind: type[ToolExecError]) -> None:
         """Its data survive JSON."""
@@ -151,7 +191,8 @@ class TestEveryError:
         data = error.to_dict()
         assert json.loads(json.dumps(data)) == data
         assert data["code"] == kind.code
-        assert data["message"] == str(error) == error.message
+        assert data["message"] == error.message
+        assert str(error).startswith(error.message)
         assert data["retryable"] is error.retryable
 
     @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
@@ -221,3 +262,24 @@ def test_a_missing_extra_says_how_to_get_it() -> None:
     error = MissingExtraError("mcp", needed_for="an MCP server")
     assert isinstance(error, ConfigurationError)
     assert "pip install 'toolexec[mcp]'" in str(error)
+
+
+def test_a_program_says_where_it_failed() -> None:
+    """Line and column are in the text as far as they are known, and everything is in the data."""
+    error = CodeError("no such name", line=3, column=7, source="prnt(1)", kind="NameError", traceback="Traceback ...")
+    assert str(error) == "no such name (line 3, col 7)"
+    assert error.message == "no such name"
+    expected = {"line": 3, "column": 7, "source": "prnt(1)", "kind": "NameError", "traceback": "Traceback ..."}
+    assert error.details == expected
+    assert str(CodeError("no", line=3)) == "no (line 3, col 0)"
+    assert str(CodeError("no", column=7)) == "no"
+    assert CodeError("no").details == {}
+
+
+def test_a_program_that_fails_is_code_that_failed() -> None:
+    """It is a failure of the code, not of a tool and not of a limit; its cause can be attached."""
+    cause = ValueError("inner")
+    with pytest.raises(CodeExecutionError) as caught:
+        raise CodeError("no") from cause
+    assert caught.value.__cause__ is cause
+    assert not isinstance(caught.value, ExecutionError | LimitExceededError)

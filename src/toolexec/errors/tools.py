@@ -1,50 +1,12 @@
-"""Every error that toolexec raises, in one tree.
-
-```
-ToolExecError
-├─ ConfigurationError              options, files or a missing extra
-│   └─ MissingExtraError           an optional dependency is not installed
-├─ InvalidToolError                a tool definition is not acceptable
-│   └─ ToolConflictError           the ID is taken by another definition
-├─ InvalidSchemaError              a JSON Schema cannot be used
-│   ├─ UnsupportedSchemaError      its dialect is neither 2020-12 nor draft-07
-│   └─ ExternalRefError            it points outside of itself
-├─ InvalidBindingError             a binding lacks what its kind needs
-├─ InvalidToolIDError              not `name`, `namespace:name` or `namespace:name:version`
-├─ InvalidVersionError             not a semantic version or constraint
-├─ InvalidCursorError              a page cursor of another query, index or index version
-├─ InvalidChainError               a chain definition that cannot run
-├─ ToolNotFoundError               no such tool
-├─ DocNotFoundError                nothing is known about this ID
-├─ InvalidDetailError              an unknown detail level
-├─ ExampleTooLargeError            example arguments over the caps
-├─ NoBackendsError                 the tool exists, nothing hosts it
-├─ InputValidationError            the arguments do not fit the input schema
-├─ OutputValidationError           the result does not fit the output schema
-├─ StreamNotSupportedError         the tool answers in one piece
-├─ BackendError                    a backend could not be used
-│   ├─ BackendNotFoundError
-│   ├─ BackendExistsError
-│   ├─ BackendDisabledError
-│   ├─ BackendUnavailableError     retryable: it may come back
-│   └─ ToolCollisionError          two backends list one ID
-└─ ExecutionError                  the tool was called and failed
-    ├─ HandlerError                a Python handler raised or tried to exit
-    ├─ InvalidResultError          the result is not JSON
-    ├─ RemoteToolError             a remote tool reported an error
-    ├─ ConnectionLostError         retryable: the server died during the call
-    └─ ToolTimeoutError            retryable: the deadline passed (also a TimeoutError)
-```
-
-An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
-`retryable` and `details` as far as they are known. The original failure, if any, is its `__cause__`.
-"""
+"""Errors about tools: their definitions, finding them, calling them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
+
+from toolexec.errors.base import ToolExecError
 
 __all__ = [
     "BackendDisabledError",
@@ -52,7 +14,6 @@ __all__ = [
     "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
-    "ConfigurationError",
     "ConnectionLostError",
     "DocNotFoundError",
     "ExampleTooLargeError",
@@ -69,86 +30,17 @@ __all__ = [
     "InvalidToolError",
     "InvalidToolIDError",
     "InvalidVersionError",
-    "MissingExtraError",
     "NoBackendsError",
     "OutputValidationError",
     "RemoteToolError",
     "StreamNotSupportedError",
     "ToolCollisionError",
     "ToolConflictError",
-    "ToolExecError",
     "ToolNotFoundError",
     "ToolTimeoutError",
     "UnsupportedSchemaError",
     "Violation",
 ]
-
-
-class ToolExecError(Exception):
-    """The base of every error here; `except ToolExecError` catches them all."""
-
-    code: ClassVar[str] = "internal"
-    default_retryable: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        tool_id: str | None = None,
-        op: str | None = None,
-        backend: str | None = None,
-        retryable: bool | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.tool_id = tool_id
-        self.op = op
-        self.backend = backend
-        self.retryable = self.default_retryable if retryable is None else retryable
-        self.details: dict[str, Any] = dict(details or {})
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)  # whatever the arguments of the class itself are
-
-    def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
-        """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""
-        self.tool_id = self.tool_id or tool_id
-        self.op = self.op or op
-        self.backend = self.backend or backend
-        return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-able data, the same in CLI output, gateway messages and MCP replies."""
-        data: dict[str, Any] = {"code": self.code, "message": self.message, "retryable": self.retryable}
-        for key in ("tool_id", "op", "backend"):
-            value = getattr(self, key)
-            if value is not None:
-                data[key] = value
-        if self.details:
-            data["details"] = self.details
-        return data
-
-
-class ConfigurationError(ToolExecError):
-    """Options, a file or an argument make no sense; nothing has run."""
-
-    code = "configuration"
-
-
-class MissingExtraError(ConfigurationError):
-    """An optional dependency is missing; the message names the extra to install."""
-
-    code = "missing_extra"
-
-    def __init__(self, extra: str, *, needed_for: str) -> None:
-        super().__init__(
-            f"{needed_for} needs the '{extra}' extra; install it with: pip install 'toolexec[{extra}]'",
-            details={"extra": extra},
-        )
 
 
 class InvalidToolError(ToolExecError):
@@ -221,7 +113,7 @@ class ToolNotFoundError(ToolExecError):
     ) -> None:
         hint = f"; did you mean {' or '.join(close)}?" if close else "; a search finds tools by words"
         super().__init__(
-            f"no tool {_short(tool_id)}{hint}",
+            f"no tool {short_id(tool_id)}{hint}",
             tool_id=tool_id,
             op=op,
             details={"close": list(close), **(details or {})},
@@ -274,7 +166,7 @@ class _ValidationError(ToolExecError):
     def __init__(self, violations: Iterable[Violation], *, tool_id: str | None = None, op: str | None = None) -> None:
         self.violations = tuple(violations)
         lines = [f"{v.path or '(root)'}: {v.message}" for v in self.violations]
-        subject = f" of {_short(tool_id)}" if tool_id else ""
+        subject = f" of {short_id(tool_id)}" if tool_id else ""
         head = f"{self.what}{subject} {'is' if self.what.endswith('t') else 'are'} not valid"
         super().__init__(
             f"{head}: {'; '.join(lines[:8])}{f'; and {len(lines) - 8} more' if len(lines) > 8 else ''}",
@@ -379,14 +271,7 @@ class ToolTimeoutError(ExecutionError, TimeoutError):
     default_retryable = True
 
 
-def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:
-    """An error as copying and pickling have it."""
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
-
-
-def _short(text: str | None) -> str:
+def short_id(text: str | None) -> str:
     """Keep hostile names from flooding a message."""
     text = str(text)
     return text if len(text) <= 200 else f"{text[:197]}..."

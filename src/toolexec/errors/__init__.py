@@ -1,0 +1,197 @@
+"""Every error that toolexec raises, in one tree.
+
+```
+ToolExecError
+├─ ConfigurationError              options, files or a missing extra
+│   └─ MissingExtraError           an optional dependency is not installed
+├─ InvalidToolError                a tool definition is not acceptable
+│   └─ ToolConflictError           the ID is taken by another definition
+├─ InvalidSchemaError              a JSON Schema cannot be used
+│   ├─ UnsupportedSchemaError      its dialect is neither 2020-12 nor draft-07
+│   └─ ExternalRefError            it points outside of itself
+├─ InvalidBindingError             a binding lacks what its kind needs
+├─ InvalidToolIDError              not `name`, `namespace:name` or `namespace:name:version`
+├─ InvalidVersionError             not a semantic version or constraint
+├─ InvalidCursorError              a page cursor of another query, index or index version
+├─ InvalidChainError               a chain definition that cannot run
+├─ ToolNotFoundError               no such tool
+├─ DocNotFoundError                nothing is known about this ID
+├─ InvalidDetailError              an unknown detail level
+├─ ExampleTooLargeError            example arguments over the caps
+├─ NoBackendsError                 the tool exists, nothing hosts it
+├─ InputValidationError            the arguments do not fit the input schema
+├─ OutputValidationError           the result does not fit the output schema
+├─ StreamNotSupportedError         the tool answers in one piece
+├─ BackendError                    a backend could not be used
+│   ├─ BackendNotFoundError
+│   ├─ BackendExistsError
+│   ├─ BackendDisabledError
+│   ├─ BackendUnavailableError     retryable: it may come back
+│   └─ ToolCollisionError          two backends list one ID
+├─ ExecutionError                  the tool was called and failed
+│   ├─ HandlerError                a Python handler raised or tried to exit
+│   ├─ InvalidResultError          the result is not JSON
+│   ├─ RemoteToolError             a remote tool reported an error
+│   ├─ ConnectionLostError         retryable: the server died during the call
+│   └─ ToolTimeoutError            retryable: the deadline passed (also a TimeoutError)
+├─ PolicyError                     a rule forbids the call; nothing has run
+│   └─ ToolNotAllowedError         the code may not call this tool
+├─ CodeExecutionError              code was run and failed
+│   └─ CodeError                   the program's own failure: message, line, traceback
+├─ LimitExceededError              code used up what it was granted
+│   ├─ ToolCallLimitError          too many tool calls
+│   ├─ ChainStepLimitError         a chain with too many steps
+│   └─ CodeTimeoutError            its time was over (also a TimeoutError)
+├─ SandboxError                    where code runs: the request, the choice of a sandbox, or the sandbox itself
+│   ├─ InvalidRequestError         the request makes no sense; nothing has run
+│   │   ├─ MissingGatewayError
+│   │   ├─ MissingCodeError
+│   │   ├─ InvalidLimitsError      negative, or looser than allowed
+│   │   └─ InvalidModuleError      not a WebAssembly module
+│   ├─ SandboxUnavailableError     no sandbox can take this; the message says what to install
+│   ├─ SandboxDeniedError          a rule forbids this sandbox or asks for an opt-in
+│   ├─ LimitNotEnforceableError    the sandbox cannot enforce a limit that was asked for
+│   ├─ SandboxViolationError       the code did what its sandbox forbids
+│   ├─ SandboxTimeoutError         retryable: the run was stopped at its deadline (also a TimeoutError)
+│   ├─ ResourceLimitError          retryable: memory, CPU time, processes or disk were used up
+│   └─ SandboxFailedError          the sandbox died, or the program could not be run in it
+│       └─ ProgramFailedError      the program itself failed; the sandbox is fine
+└─ GatewayError                    the way back from a sandbox
+    ├─ ConnectionClosedError       it is closed, or the other side is gone
+    ├─ GatewayTimeoutError         no answer in time (also a TimeoutError)
+    └─ ProtocolError               a message that breaks the protocol
+```
+
+An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
+`retryable` and `details` as far as they are known. The original failure, if any, is its `__cause__`.
+"""
+
+from toolexec.errors.base import (
+    ConfigurationError,
+    MissingExtraError,
+    ToolExecError,
+)
+from toolexec.errors.code import (
+    ChainStepLimitError,
+    CodeError,
+    CodeExecutionError,
+    CodeTimeoutError,
+    ConnectionClosedError,
+    GatewayError,
+    GatewayTimeoutError,
+    InvalidLimitsError,
+    InvalidModuleError,
+    InvalidRequestError,
+    LimitExceededError,
+    LimitNotEnforceableError,
+    MissingCodeError,
+    MissingGatewayError,
+    PolicyError,
+    ProgramFailedError,
+    ProtocolError,
+    ResourceLimitError,
+    SandboxDeniedError,
+    SandboxError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxUnavailableError,
+    SandboxViolationError,
+    ToolCallLimitError,
+    ToolNotAllowedError,
+)
+from toolexec.errors.tools import (
+    BackendDisabledError,
+    BackendError,
+    BackendExistsError,
+    BackendNotFoundError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    DocNotFoundError,
+    ExampleTooLargeError,
+    ExecutionError,
+    ExternalRefError,
+    HandlerError,
+    InputValidationError,
+    InvalidBindingError,
+    InvalidChainError,
+    InvalidCursorError,
+    InvalidDetailError,
+    InvalidResultError,
+    InvalidSchemaError,
+    InvalidToolError,
+    InvalidToolIDError,
+    InvalidVersionError,
+    NoBackendsError,
+    OutputValidationError,
+    RemoteToolError,
+    StreamNotSupportedError,
+    ToolCollisionError,
+    ToolConflictError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    UnsupportedSchemaError,
+    Violation,
+)
+
+__all__ = [
+    "BackendDisabledError",
+    "BackendError",
+    "BackendExistsError",
+    "BackendNotFoundError",
+    "BackendUnavailableError",
+    "ChainStepLimitError",
+    "CodeError",
+    "CodeExecutionError",
+    "CodeTimeoutError",
+    "ConfigurationError",
+    "ConnectionClosedError",
+    "ConnectionLostError",
+    "DocNotFoundError",
+    "ExampleTooLargeError",
+    "ExecutionError",
+    "ExternalRefError",
+    "GatewayError",
+    "GatewayTimeoutError",
+    "HandlerError",
+    "InputValidationError",
+    "InvalidBindingError",
+    "InvalidChainError",
+    "InvalidCursorError",
+    "InvalidDetailError",
+    "InvalidLimitsError",
+    "InvalidModuleError",
+    "InvalidRequestError",
+    "InvalidResultError",
+    "InvalidSchemaError",
+    "InvalidToolError",
+    "InvalidToolIDError",
+    "InvalidVersionError",
+    "LimitExceededError",
+    "LimitNotEnforceableError",
+    "MissingCodeError",
+    "MissingExtraError",
+    "MissingGatewayError",
+    "NoBackendsError",
+    "OutputValidationError",
+    "PolicyError",
+    "ProgramFailedError",
+    "ProtocolError",
+    "RemoteToolError",
+    "ResourceLimitError",
+    "SandboxDeniedError",
+    "SandboxError",
+    "SandboxFailedError",
+    "SandboxTimeoutError",
+    "SandboxUnavailableError",
+    "SandboxViolationError",
+    "StreamNotSupportedError",
+    "ToolCallLimitError",
+    "ToolCollisionError",
+    "ToolConflictError",
+    "ToolExecError",
+    "ToolNotAllowedError",
+    "ToolNotFoundError",
+    "ToolTimeoutError",
+    "UnsupportedSchemaError",
+    "Violation",
+]

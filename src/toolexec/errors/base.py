@@ -1,0 +1,86 @@
+"""What every error has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+__all__ = [
+    "ConfigurationError",
+    "MissingExtraError",
+    "ToolExecError",
+]
+
+
+class ToolExecError(Exception):
+    """The base of every error here; `except ToolExecError` catches them all."""
+
+    code: ClassVar[str] = "internal"
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tool_id: str | None = None,
+        op: str | None = None,
+        backend: str | None = None,
+        retryable: bool | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.tool_id = tool_id
+        self.op = op
+        self.backend = backend
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.details: dict[str, Any] = dict(details or {})
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)  # whatever the arguments of the class itself are
+
+    def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
+        """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""
+        self.tool_id = self.tool_id or tool_id
+        self.op = self.op or op
+        self.backend = self.backend or backend
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-able data, the same in CLI output, gateway messages and MCP replies."""
+        data: dict[str, Any] = {"code": self.code, "message": self.message, "retryable": self.retryable}
+        for key in ("tool_id", "op", "backend"):
+            value = getattr(self, key)
+            if value is not None:
+                data[key] = value
+        if self.details:
+            data["details"] = self.details
+        return data
+
+
+class ConfigurationError(ToolExecError):
+    """Options, a file or an argument make no sense; nothing has run."""
+
+    code = "configuration"
+
+
+class MissingExtraError(ConfigurationError):
+    """An optional dependency is missing; the message names the extra to install."""
+
+    code = "missing_extra"
+
+    def __init__(self, extra: str, *, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the '{extra}' extra; install it with: pip install 'toolexec[{extra}]'",
+            details={"extra": extra},
+        )
+
+
+def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:
+    """An error as copying and pickling have it."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error

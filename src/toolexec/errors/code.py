@@ -1,0 +1,222 @@
+"""Errors about code that calls tools, and about the sandboxes where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolexec.errors.base import ToolExecError
+
+__all__ = [
+    "ChainStepLimitError",
+    "CodeError",
+    "CodeExecutionError",
+    "CodeTimeoutError",
+    "ConnectionClosedError",
+    "GatewayError",
+    "GatewayTimeoutError",
+    "InvalidLimitsError",
+    "InvalidModuleError",
+    "InvalidRequestError",
+    "LimitExceededError",
+    "LimitNotEnforceableError",
+    "MissingCodeError",
+    "MissingGatewayError",
+    "PolicyError",
+    "ProgramFailedError",
+    "ProtocolError",
+    "ResourceLimitError",
+    "SandboxDeniedError",
+    "SandboxError",
+    "SandboxFailedError",
+    "SandboxTimeoutError",
+    "SandboxUnavailableError",
+    "SandboxViolationError",
+    "ToolCallLimitError",
+    "ToolNotAllowedError",
+]
+
+
+class PolicyError(ToolExecError):
+    """A rule forbids the call; nothing has run."""
+
+    code = "policy_denied"
+
+
+class ToolNotAllowedError(PolicyError):
+    """The code may not call this tool: it is not on its list of allowed tools."""
+
+    code = "tool_not_allowed"
+
+
+class CodeExecutionError(ToolExecError):
+    """Code was run and failed."""
+
+    code = "code_failed"
+
+
+class CodeError(CodeExecutionError):
+    """The program failed by itself: a syntax error, an exception that it did not catch, a value that is not JSON.
+
+    `line` and `column` are those of the author's own text (1-based; 0 is unknown), `source` is that line, `kind` the
+    name of the exception's class in the program and `traceback` the program's own, with nothing of the sandbox in it.
+    """
+
+    code = "code_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int = 0,
+        column: int = 0,
+        source: str = "",
+        kind: str = "",
+        traceback: str = "",
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.line = line
+        self.column = column
+        self.source = source
+        self.kind = kind
+        self.traceback = traceback
+        where = {"line": line, "column": column, "source": source, "kind": kind, "traceback": traceback}
+        super().__init__(message, details={**{key: value for key, value in where.items() if value}, **(details or {})})
+
+    def __str__(self) -> str:
+        return f"{self.message} (line {self.line}, col {self.column})" if self.line > 0 else self.message
+
+
+class LimitExceededError(ToolExecError):
+    """Code used up what it was granted; what it did until then is in the result."""
+
+    code = "limit_exceeded"
+
+
+class ToolCallLimitError(LimitExceededError):
+    """The code made as many tool calls as it may; the call was not made."""
+
+    code = "tool_call_limit"
+
+
+class ChainStepLimitError(LimitExceededError):
+    """A chain has more steps than one may have; none of them was run."""
+
+    code = "chain_step_limit"
+
+
+class CodeTimeoutError(LimitExceededError, TimeoutError):
+    """The code took longer than its time limit and was stopped."""
+
+    code = "code_timeout"
+
+
+class SandboxError(ToolExecError):
+    """Something about where code runs; `backend` is the kind of sandbox."""
+
+    code = "sandbox"
+
+
+class InvalidRequestError(SandboxError):
+    """A request to run code makes no sense; nothing has run."""
+
+    code = "invalid_request"
+
+
+class MissingGatewayError(InvalidRequestError):
+    """A request to run code has no gateway."""
+
+    code = "missing_gateway"
+
+
+class MissingCodeError(InvalidRequestError):
+    """A request to run code has no code."""
+
+    code = "missing_code"
+
+
+class InvalidLimitsError(InvalidRequestError):
+    """A limit is negative or of the wrong type; the message names it."""
+
+    code = "invalid_limits"
+
+
+class InvalidModuleError(InvalidRequestError):
+    """What was given as a WebAssembly module is none, or needs what it is not granted."""
+
+    code = "invalid_module"
+
+
+class SandboxUnavailableError(SandboxError):
+    """No sandbox can take the request; the message says why and what to install or configure."""
+
+    code = "sandbox_unavailable"
+
+
+class SandboxDeniedError(SandboxError):
+    """A rule forbids this sandbox for the request, or it needs an opt-in that is not there."""
+
+    code = "sandbox_denied"
+
+
+class LimitNotEnforceableError(SandboxError):
+    """The sandbox cannot enforce a limit that was asked for; `best_effort=True` runs the code all the same."""
+
+    code = "limit_not_enforceable"
+
+
+class SandboxViolationError(SandboxError):
+    """The code did what its sandbox forbids and was stopped for it."""
+
+    code = "sandbox_violation"
+
+
+class SandboxTimeoutError(SandboxError, TimeoutError):
+    """The run was stopped at its deadline."""
+
+    code = "sandbox_timeout"
+    default_retryable = True
+
+
+class ResourceLimitError(SandboxError):
+    """The code used up its memory, CPU time, processes or disk; `details["resource"]` says which."""
+
+    code = "resource_limit"
+    default_retryable = True
+
+
+class SandboxFailedError(SandboxError):
+    """The sandbox died or could not run the program; what was captured until then is in the result."""
+
+    code = "sandbox_failed"
+
+
+class ProgramFailedError(SandboxFailedError):
+    """The program failed by itself; the sandbox is fine. The CodeError with line and traceback is the `__cause__`."""
+
+    code = "program_failed"
+
+
+class GatewayError(ToolExecError):
+    """Something about the way back from a sandbox to the tools."""
+
+    code = "gateway"
+
+
+class ConnectionClosedError(GatewayError):
+    """The connection to the other side is closed or lost; nothing more can be asked of it."""
+
+    code = "connection_closed"
+
+
+class GatewayTimeoutError(GatewayError, TimeoutError):
+    """The other side did not answer in time."""
+
+    code = "gateway_timeout"
+    default_retryable = True
+
+
+class ProtocolError(GatewayError):
+    """A message is malformed, too large, of an unknown type or version, or answers nothing."""
+
+    code = "protocol"
