@@ -12,6 +12,7 @@ from typing import Any
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
+from toolexec.backend.here import here
 from toolexec.backend.processes import WorkerProcesses
 from toolexec.backend.threads import WorkerThreads
 from toolexec.backend.weave import weave
@@ -93,6 +94,11 @@ class LocalBackend:
     def has(self, name: str) -> bool:
         """Whether a handler is registered under *name*, or its tool is called that."""
         return self._find(name) is not None
+
+    def runs_here(self, name: str) -> bool:
+        """Whether the handler is a sync function for which any thread will do, so that no call needs the loop."""
+        handler = self._handlers.get(name) or self._find(name)
+        return handler is not None and self.enabled and handler.kind == "sync" and handler.mode == "thread"
 
     def status(self) -> BackendStatus:
         """How the backend is."""
@@ -186,6 +192,9 @@ class LocalBackend:
     async def _run(self, name: str, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> Any:
         if handler.kind in _GENERATORS:
             return await self._collect(name, handler, call)
+        if here.wait is not None and handler.mode == "thread" and not handler.wants_context:
+            value = handler.call(args)
+            return here.wait(value) if inspect.isawaitable(value) else value
         with _context(handler, call) as context:
             if handler.kind == "async":
                 return await handler.call(args, *context)
@@ -195,6 +204,9 @@ class LocalBackend:
                 if self._processes is None:
                     self._processes = WorkerProcesses()
                 value = await self._processes.run(name, handler.source, args)
+            elif here.wait is not None:
+                value = handler.call(args, *context)
+                return here.wait(value) if inspect.isawaitable(value) else value
             else:
                 value = await self._threads.run(handler.call, args, *context)
             return await value if inspect.isawaitable(value) else value

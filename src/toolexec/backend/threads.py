@@ -20,7 +20,8 @@ __all__ = ["WorkerThreads"]
 
 _IDLE_SECONDS = 30.0
 _Outcome: TypeAlias = tuple[bool, Any]
-_Job: TypeAlias = tuple[Callable[[], Any], "asyncio.Future[_Outcome]", asyncio.AbstractEventLoop]
+_Answer: TypeAlias = tuple["asyncio.Future[_Outcome]", asyncio.AbstractEventLoop]
+_Job: TypeAlias = tuple[Callable[[], Any], _Answer | None]
 
 
 class WorkerThreads:
@@ -47,15 +48,7 @@ class WorkerThreads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         context = contextvars.copy_context()
-        with self._changed:
-            self._jobs.append((lambda: context.run(function, *args), future, loop))
-            spawn = self._free < len(self._jobs) and self._threads < self._limit
-            self._threads += spawn
-            self._free += spawn
-            closings = self._closings
-            self._changed.notify()
-        if spawn:
-            self._spawn(closings)
+        self._put((lambda: context.run(function, *args), (future, loop)))
         ok, value = await future
         if ok:
             return value
@@ -63,6 +56,21 @@ class WorkerThreads:
             raise value
         finally:
             del value, future  # the traceback holds this frame: in a ring they would wait for the garbage collector
+
+    def start(self, function: Callable[[], None]) -> None:
+        """Have a thread call *function*, now or when one is free; nobody waits for it. From any thread."""
+        self._put((function, None))
+
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            spawn = self._free < len(self._jobs) and self._threads < self._limit
+            self._threads += spawn
+            self._free += spawn
+            closings = self._closings
+            self._changed.notify()
+        if spawn:
+            self._spawn(closings)
 
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their job. The pool can still be used."""
@@ -80,17 +88,17 @@ class WorkerThreads:
                 stranded = [] if self._threads else list(self._jobs)  # nobody is left to do them
                 if stranded:
                     self._jobs.clear()
-            for _, future, loop in stranded:
-                _answer(future, loop, (False, error))
+            for _, answer in stranded:
+                _answer(answer, (False, error))
 
     def _work(self, closings: int) -> None:
         while (job := self._next(closings)) is not None:
-            call, future, loop = job
-            outcome = _attempt(call) if not future.cancelled() else (True, None)
+            call, answer = job
+            outcome = _attempt(call) if answer is None or not answer[0].cancelled() else (True, None)
             with self._changed:
                 self._free += 1
-            _answer(future, loop, outcome)
-            del job, call, future, outcome  # arguments and result must not live on while this thread waits
+            _answer(answer, outcome)
+            del job, call, answer, outcome  # arguments and result must not live on while this thread waits
 
     def _next(self, closings: int) -> _Job | None:
         """The next job, or None when this thread is to end: it was idle for long, or the pool was closed meanwhile."""
@@ -114,7 +122,10 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
         return False, error
 
 
-def _answer(future: asyncio.Future[_Outcome], loop: asyncio.AbstractEventLoop, outcome: _Outcome) -> None:
+def _answer(answer: _Answer | None, outcome: _Outcome) -> None:
+    if answer is None:
+        return
+    future, loop = answer
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(_settle, future, outcome)
 

@@ -5,7 +5,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.layers import Timeout, Trace, TraceEvent, TraceHook
 from toolexec.run.resolve import Resolver
-from toolexec.run.runner import DefaultRunner, OutputValidation, Runner
+from toolexec.run.runner import DefaultRunner, OutputValidation, Runner, ThreadRunner
 from toolexec.run.types import Result, StepResult
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Runner",
     "StepResult",
     "StreamEvent",
+    "ThreadRunner",
     "Timeout",
     "ToolCall",
     "Trace",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.base import Backend, StreamingBackend
 from toolexec.backend.failures import handler_failure
+from toolexec.backend.here import Wait, step_here
+from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import (
@@ -28,7 +30,7 @@ from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolver
 from toolexec.run.types import Result
 
-__all__ = ["DefaultRunner", "OutputValidation", "Runner"]
+__all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner"]
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
 _NO_ARGS: Final[dict[str, Any]] = {}
@@ -51,6 +53,26 @@ class Runner(Protocol):
 
         The first step raises as `run` does, and StreamNotSupportedError when the tool answers in one piece and
         `call.fallback` is not set. Closing the iterator stops the work.
+        """
+        ...
+
+
+@runtime_checkable
+class ThreadRunner(Protocol):
+    """A runner that can make some calls in the caller's own thread, without an event loop.
+
+    Not every runner is one: a layer that uses the event loop simply does not have the method, and then all calls go to
+    the loop.
+    """
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        """Whether `run_here` would make the call."""
+        ...
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call as `Runner.run` does, or give None, with nothing done, when it needs the event loop.
+
+        The caller stops waiting after *within* seconds; a call that must be stopped earlier needs the loop, too.
         """
         ...
 
@@ -99,6 +121,21 @@ class DefaultRunner:
         if self._validate_output == "off" and type(raw) in _PLAIN:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         return self._finish(entry, raw, started)
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        """Whether the call is one of a local tool with a sync handler; see `ThreadRunner.runs_here`."""
+        entry = self._find(call.tool_id)
+        if entry is None or entry.binding.kind != "local":
+            return False
+        try:
+            backend = self._backends.resolve(entry.binding)
+        except ToolExecError:
+            return False  # the usual road says it better
+        return isinstance(backend, LocalBackend) and backend.runs_here(entry.target)
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call of a local tool with a sync handler; see `ThreadRunner.run_here`."""
+        return step_here(self.run(call), wait) if self.runs_here(call, within) else None
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from time import perf_counter
 
+from toolexec.backend.here import Wait
 from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.deadline import DeadlineExceededError, rest_within, with_deadline
-from toolexec.run.runner import Runner
+from toolexec.run.runner import Runner, ThreadRunner
 from toolexec.run.types import Result
 
 __all__ = ["Timeout"]
@@ -30,6 +31,7 @@ class Timeout:
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds}; None means no limit")
         self.inner = inner
         self.seconds = seconds
+        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call within its limit."""
@@ -45,6 +47,21 @@ class Timeout:
             return await rest_within(work, waits_for, seconds)
         except DeadlineExceededError:
             return Result(call.tool_id, None, _late(call, seconds), seconds)
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call, if its limit cannot pass before the caller stops waiting; see `ThreadRunner.run_here`."""
+        inner = self._inner_here
+        return inner.run_here(call, wait, within) if inner is not None and self._lasts(call, within) else None
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        """Whether `run_here` would make the call."""
+        inner = self._inner_here
+        return inner is not None and self._lasts(call, within) and inner.runs_here(call, within)
+
+    def _lasts(self, call: ToolCall, within: float) -> bool:
+        """Whether the call's limit cannot pass within so many seconds."""
+        seconds = self.seconds if call.timeout is None else self._limit(call)
+        return seconds is None or seconds >= within
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Stream the call; when its limit passes, the last event is the error."""
