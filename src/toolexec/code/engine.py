@@ -1,0 +1,51 @@
+"""What runs code of one or more languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeParams, CodeResult
+from toolexec.errors import ConfigurationError
+
+__all__ = ["ALIASES", "Engine", "Engines"]
+
+ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go"}
+
+
+class Engine(Protocol):
+    """Runs code that calls tools."""
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """What it runs."""
+        ...
+
+    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+        """Run `params.code`; language, timeout and limits are filled in.
+
+        What the code did until it failed is in the result, its failure as `error`. Raises when nothing was run.
+        Cancelling stops the code.
+        """
+        ...
+
+
+class Engines:
+    """Language → engine, itself an engine. The first of several for one language gets it."""
+
+    def __init__(self, engines: Iterable[Engine]) -> None:
+        self._by_language: dict[str, Engine] = {}
+        for engine in engines:
+            for language in engine.languages:
+                self._by_language.setdefault(language, engine)
+        self.languages = frozenset(self._by_language)
+
+    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+        """Run the code in the engine of its language; raises ConfigurationError for an unknown one."""
+        engine = self._by_language.get(params.language)
+        if engine is None:
+            raise ConfigurationError(
+                f"unknown language {params.language!r}; there are {', '.join(sorted(self.languages))}"
+            )
+        return await engine.execute(params, tools)

@@ -1,0 +1,167 @@
+"""Runs code that calls tools: limits, deadline, allow-list and trace around one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from toolexec.code.engine import ALIASES, Engine
+from toolexec.code.handles import DEFAULT_RESULT_BYTES
+from toolexec.code.limits import Limits
+from toolexec.code.output import Output, Stream
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index
+from toolexec.errors import CodeTimeoutError, ConfigurationError
+from toolexec.run.runner import Runner
+
+__all__ = ["CodeConfig", "Executor"]
+
+logger = logging.getLogger(__name__)
+_MARGIN_SECONDS = 1.0
+"""How much later than the engine's own deadline the executor steps in: an engine that keeps it knows more to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeConfig:
+    """The parts and limits of an `Executor`.
+
+    `default_timeout` is in seconds (None: none), `limits` are the operator's (a run can only lower them),
+    `result_bytes` is how long a tool's result may be (as JSON) to go into the sandbox; a longer one stays outside and
+    the code gets a handle. `output_chars` is how much of each stream is kept.
+
+    Raises ConfigurationError that lists everything that is missing.
+    """
+
+    index: Index | None = None
+    docs: DocStore | None = None
+    run: Runner | None = None
+    engine: Engine | None = None
+    default_timeout: float | None = None
+    default_language: str = "python"
+    limits: Limits = field(default_factory=Limits)
+    result_bytes: int = DEFAULT_RESULT_BYTES
+    output_chars: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        missing = [name for name in ("index", "docs", "run", "engine") if getattr(self, name) is None]
+        if missing:
+            raise ConfigurationError(f"configuration error: missing required fields: {', '.join(missing)}")
+        _check_timeout(self.default_timeout)
+
+
+class Executor:
+    """Runs code with tools. Safe for many runs at once; each has its own limits, trace and output."""
+
+    def __init__(self, config: CodeConfig) -> None:
+        self.config = config
+
+    async def execute(self, params: CodeParams) -> CodeResult:
+        """Run code.
+
+        Whatever the code did and however it ended is in the result: its failure (CodeError), a limit
+        (LimitExceededError, CodeTimeoutError), the failure of its sandbox. Raises when nothing was run:
+        ConfigurationError, SandboxError. Cancelling stops the code.
+        """
+        tools, params = self.prepare(params)
+        return await self.run(params, tools, self._engine.execute(params, tools))
+
+    def prepare(self, params: CodeParams) -> tuple[Tools, CodeParams]:
+        """The tools for one run, and the parameters with all that holds filled in; raises ConfigurationError."""
+        config = self.config
+        _check_timeout(params.timeout)
+        language = (params.language or config.default_language).lower()
+        limits = config.limits.narrow(params.limits)
+        timeout = params.timeout if params.timeout is not None else config.default_timeout
+        if config.default_timeout is not None and timeout is not None:
+            timeout = min(timeout, config.default_timeout)
+        params = replace(params, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
+        tell = _Teller(params.on_event) if params.on_event is not None else None
+        assert config.index is not None
+        assert config.docs is not None
+        assert config.run is not None
+        tools = Tools(
+            config.index,
+            config.docs,
+            config.run,
+            limits=limits,
+            allowed=params.allowed_tools,
+            output=Output(config.output_chars, tell.printed if tell is not None else None),
+            tell=tell,
+            result_bytes=config.result_bytes,
+        )
+        return tools, params
+
+    async def run(self, params: CodeParams, tools: Tools, work: Any) -> CodeResult:
+        """Await the engine's *work* for prepared parameters, within the deadline, and complete its result."""
+        started = perf_counter()
+        timeout = params.timeout
+        try:
+            if timeout is None:
+                result: CodeResult = await work
+            else:
+                async with asyncio.timeout(timeout + _MARGIN_SECONDS if _keeps_deadline(self._engine) else timeout):
+                    result = await work
+        except TimeoutError as error:
+            late = CodeTimeoutError(
+                f"limit exceeded: timeout after {timeout:g} s" if timeout is not None else "limit exceeded: timeout",
+                op="execute",
+                details={"timeout": timeout},
+            )
+            late.__cause__ = error
+            result = CodeResult(error=late)
+        finally:
+            tools.close()
+        result.tool_calls = tools.tool_calls()
+        result.stdout = _both(result.stdout, tools.output.text("stdout"))
+        result.stderr = _both(result.stderr, tools.output.text("stderr"))
+        result.duration = perf_counter() - started
+        result.language = params.language
+        logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))
+        return result
+
+    @property
+    def _engine(self) -> Engine:
+        assert self.config.engine is not None
+        return self.config.engine
+
+
+class _Teller:
+    """Carries events to the callback: in order, on the event loop, whatever thread they come from."""
+
+    def __init__(self, callback: EventCallback) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, event: CodeEvent) -> None:
+        self._loop.call_soon_threadsafe(_tell, self._callback, event)
+
+    def printed(self, stream: Stream, text: str) -> None:
+        self(CodeEvent(kind="print", text=text, stream=stream))
+
+
+def _tell(callback: Callable[[CodeEvent], None], event: CodeEvent) -> None:
+    try:
+        callback(event)
+    except Exception:
+        logger.exception("a callback for events of code failed")
+
+
+def _keeps_deadline(engine: Engine) -> bool:
+    """Whether the engine stops code at the deadline by itself, and then has more to tell than a cancelled one."""
+    return getattr(engine, "keeps_deadline", False) is True
+
+
+def _both(engine: str, tools: str) -> str:
+    """What the engine captured by itself, then what went through the tools; an engine may use just one of the ways."""
+    return tools if engine in (tools, "") else f"{engine}{tools}"
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
+        raise ConfigurationError(f"a timeout must be above 0 seconds, not {timeout!r}")

@@ -1,0 +1,81 @@
+"""What a run of code is granted, and what of it was really enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from toolexec.errors import InvalidLimitsError
+
+__all__ = ["Limits", "LimitsEnforced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Upper bounds of one run; 0 means no bound of one's own.
+
+    `max_tool_calls` and `max_chain_steps` count what the code asks for. `cpu_ms` is a budget of CPU time in
+    milliseconds, `cpus` a rate (1.5 is one and a half cores), `memory_bytes` and `disk_bytes` sizes, `pids` a number of
+    processes. Raises InvalidLimitsError for a value that is negative or no number.
+    """
+
+    max_tool_calls: int = 0
+    max_chain_steps: int = 0
+    cpu_ms: int = 0
+    cpus: float = 0
+    memory_bytes: int = 0
+    pids: int = 0
+    disk_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            value = getattr(self, name)
+            kinds = int | float if name == "cpus" else int
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0:
+                raise InvalidLimitsError(f"{name} must be 0 (no bound) or more, not {value!r}")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Limits from JSON data; raises InvalidLimitsError for unknown names too."""
+        unknown = sorted(data.keys() - set(_NAMES))
+        if unknown:
+            raise InvalidLimitsError(f"unknown limits {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+        return cls(**data)
+
+    def narrow(self, asked: Limits) -> Limits:
+        """The tighter of the two for each bound: what is asked for can lower these limits and never raise them."""
+        return Limits(**{name: _tighter(getattr(self, name), getattr(asked, name)) for name in _NAMES})
+
+    def set_names(self) -> tuple[str, ...]:
+        """The names of the bounds that are set."""
+        return tuple(name for name in _NAMES if getattr(self, name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bounds that are set, as JSON-able data."""
+        return {name: getattr(self, name) for name in self.set_names()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsEnforced:
+    """Which bounds really held for a run: True only where the sandbox would have stopped the code at them."""
+
+    timeout: bool = False
+    tool_calls: bool = False
+    chain_steps: bool = False
+    memory: bool = False
+    cpu: bool = False
+    cpus: bool = False
+    pids: bool = False
+    disk: bool = False
+
+    def to_dict(self) -> dict[str, bool]:
+        """The same as JSON-able data."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+_NAMES = tuple(field.name for field in fields(Limits))
+
+
+def _tighter(ours: Any, asked: Any) -> Any:
+    return min(ours, asked) if ours and asked else ours or asked

@@ -1,0 +1,259 @@
+"""What code calls a tool: `tools.github.create_issue` for `github:create_issue`.
+
+Where a name is no Python name, its nearest one stands for it: `list-issues` is `list_issues`, `import` is `import_`.
+The tool that has exactly the name always has it. Where several tools come to the same name and none has it exactly,
+none of them gets it: `tools.run("github:list-issues", {...})` reaches each by its ID.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import keyword
+import re
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from toolexec.discovery.index import Index
+from toolexec.errors import InvalidVersionError, ToolNotFoundError
+from toolexec.model.tool import Tool
+from toolexec.model.version import Version
+
+__all__ = [
+    "TOOLS_METHODS",
+    "ToolNames",
+    "ToolPath",
+    "attribute_path",
+    "paths_of",
+    "preferred",
+    "python_name",
+    "tool_at",
+]
+
+ToolPath: TypeAlias = tuple[str, ...]
+"""The attributes that lead from `tools` to a tool: namespace and name, or the name alone."""
+
+TOOLS_METHODS: Final = frozenset(
+    {
+        "describe",
+        "describe_tool",
+        "examples",
+        "list_namespaces",
+        "list_tool_examples",
+        "println",
+        "run",
+        "run_chain",
+        "run_tool",
+        "search",
+        "search_tools",
+    }
+)
+"""What `tools` itself can do. A namespace of such a name, or a tool without a namespace, gets a `_` behind it."""
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
+_MAX_ATTRIBUTE: Final = 300
+_MAX_COMPARED: Final = 2_000
+_MAX_CLOSE: Final = 3
+
+
+def python_name(name: str) -> str:
+    """The Python identifier for *name*: `_` for each character that cannot be in one, `_` before a digit at the start,
+    one `_` for several at the start (Python has its own use for those), and `_` after a keyword.
+
+    >>> [python_name(name) for name in ("list-issues", "2fa", "import", "__init__", "ok")]
+    ['list_issues', '_2fa', 'import_', '_init__', 'ok']
+    """
+    if name.isidentifier() and name.isascii() and name[:2] != "__" and not keyword.iskeyword(name):
+        return name
+    result = _FOREIGN.sub("_", name)
+    if result[:1].isdigit():
+        return f"_{result}"
+    if result[:2] == "__" or not result:
+        return f"_{result.lstrip('_')}"
+    return f"{result}_" if keyword.iskeyword(result) else result
+
+
+def attribute_path(namespace: str, name: str) -> ToolPath:
+    """The attributes that a tool of this namespace (may be empty) and name has if it shares them with no other."""
+    first = python_name(namespace or name)
+    if first in TOOLS_METHODS:
+        first = f"{first}_"
+    return (first, python_name(name)) if namespace else (first,)
+
+
+def paths_of(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ToolPath | None]:
+    """For each (namespace, name) the attributes that lead to it, or None if those are another's, or nobody's."""
+    paths = {key: attribute_path(*key) for key in keys}
+    owners: dict[ToolPath, tuple[str, str] | None] = {}
+    for key, path in paths.items():
+        if path == _exact(key) or path not in owners:
+            owners[path] = key
+        else:
+            taken = owners[path]
+            owners[path] = taken if taken is not None and path == _exact(taken) else None
+    return {key: path if owners[path] == key else None for key, path in paths.items()}
+
+
+def preferred(tools: Iterable[Tool]) -> dict[tuple[str, str], Tool]:
+    """The tool that `namespace:name` stands for, by (namespace, name): the one without a version, else the highest."""
+    found: dict[tuple[str, str], Tool] = {}
+    for tool in tools:
+        key = (tool.namespace, tool.name)
+        known = found.get(key)
+        if known is None or _version_key(tool.version) > _version_key(known.version):
+            found[key] = tool
+    return found
+
+
+class ToolNames:
+    """From the attributes that code writes to the IDs of an index's tools.
+
+    A name that is exactly a tool's is one look into the index, however many tools there are. For others all tools are
+    listed, once for each state of the index. Safe to use from several threads at once.
+    """
+
+    __slots__ = ("__weakref__", "_book", "_index")
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._book: _Book | None = None
+
+    def at(self, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:
+        """The ID of the tool at *path*: its own, or the unversioned one that stands for its highest version.
+
+        Raises ToolNotFoundError when no tool is there, or several without one that has the name exactly; its
+        `details["close"]` lists those, or similar ones, and names no tool that *allowed* says no to.
+        """
+        parts = tuple(path)
+        return self._find(parts) or self._refuse(parts, allowed)
+
+    def path_of(self, tool: Tool) -> ToolPath | None:
+        """The attributes that lead to *tool*, a tool of the index; None when only its ID does."""
+        path = attribute_path(tool.namespace, tool.name)
+        found = self._find(path)
+        entry = self._index.find(found) if found is not None else None
+        return path if entry is not None and entry.tool.id == tool.id else None
+
+    def _find(self, path: ToolPath) -> str | None:
+        exact = self._exact_id(path)
+        if exact is not None:
+            return exact
+        found = self._book_now().find(path)
+        return found[0] if len(found) == 1 else None
+
+    def _exact_id(self, path: ToolPath) -> str | None:
+        if not 1 <= len(path) <= 2:
+            return None
+        key = (path[0], path[1]) if len(path) == 2 else ("", path[0])
+        if attribute_path(*key) != path:
+            return None
+        tool_id = ":".join(path)
+        return tool_id if self._index.find(tool_id) is not None else None
+
+    def _book_now(self) -> _Book:
+        book = self._book
+        version = self._index.version  # read before the tools are: an older one only means to look again
+        if book is None or book.version != version:
+            book = self._book = _Book(self._index, version)
+        return book
+
+    def _refuse(self, path: ToolPath, allowed: Callable[[str], bool] | None) -> NoReturn:
+        asked = ":".join(part[:_MAX_ATTRIBUTE] for part in path[:3])
+        book = self._book_now()
+        close = [tool_id for tool_id in book.close_to(path) if allowed is None or allowed(tool_id)]
+        details = {"ambiguous": True} if close and book.find(path) else None
+        raise ToolNotFoundError(asked, close=close[:_MAX_CLOSE], details=details)
+
+
+class _Book:
+    """One state of an index: its names by namespace, and what they become in code, worked out where it is asked for."""
+
+    __slots__ = ("_names", "_odd", "_spaces", "version")
+
+    def __init__(self, index: Index, version: int) -> None:
+        self.version = version
+        self._names: dict[str, list[str]] = {}
+        self._spaces: dict[str, list[str]] = {}
+        self._odd: dict[str, dict[ToolPath, list[str]]] = {}
+        for entry in index.tools():
+            self._names.setdefault(entry.tool.namespace, []).append(entry.tool.name)
+        for namespace in self._names:
+            if namespace:
+                self._spaces.setdefault(attribute_path(namespace, "x")[0], []).append(namespace)
+
+    def find(self, path: ToolPath) -> list[str]:
+        """The IDs of the tools at *path* whose names are not exactly those in it."""
+        if not 1 <= len(path) <= 2:
+            return []
+        first = path[0] if len(path) == 2 else ""
+        odd = self._odd.get(first)
+        if odd is None:
+            odd = {}
+            for key in self._keys(first):
+                found = attribute_path(*key)
+                if found != _exact(key):
+                    odd.setdefault(found, []).append(":".join(_exact(key)))
+            if first in self._spaces or not first:
+                self._odd[first] = odd
+        return odd.get(path, [])
+
+    def _keys(self, first: str) -> dict[tuple[str, str], None]:
+        """The (namespace, name) of all tools whose path begins with *first*; empty: of those with no namespace."""
+        spaces = self._spaces.get(first, ()) if first else ("",)
+        return {(space, name): None for space in spaces for name in self._names.get(space, ())}
+
+    def close_to(self, path: ToolPath) -> list[str]:
+        """IDs of the tools that may have been meant, best first."""
+        shared = self.find(path)
+        if shared or not 1 <= len(path) <= 2:
+            return shared
+        if len(path) == 1:
+            return self._similar("", path[0]) or self._some(path[0])
+        if path[0] in self._spaces:
+            return self._similar(path[0], path[1]) or self._some(path[0])
+        spaces = difflib.get_close_matches(path[0][:_MAX_ATTRIBUTE], list(self._spaces)[:_MAX_COMPARED])
+        return [tool_id for space in spaces for tool_id in self._similar(space, path[1]) or self._some(space)]
+
+    def _similar(self, first: str, name: str) -> list[str]:
+        known: dict[str, ToolPath] = {}
+        for key in itertools.islice(self._keys(first), _MAX_COMPARED):
+            known.setdefault(python_name(key[1]), _exact(key))
+        return [":".join(known[found]) for found in difflib.get_close_matches(name[:_MAX_ATTRIBUTE], known)]
+
+    def _some(self, first: str) -> list[str]:
+        return [":".join(key) for key in itertools.islice(self._keys(first), _MAX_CLOSE)] if first else []
+
+
+_by_index: weakref.WeakKeyDictionary[Any, ToolNames] = weakref.WeakKeyDictionary()
+
+
+def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:
+    """The ID of *index*'s tool at *path*, such as `("github", "create_issue")`; raises as `ToolNames.at` does.
+
+    What was learned about an index is kept as long as that lives; keep a `ToolNames` for an index that cannot be
+    referenced weakly.
+    """
+    try:
+        names = _by_index.get(index)
+        if names is None:
+            # Kept by value, a ToolNames would keep its own key alive; the proxy lets go of the index.
+            names = _by_index.setdefault(index, ToolNames(weakref.proxy(index)))
+    except TypeError:
+        names = ToolNames(index)
+    return names.at(path, allowed=allowed)
+
+
+def _exact(key: tuple[str, str]) -> ToolPath:
+    """The path of a tool whose names need no change."""
+    return key if key[0] else key[1:]
+
+
+def _version_key(version: str) -> tuple[int, Any, str]:
+    """No version first of all, then semantic versions by precedence, then all other texts: as an index chooses."""
+    if not version:
+        return (2, 0, "")
+    try:
+        return (1, Version.parse(version), version)
+    except InvalidVersionError:
+        return (0, 0, version)

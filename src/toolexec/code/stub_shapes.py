@@ -1,0 +1,142 @@
+"""What a schema says about the shape of a value: which keywords do, and what several of them make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolexec.code.stub_text import quoted
+
+__all__ = ["MAX_PROPERTIES", "Record", "either", "is_record", "literal", "merge", "shapes"]
+
+MAX_PROPERTIES: Final = 100
+"""The most parameters, or keys of one dict, that are named."""
+
+_SHAPES: Final = frozenset(
+    {
+        "$ref",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "enum",
+        "items",
+        "oneOf",
+        "patternProperties",
+        "prefixItems",
+        "properties",
+        "required",
+        "type",
+    }
+)
+_OF_RECORDS: Final = frozenset({"additionalProperties", "patternProperties", "properties", "required", "type"})
+_MAX_CHOICES: Final = 64
+_MAX_LITERAL: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An object's keys: the schema of each, which of them must be there, the schemas of keys that match a pattern, and
+    the schema of all others (`extra`; False: there are none, None: it is left open)."""
+
+    properties: Mapping[str, Any]
+    required: frozenset[str]
+    patterns: Sequence[Any] = ()
+    extra: Any = None
+
+    def to_schema(self) -> dict[str, Any]:
+        """The same as one schema."""
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": self.properties,
+            "required": [name for name in self.properties if name in self.required],
+            "patternProperties": {str(number): part for number, part in enumerate(self.patterns)},
+        }
+        return schema if self.extra is None else {**schema, "additionalProperties": self.extra}
+
+
+def shapes(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The keywords of *schema* that say which type a value has."""
+    return _SHAPES & schema.keys()
+
+
+def is_record(schema: Mapping[str, Any]) -> bool:
+    """Whether *schema* describes an object by its keys, and nothing else."""
+    found = shapes(schema)
+    return bool(found) and found <= _OF_RECORDS and schema.get("type", "object") == "object"
+
+
+def merge(parts: Sequence[Mapping[str, Any]], keep: Callable[[Any], object]) -> Record:
+    """The object that fits all *parts*; *keep* is given each schema that is made on the way."""
+    properties: dict[str, Any] = {}
+    required: set[str] = set()
+    patterns: list[Any] = []
+    extra: Any = None
+    for part in parts:
+        for name, schema in _mapping(part.get("properties")).items():
+            properties[name] = _kept({"allOf": [properties[name], schema]}, keep) if name in properties else schema
+        names = part.get("required")
+        required.update(name for name in names if isinstance(name, str)) if isinstance(names, list) else None
+        patterns += _mapping(part.get("patternProperties")).values()
+        extra = part.get("additionalProperties") if extra is None else extra
+    for name in sorted(required - properties.keys())[:MAX_PROPERTIES]:
+        properties[name] = True
+    return Record(properties=properties, required=frozenset(required), patterns=patterns, extra=extra)
+
+
+def either(base: Record, others: Sequence[Record], keep: Callable[[Any], object]) -> Record:
+    """The object that fits *base* and at least one of *others*: what only some of those require is optional."""
+    properties: dict[str, list[Any]] = {}
+    for other in others:
+        for name, schema in other.properties.items():
+            known = properties.setdefault(name, [])
+            if schema is not True and schema not in known:
+                known.append(schema)
+    merged = {
+        name: some[0] if len(some) == 1 else _kept({"anyOf": some}, keep) if some else True
+        for name, some in properties.items()
+    }
+    always = frozenset[str].intersection(*(other.required for other in others)) if others else frozenset[str]()
+    return Record(
+        properties={**merged, **base.properties},
+        required=base.required | always,
+        patterns=base.patterns,
+        extra=base.extra if base.extra is not False or not merged else None,
+    )
+
+
+def literal(values: Iterable[Any]) -> str:
+    """One of these JSON values as a type: a `Literal` where Python has one, else the types of the values."""
+    named: list[str] = []
+    others: list[str] = []
+    for value in values:
+        match value:
+            case None:
+                others.append("None")
+            case bool() | int():
+                named.append(repr(value))
+            case str():
+                named.append(quoted(value))
+            case float():
+                others.append("float")
+            case list():
+                others.append("list[Any]")
+            case _:
+                others.append("dict[str, Any]")
+    named = list(dict.fromkeys(named))
+    if len(named) > _MAX_CHOICES or sum(map(len, named)) > _MAX_LITERAL:
+        kinds = ("bool" if text in {"True", "False"} else "str" if text[0] in "\"'" else "int" for text in named)
+        parts = [*dict.fromkeys(kinds)]
+    else:
+        parts = [f"Literal[{', '.join(named)}]"] if named else []
+    return " | ".join([*parts, *sorted(set(others), key=lambda kind: (kind == "None", kind))]) or "Any"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _kept(schema: dict[str, Any], keep: Callable[[Any], object]) -> dict[str, Any]:
+    keep(schema)
+    return schema

@@ -1,0 +1,367 @@
+"""What code may do with tools: every path from code to a tool goes through here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from time import perf_counter
+from typing import Any
+
+from toolexec.backend.here import Wait
+from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handles
+from toolexec.code.limits import Limits
+from toolexec.code.output import Output
+from toolexec.code.types import CodeEvent, ToolCallRecord
+from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
+from toolexec.discovery.examples import ToolExample, copy_json
+from toolexec.discovery.index import Index
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import (
+    ChainStepLimitError,
+    ConnectionClosedError,
+    InvalidResultError,
+    ToolCallLimitError,
+    ToolExecError,
+    ToolNotAllowedError,
+    ToolNotFoundError,
+)
+from toolexec.model.call import ToolCall
+from toolexec.run.chain import ChainStep, run_chain
+from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.types import Result, StepResult
+
+__all__ = ["AdmittedCall", "Tools"]
+
+logger = logging.getLogger(__name__)
+_MAX_RECORDS = 10_000
+
+
+class AdmittedCall:
+    """A tool call that was counted and allowed, on its way to the runner."""
+
+    __slots__ = ("call", "op", "record", "started", "text")
+
+    def __init__(self, call: ToolCall, record: ToolCallRecord, started: float, op: str) -> None:
+        self.call = call
+        self.op = op
+        self.record = record
+        self.started = started
+        self.text = "null"
+        """The value as JSON, once the call is over."""
+
+
+class Tools:
+    """The tools as one run of code sees them: counted, limited to those that it may use, and traced.
+
+    *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
+    `github:*`; none means all tools. *output* takes what `println` writes. *tell* hears of each call's start and end,
+    in the thread that makes it. Safe to use from several threads and tasks at once: the caps hold for all of them
+    together.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        docs: DocStore,
+        runner: Runner,
+        *,
+        limits: Limits | None = None,
+        allowed: Sequence[str] = (),
+        output: Output | None = None,
+        tell: Callable[[CodeEvent], None] | None = None,
+        result_bytes: int = DEFAULT_RESULT_BYTES,
+    ) -> None:
+        self.index = index
+        self.limits = limits or Limits()
+        self.output = output or Output()
+        self.handles = Handles(result_bytes)
+        self._docs = docs
+        self._runner = runner
+        self._here = runner if isinstance(runner, ThreadRunner) else None
+        self._exact = frozenset(allowed)
+        self._patterns = tuple(pattern for pattern in self._exact if "*" in pattern)
+        self._tell = tell
+        self._records: list[ToolCallRecord] = []
+        self._calls = 0
+        self._count = 0  # which count of the calls this is; only a subclass begins another one
+        self._lock = threading.Lock()
+        self._began = perf_counter()
+        self._closed = False
+
+    # -- discovery ----------------------------------------------------------------------------------------------
+
+    async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
+        """The best tools for *query* among those that the code may call."""
+        if not self._exact or limit < 1:
+            return self.index.search(query, limit)
+        found: list[Summary] = []
+        wanted = limit
+        size = len(self.index)
+        while True:  # a list of allowed tools is short beside a catalogue, so ask for more until enough are left
+            wanted = min(wanted * 8, size)
+            found = [summary for summary in self.index.search(query, wanted) if self.allows(summary.id)]
+            if len(found) >= limit or wanted >= size:
+                return found[:limit]
+
+    async def list_namespaces(self) -> list[str]:
+        """The namespaces of the tools that the code may call, in alphabetical order."""
+        if not self._exact:
+            return self.index.namespaces()
+        return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})
+
+    async def list_tools(self, namespace: str) -> list[Summary]:
+        """The tools of one namespace that the code may call, by ID."""
+        found = self.index.search("", max(len(self.index), 1), filters=Filters(namespace=namespace))
+        return [summary for summary in found if self.allows(summary.id)]
+
+    async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """A tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
+        self._check_allowed(tool_id, "describe")
+        try:
+            return self._docs.describe(tool_id, level)
+        except ToolNotFoundError as error:
+            raise self._without_hints(error) from None
+
+    async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
+        """A tool's examples; raises as `DocStore.list_examples` does, and ToolNotAllowedError."""
+        self._check_allowed(tool_id, "describe")
+        try:
+            return self._docs.list_examples(tool_id, limit)
+        except ToolNotFoundError as error:
+            raise self._without_hints(error) from None
+
+    def allows(self, tool_id: str) -> bool:
+        """Whether the code may call this tool."""
+        if not self._exact or tool_id in self._exact:
+            return True
+        found = self.index.find(tool_id)
+        canonical = found.tool.id if found is not None else tool_id
+        plain = found.tool.replace(version="").id if found is not None and found.tool.version else canonical
+        if canonical in self._exact or (plain in self._exact and self.index.find(plain) is found):
+            return True
+        return any(fnmatchcase(plain, pattern) for pattern in self._patterns)
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    async def run_tool(
+        self, tool_id: str, args: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> Result:
+        """Run one tool; raises as `Runner.run` does, and ToolCallLimitError or ToolNotAllowedError, with nothing run.
+
+        Whatever comes of it is in `tool_calls`, except for a call over the cap.
+        """
+        return await self.finish(self.admit(tool_id, args, timeout))
+
+    def admit(self, tool_id: str, args: Mapping[str, Any] | None = None, timeout: float | None = None) -> AdmittedCall:
+        """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
+        self._reserve(1)
+        return self._admit(ToolCall(tool_id, args, timeout), "run")
+
+    async def finish(self, admitted: AdmittedCall) -> Result:
+        """Make an admitted call, on the event loop."""
+        try:
+            return self._end(admitted, await self._runner.run(admitted.call))
+        except BaseException as error:
+            raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
+
+    def runs_here(self, admitted: AdmittedCall, within: float) -> bool:
+        """Whether `run_here` would make an admitted call."""
+        return self._here is not None and self._here.runs_here(admitted.call, within)
+
+    def run_here(self, admitted: AdmittedCall, wait: Wait, within: float) -> Result | None:
+        """Make an admitted call in this very thread, or give None, with nothing done, when only `finish` can; see
+        `ThreadRunner.run_here`."""
+        if self._here is None:
+            return None
+        try:
+            result = self._here.run_here(admitted.call, wait, within)
+            return self._end(admitted, result) if result is not None else None
+        except BaseException as error:
+            raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
+
+    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
+        """Run a chain as `toolexec.run.run_chain` does; each step counts as a call, those not run are given back.
+
+        Raises ChainStepLimitError, ToolCallLimitError or ToolNotAllowedError before the first step is run.
+        """
+        if not steps:
+            return None, []
+        most = self.limits.max_chain_steps
+        if most and len(steps) > most:
+            raise ChainStepLimitError(
+                f"limit exceeded: max chain steps ({most}) exceeded (got {len(steps)}); split the chain",
+                op="chain",
+                details={"limit": most, "steps": len(steps)},
+            )
+        count = self._reserve(len(steps))
+        begun = 0
+
+        async def run(call: ToolCall) -> Result:
+            nonlocal begun
+            begun += 1  # a step that is cancelled counts: it may have done its work
+            return await self.finish(self._admit(call, "chain"))
+
+        try:
+            for step in steps:
+                if not self.allows(step.tool_id):
+                    self._admit(ToolCall(step.tool_id, step.args), "chain")
+            return await run_chain(_StepRunner(run), steps)
+        finally:
+            with self._lock:
+                if count == self._count:
+                    self._calls -= len(steps) - begun
+
+    def println(self, *values: object) -> None:
+        """Print values as `print` does: their `str`, one space between them, a line break at the end."""
+        self.output.write(" ".join(map(str, values)) + "\n")
+
+    def tool_calls(self) -> list[ToolCallRecord]:
+        """The calls made so far in the order of their start; the first 10,000 of them."""
+        with self._lock:
+            return list(self._records)
+
+    @property
+    def calls_made(self) -> int:
+        """How many calls were counted."""
+        return self._calls
+
+    def close(self) -> None:
+        """Refuse every call from now on: the run is over."""
+        self._closed = True
+
+    # -- one call -----------------------------------------------------------------------------------------------
+
+    def _reserve(self, count: int) -> int:
+        """Count calls that are about to be made; gives the number of the count that they are in."""
+        cap = self.limits.max_tool_calls
+        with self._lock:
+            if self._closed:
+                raise ConnectionClosedError("the run is over; its code cannot call tools any more")
+            left = cap - self._calls
+            if cap and count > left:
+                need = "" if count == 1 else f" (need {count}, have {max(left, 0)} remaining)"
+                raise ToolCallLimitError(
+                    f"limit exceeded: max tool calls ({cap}) exceeded{need}",
+                    op="run" if count == 1 else "chain",
+                    details={"limit": cap, "made": self._calls},
+                )
+            self._calls += count
+            return self._count
+
+    def _admit(self, call: ToolCall, op: str) -> AdmittedCall:
+        """Start the record of a call that is counted already."""
+        started = perf_counter()
+        record = ToolCallRecord(call.tool_id, _snapshot(call.args), started=started - self._began)
+        with self._lock:
+            if len(self._records) < _MAX_RECORDS:
+                self._records.append(record)
+        admitted = AdmittedCall(call, record, started, op)
+        if self._tell is not None:
+            self._say("call_start", record)
+        try:
+            if self._exact:
+                self._check_allowed(call.tool_id, op)
+            if len(self.handles) and call.args is not None:
+                admitted.call = replace(call, args=self.handles.resolve(call.args))
+        except ToolExecError as error:
+            raise self._fail(admitted, error)  # noqa: B904 - it is the same error
+        return admitted
+
+    def _end(self, admitted: AdmittedCall, result: Result) -> Result:
+        record = admitted.record
+        if result.error is None:
+            try:
+                admitted.text = text = _encode(result.value)
+            except (TypeError, ValueError, RecursionError) as error:
+                result.error = InvalidResultError(f"{result.tool_id} returned something that is not JSON: {error}")
+                result.value = None
+            else:
+                record.settle(text)
+        record.tool_id = result.tool_id
+        record.duration = perf_counter() - admitted.started
+        if result.binding is not None:
+            record.backend_kind = result.binding.kind
+        if result.error is not None:
+            record.error = result.error
+            record.error_op = admitted.op
+        if self._tell is not None:
+            self._say("call_end", record)
+        return result
+
+    def _fail(self, admitted: AdmittedCall, error: BaseException) -> BaseException:
+        """Record that a call has failed; gives the error that the code gets to see."""
+        record = admitted.record
+        if isinstance(error, ToolNotFoundError):
+            error = self._without_hints(error)
+        if isinstance(error, ToolExecError):
+            record.error = error
+        else:
+            record.error = ToolExecError(
+                f"{record.tool_id} was stopped: {type(error).__name__}", tool_id=record.tool_id
+            )
+        record.error_op = admitted.op
+        record.duration = perf_counter() - admitted.started
+        found = self.index.find(record.tool_id)
+        record.backend_kind = found.binding.kind if found is not None else ""
+        if self._tell is not None:
+            self._say("call_end", record)
+        return error
+
+    def _check_allowed(self, tool_id: str, op: str) -> None:
+        if not self.allows(tool_id):
+            raise ToolNotAllowedError(
+                f"this code may not call {tool_id}; it may call {', '.join(sorted(self._exact)[:10])}",
+                tool_id=tool_id,
+                op=op,
+            )
+
+    def _without_hints(self, error: ToolNotFoundError) -> ToolNotFoundError:
+        """The error, its suggestions without the tools that the code may not know of."""
+        if not self._exact:
+            return error
+        close = [tool_id for tool_id in error.details.get("close", ()) if self.allows(tool_id)]
+        return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")
+
+    def _say(self, kind: Any, record: ToolCallRecord) -> None:
+        if self._tell is not None:
+            try:
+                self._tell(CodeEvent(kind=kind, call=record))
+            except Exception:
+                logger.exception("a callback for events of code failed")
+
+
+def _snapshot(args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    try:
+        return _copied(args) if args is not None else None
+    except RecursionError:  # the check of the arguments will say it better
+        return None
+
+
+def _copied(value: Any) -> Any:
+    """A copy that shares no dict or list; the usual types first, as most values are of them."""
+    kind = type(value)
+    if kind is str or kind is int or value is None or kind is float or kind is bool:
+        return value
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if kind is list else copy_json(value)
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+
+
+class _StepRunner:
+    """What a chain takes for a runner."""
+
+    def __init__(self, run: Callable[[ToolCall], Awaitable[Result]]) -> None:
+        self._run = run
+
+    async def run(self, call: ToolCall) -> Result:
+        return await self._run(call)
+
+    def stream(self, call: ToolCall) -> Any:
+        raise NotImplementedError("a chain does not stream its steps")

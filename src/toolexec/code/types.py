@@ -1,0 +1,197 @@
+"""What goes into a run of code, and what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.errors import ToolExecError
+
+__all__ = ["BackendInfo", "CodeEvent", "CodeParams", "CodeResult", "EventCallback", "Readiness", "ToolCallRecord"]
+
+Readiness: TypeAlias = Literal["prod", "beta", "stub"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendInfo:
+    """The sandbox that ran the code: its `kind` (`wasm`, `docker`, ...), how ready for production it is as measured
+    here, the isolation that really surrounds the code (`none`, `process`, `wasm`, `container`, `vm`), and details."""
+
+    kind: str
+    readiness: Readiness = "beta"
+    isolation: str = "none"
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-able data."""
+        return {
+            "kind": self.kind,
+            "readiness": self.readiness,
+            "isolation": self.isolation,
+            "details": dict(self.details),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeEvent:
+    """Something that happened while code ran: it printed `text` to `stream`, a tool call began or ended (`call`), or it
+    is done (`result`)."""
+
+    kind: Literal["print", "call_start", "call_end", "done"]
+    text: str = ""
+    stream: Literal["stdout", "stderr"] = "stdout"
+    call: ToolCallRecord | None = None
+    result: CodeResult | None = None
+
+
+EventCallback: TypeAlias = Callable[[CodeEvent], None]
+"""Called in order, on the event loop; must not block. What it raises is logged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeParams:
+    """What is asked of an `Executor`.
+
+    `language` and `timeout` (seconds) default to the executor's. `limits` can only lower the operator's.
+    `allowed_tools` are the IDs (or patterns such as `github:*`) that the code may see and call; none means all. `env`
+    are its environment variables and `files` its files by relative path. With `seed` and `now` (a Unix time) its random
+    numbers and clock are the same in every run. `profile` asks for a security profile other than the default.
+    `best_effort` accepts a sandbox that cannot enforce every limit. `on_event` hears of prints and tool calls while
+    the code runs. `metadata` is for the sandbox.
+    """
+
+    code: str
+    language: str = ""
+    timeout: float | None = None
+    limits: Limits = field(default_factory=Limits)
+    allowed_tools: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    args: Sequence[str] = ()
+    stdin: bytes = b""
+    seed: int | None = None
+    now: float | None = None
+    profile: str = ""
+    best_effort: bool = False
+    on_event: EventCallback | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ToolCallRecord:
+    """One tool call that code made: a snapshot that no later change of arguments or results can reach.
+
+    `error` is what went wrong, if anything did, and `error_op` whether that was a `run` or a step of a `chain`.
+    `duration` is in seconds, `started` seconds after the run began; `backend_kind` says where the tool lives
+    (`local`, `provider`, `mcp`; empty when it was never found).
+    """
+
+    __slots__ = ("_text", "_value", "args", "backend_kind", "duration", "error", "error_op", "started", "tool_id")
+
+    def __init__(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        value: Any = None,
+        text: str | None = None,
+        error: ToolExecError | None = None,
+        error_op: str = "",
+        duration: float = 0.0,
+        started: float = 0.0,
+        backend_kind: str = "",
+    ) -> None:
+        """*value* must be the record's own; *text* is the value as JSON, read when somebody asks for it."""
+        self.tool_id = tool_id
+        self.args = args
+        self.error = error
+        self.error_op = error_op
+        self.duration = duration
+        self.started = started
+        self.backend_kind = backend_kind
+        self._value = value
+        self._text = text
+
+    def settle(self, text: str) -> None:
+        """Take note of the value, given as JSON."""
+        self._text = text
+
+    @property
+    def value(self) -> Any:
+        """What the tool returned; None after a failure."""
+        if self._text is not None:
+            self._value, self._text = json.loads(self._text), None
+        return self._value
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.error is None
+
+    def __repr__(self) -> str:
+        outcome = f"error={self.error.code}" if self.error is not None else "ok"
+        return f"<ToolCallRecord {self.tool_id} {outcome}, {self.duration * 1000:.2f} ms>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-able data."""
+        data: dict[str, Any] = {"toolId": self.tool_id}
+        if self.args is not None:
+            data["args"] = dict(self.args)
+        if self.error is None:
+            data["structured"] = self.value
+        if self.backend_kind:
+            data["backendKind"] = self.backend_kind
+        if self.error is not None:
+            data |= {"error": self.error.to_dict(), "errorOp": self.error_op}
+        return data | {"durationMs": round(self.duration * 1000, 3)}
+
+
+@dataclass(slots=True)
+class CodeResult:
+    """The outcome of a run of code.
+
+    `value` is JSON. `error` is set when the code failed or was stopped; everything captured until then is here all the
+    same: what it printed, its tool calls in order, its files. `duration` is in seconds. `files` are those that the code
+    made or changed. `backend` and `limits_enforced` say where it ran and which bounds held.
+    """
+
+    value: Any = None
+    stdout: str = ""
+    stderr: str = ""
+    tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
+    duration: float = 0.0
+    error: ToolExecError | None = None
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    language: str = ""
+    backend: BackendInfo | None = None
+    limits_enforced: LimitsEnforced = field(default_factory=LimitsEnforced)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the code ran to its end."""
+        return self.error is None
+
+    def raise_for_error(self) -> CodeResult:
+        """The result itself, or its error raised."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-able data; of files only the sizes."""
+        data: dict[str, Any] = {"ok": self.ok, "value": self.value}
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        data |= {key: text for key, text in (("stdout", self.stdout), ("stderr", self.stderr)) if text}
+        if self.tool_calls:
+            data["toolCalls"] = [call.to_dict() for call in self.tool_calls]
+        if self.files:
+            data["files"] = {name: len(content) for name, content in self.files.items()}
+        data["durationMs"] = round(self.duration * 1000, 3)
+        data["language"] = self.language
+        if self.backend is not None:
+            data["backend"] = self.backend.to_dict()
+            data["limitsEnforced"] = self.limits_enforced.to_dict()
+        return data

@@ -1,0 +1,600 @@
+"""The tools as one run of code sees them: counted, limited to those that it may use, and traced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncGenerator, Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+import pytest
+
+from toolexec.backend import ProviderBackend
+from toolexec.code.limits import Limits
+from toolexec.code.output import Output
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeEvent, ToolCallRecord
+from toolexec.errors import (
+    ChainStepLimitError,
+    ConnectionClosedError,
+    HandlerError,
+    InputValidationError,
+    InvalidDetailError,
+    InvalidRequestError,
+    InvalidResultError,
+    ToolCallLimitError,
+    ToolNotAllowedError,
+    ToolNotFoundError,
+)
+from toolexec.model import MCPBinding, ProviderBinding, Tool
+from toolexec.run import DefaultRunner, Result, StreamEvent, ToolCall
+from toolexec.run.chain import ChainStep
+from toolexec.testing.gateway_exam import GatewayExam, GatewayParts
+
+ANY = {"type": "object"}
+ADD = ChainStep(tool_id="exam:add", args={"a": 1})
+
+
+def _no_gateway(parts: GatewayParts) -> NoReturn:
+    raise AssertionError("these tests look at the tools themselves")
+
+
+@pytest.fixture
+async def exam() -> AsyncGenerator[GatewayExam]:
+    """Tools to call, and what became of them."""
+    exam = GatewayExam(_no_gateway)
+    yield exam
+    await exam.backends.stop_all()
+
+
+def tools_of(exam: GatewayExam, *, max_tool_calls: int = 0, max_chain_steps: int = 0, **parts: Any) -> Tools:
+    limits = Limits(max_tool_calls=max_tool_calls, max_chain_steps=max_chain_steps)
+    return Tools(exam.index, exam.docs, exam.runner, limits=limits, **parts)
+
+
+def add_remote(exam: GatewayExam, binding: ProviderBinding | MCPBinding, answer: Any) -> None:
+    """A tool of another kind, `far:<kind>`, that answers or raises *answer*."""
+
+    def call(name: str, args: dict[str, Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    exam.index.register(Tool(name=binding.kind, namespace="far", input_schema=ANY), binding)
+    exam.backends.register(ProviderBackend(binding.backend, call, kind=binding.kind))
+
+
+class Recorder:
+    """A runner that keeps the calls and answers, or raises, what it was told."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.calls: list[ToolCall] = []
+
+    async def run(self, call: ToolCall) -> Result:
+        self.calls.append(call)
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return Result(call.tool_id, self.answer)
+
+    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        raise NotImplementedError
+
+
+class TestFinding:
+    """Discovery is passed on, not counted and not recorded."""
+
+    async def test_it_is_passed_on(self, exam: GatewayExam) -> None:
+        """Searches, namespaces, documentation and examples are those of index and store."""
+        tools = tools_of(exam, max_tool_calls=1)
+        assert await tools.search_tools("add", 2) == exam.index.search("add", 2)
+        assert await tools.list_namespaces() == ["exam", "vault"]
+        assert await tools.describe_tool("exam:add", "schema") == exam.docs.describe("exam:add", "schema")
+        assert await tools.list_tool_examples("exam:add", 1) == exam.docs.list_examples("exam:add", 1)
+        assert [tool.id for tool in await tools.list_tools("vault")] == ["vault:secret"]
+        assert tools.calls_made == 0
+        assert tools.tool_calls() == []
+
+    async def test_errors_are_passed_on(self, exam: GatewayExam) -> None:
+        """What the store raises comes as it is."""
+        tools = tools_of(exam)
+        with pytest.raises(ToolNotFoundError) as caught:
+            await tools.describe_tool("exam:ad")
+        assert "exam:add" in caught.value.details["close"]
+        with pytest.raises(InvalidDetailError):
+            await tools.describe_tool("exam:add", "everything")  # type: ignore[arg-type]
+
+
+class TestCalls:
+    """Each call is made by the runner and recorded."""
+
+    async def test_a_call(self, exam: GatewayExam) -> None:
+        """The runner gets just what was asked for, and its result is given back."""
+        runner = Recorder(7)
+        tools = Tools(exam.index, exam.docs, runner)
+        args = {"a": 1}
+        result = await tools.run_tool("exam:add", args, timeout=3)
+        assert result.value == 7
+        assert [(call.tool_id, call.args, call.timeout) for call in runner.calls] == [("exam:add", {"a": 1}, 3)]
+
+    async def test_absent_arguments_stay_absent(self, exam: GatewayExam) -> None:
+        """For the runner and in the record."""
+        runner = Recorder(None)
+        tools = Tools(exam.index, exam.docs, runner)
+        await tools.run_tool("exam:echo")
+        assert runner.calls[0].args is None
+        assert tools.tool_calls()[0].args is None
+
+    async def test_the_record_of_a_call(self, exam: GatewayExam) -> None:
+        """ID, arguments, value, kind, duration."""
+        tools = tools_of(exam)
+        await tools.run_tool("exam:add", {"a": 2})
+        (record,) = tools.tool_calls()
+        assert (record.tool_id, record.args, record.value, record.ok) == ("exam:add", {"a": 2}, 3, True)
+        assert (record.backend_kind, record.error, record.error_op) == ("local", None, "")
+        assert record.duration > 0
+        assert record.started >= 0
+
+    async def test_the_record_of_a_failed_call(self, exam: GatewayExam) -> None:
+        """The error in place of a value, and that it was a run."""
+        tools = tools_of(exam)
+        result = await tools.run_tool("exam:fail", {})
+        (record,) = tools.tool_calls()
+        assert record.error is result.error
+        assert isinstance(record.error, HandlerError)
+        assert (record.value, record.error_op, record.backend_kind) == (None, "run", "local")
+
+    async def test_the_record_of_a_call_that_could_not_be_made(self, exam: GatewayExam) -> None:
+        """What was raised is recorded, with the kind of the tool as far as there is one."""
+        tools = tools_of(exam)
+        with pytest.raises(InputValidationError):
+            await tools.run_tool("exam:add", {"a": "x"})
+        with pytest.raises(ToolNotFoundError):
+            await tools.run_tool("exam:nothing")
+        one, other = tools.tool_calls()
+        assert (type(one.error), one.backend_kind) == (InputValidationError, "local")
+        assert (type(other.error), other.backend_kind) == (ToolNotFoundError, "")
+
+    @pytest.mark.parametrize("binding", [ProviderBinding("p", "t"), MCPBinding("m", "t")], ids=lambda b: b.kind)
+    @pytest.mark.parametrize("answer", [5, ValueError("no")], ids=["ok", "failed"])
+    async def test_the_kind_of_backend(self, exam: GatewayExam, binding: Any, answer: Any) -> None:
+        """It says where the tool lives, whether it worked or not."""
+        add_remote(exam, binding, answer)
+        tools = tools_of(exam)
+        result = await tools.run_tool(f"far:{binding.kind}", {})
+        (record,) = tools.tool_calls()
+        assert result.ok is (answer == 5)
+        assert record.backend_kind == binding.kind
+
+    async def test_records_keep_what_was(self, exam: GatewayExam) -> None:
+        """Changing arguments or result later does not reach the record."""
+        tools = tools_of(exam)
+        args: dict[str, Any] = {"value": {"deep": [1]}}
+        result = await tools.run_tool("exam:echo", args)
+        args["value"]["deep"].append(2)
+        result.value["deep"].append(3)
+        (record,) = tools.tool_calls()
+        assert record.args == {"value": {"deep": [1]}}
+        assert record.value == {"deep": [1]}
+
+    async def test_the_trace_is_a_copy(self, exam: GatewayExam) -> None:
+        """Who clears the list clears their own."""
+        tools = tools_of(exam)
+        await tools.run_tool("exam:add", {"a": 1})
+        tools.tool_calls().clear()
+        assert len(tools.tool_calls()) == 1
+
+    async def test_records_are_bounded(self, exam: GatewayExam, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only the first 10,000 are kept (3 here), all are counted."""
+        monkeypatch.setattr("toolexec.code.tools._MAX_RECORDS", 3)
+        tools = tools_of(exam)
+        for number in range(5):
+            await tools.run_tool("exam:add", {"a": number})
+        assert [record.value for record in tools.tool_calls()] == [1, 2, 3]
+        assert tools.calls_made == 5
+
+    async def test_a_result_that_is_not_json(self, exam: GatewayExam) -> None:
+        """With the runner's checks off it is the call's error here: nothing but JSON gets to the code."""
+        loop: list[Any] = []
+        loop.append(loop)
+        for answer in (object(), float("nan"), loop):
+            tools = Tools(exam.index, exam.docs, Recorder(answer))
+            result = await tools.run_tool("exam:echo", {})
+            assert isinstance(result.error, InvalidResultError)
+            assert result.value is None
+            assert tools.tool_calls()[0].error is result.error
+
+    async def test_an_exception_of_the_host(self, exam: GatewayExam) -> None:
+        """It passes as it is; the record says only its kind."""
+        tools = Tools(exam.index, exam.docs, Recorder(RuntimeError("/etc/host-secret")))
+        with pytest.raises(RuntimeError):
+            await tools.run_tool("exam:add", {})
+        (record,) = tools.tool_calls()
+        assert "RuntimeError" in str(record.error)
+        assert "secret" not in json.dumps(record.to_dict())
+
+    async def test_a_cancelled_call(self, exam: GatewayExam) -> None:
+        """It is counted, and recorded as stopped."""
+        tools = tools_of(exam)
+        task = asyncio.ensure_future(tools.run_tool("exam:wait", {}))
+        await exam.until(lambda: exam.calls == ["wait"])
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        (record,) = tools.tool_calls()
+        assert "CancelledError" in str(record.error)
+        assert tools.calls_made == 1
+
+    async def test_arguments_without_an_end(self, exam: GatewayExam) -> None:
+        """A value that contains itself is refused as wrong arguments, and the record goes without."""
+        tools = tools_of(exam)
+        args: dict[str, Any] = {}
+        args["value"] = args
+        with pytest.raises(InputValidationError):
+            await tools.run_tool("exam:echo", args)
+        assert tools.tool_calls()[0].args is None
+
+    async def test_after_the_run(self, exam: GatewayExam) -> None:
+        """A closed object makes no call and counts none."""
+        tools = tools_of(exam)
+        tools.close()
+        with pytest.raises(ConnectionClosedError, match="over"):
+            await tools.run_tool("exam:add", {"a": 1})
+        with pytest.raises(ConnectionClosedError):
+            await tools.run_chain([ADD])
+        assert (exam.calls, tools.calls_made, tools.tool_calls()) == ([], 0, [])
+
+
+class TestCallsHere:
+    """Calls in the caller's own thread."""
+
+    def _tools(self, exam: GatewayExam, **parts: Any) -> Tools:
+        def double(n: int) -> int:
+            """Double a number."""
+            exam.calls.append(threading.current_thread().name)
+            if n < 0:
+                raise ValueError("too small")
+            return 2 * n
+
+        exam.register(double, "exam")
+        return tools_of(exam, **parts)
+
+    async def test_a_sync_tool(self, exam: GatewayExam) -> None:
+        """It runs right here, counted and recorded like any other."""
+        tools = self._tools(exam)
+        result = tools.run_here(tools.admit("exam:double", {"n": 4}), _cannot_wait, 1.0)
+        assert result is not None
+        assert result.value == 8
+        assert exam.calls == [threading.current_thread().name]
+        assert [(record.args, record.value) for record in tools.tool_calls()] == [({"n": 4}, 8)]
+
+    async def test_an_async_tool_needs_the_loop(self, exam: GatewayExam) -> None:
+        """Nothing is done until `finish`, and there is one record."""
+        tools = self._tools(exam)
+        admitted = tools.admit("exam:add", {"a": 1})
+        assert tools.run_here(admitted, _cannot_wait, 1.0) is None
+        assert exam.calls == []
+        assert (await tools.finish(admitted)).value == 2
+        assert len(tools.tool_calls()) == tools.calls_made == 1
+
+    async def test_a_runner_that_needs_the_loop(self, exam: GatewayExam) -> None:
+        """One without `run_here` has all its calls there."""
+        tools = Tools(exam.index, exam.docs, Recorder(1))
+        assert tools.run_here(tools.admit("exam:add"), _cannot_wait, 1.0) is None
+
+    async def test_failures(self, exam: GatewayExam) -> None:
+        """The tool's own is in the result, wrong arguments raise; both are recorded."""
+        tools = self._tools(exam)
+        result = tools.run_here(tools.admit("exam:double", {"n": -1}), _cannot_wait, 1.0)
+        assert result is not None
+        assert isinstance(result.error, HandlerError)
+        with pytest.raises(InputValidationError):
+            tools.run_here(tools.admit("exam:double", {}), _cannot_wait, 1.0)
+        assert [type(record.error) for record in tools.tool_calls()] == [HandlerError, InputValidationError]
+
+
+def _cannot_wait(awaitable: Awaitable[Any]) -> NoReturn:
+    raise AssertionError("nothing here waits")
+
+
+class TestLimits:
+    """The caps hold, whoever calls and however many at once."""
+
+    async def test_the_cap(self, exam: GatewayExam) -> None:
+        """The call over it is neither made nor counted nor recorded, and says what the cap was."""
+        tools = tools_of(exam, max_tool_calls=2)
+        for number in range(2):
+            await tools.run_tool("exam:add", {"a": number})
+        with pytest.raises(ToolCallLimitError, match=r"limit exceeded: max tool calls \(2\) exceeded") as caught:
+            await tools.run_tool("exam:add", {"a": 1})
+        assert caught.value.details == {"limit": 2, "made": 2}
+        assert len(exam.calls) == len(tools.tool_calls()) == tools.calls_made == 2
+
+    async def test_no_cap(self, exam: GatewayExam) -> None:
+        """0 means any number."""
+        tools = tools_of(exam)
+        for number in range(100):
+            await tools.run_tool("exam:add", {"a": number})
+        assert tools.calls_made == 100
+
+    async def test_many_tasks(self, exam: GatewayExam) -> None:
+        """Tasks cannot get past the cap together."""
+        tools = tools_of(exam, max_tool_calls=10)
+        outcomes = await asyncio.gather(
+            *(tools.run_tool("exam:add", {"a": 1}) for _ in range(50)), return_exceptions=True
+        )
+        assert sum(isinstance(each, ToolCallLimitError) for each in outcomes) == 40
+        assert len(exam.calls) == tools.calls_made == 10
+
+    async def test_many_threads(self, exam: GatewayExam) -> None:
+        """Nor can threads, however they meet."""
+        tools = tools_of(exam, max_tool_calls=1000)
+        start = threading.Barrier(8)
+
+        def admit_many() -> int:
+            start.wait()
+            admitted = 0
+            for _ in range(500):
+                try:
+                    tools.admit("exam:add", {"a": 1})
+                except ToolCallLimitError:
+                    continue
+                admitted += 1
+            return admitted
+
+        with ThreadPoolExecutor(8) as pool:
+            futures = [pool.submit(admit_many) for _ in range(8)]
+            admitted = sum(future.result() for future in futures)
+        assert admitted == tools.calls_made == len(tools.tool_calls()) == 1000
+
+    async def test_a_chain_counts_its_steps(self, exam: GatewayExam) -> None:
+        """A chain that needs more than there is left does not begin."""
+        tools = tools_of(exam, max_tool_calls=4)
+        await tools.run_chain([ADD] * 3)
+        with pytest.raises(ToolCallLimitError, match=r"need 2, have 1 remaining"):
+            await tools.run_chain([ADD] * 2)
+        assert tools.calls_made == 3
+        await tools.run_tool("exam:add", {"a": 1})
+        assert len(exam.calls) == 4
+
+    async def test_the_step_limit(self, exam: GatewayExam) -> None:
+        """A chain that is too long does not reach the runner."""
+        tools = tools_of(exam, max_chain_steps=1)
+        with pytest.raises(ChainStepLimitError, match=r"max chain steps \(1\) exceeded \(got 2\)") as caught:
+            await tools.run_chain([ADD] * 2)
+        assert caught.value.details == {"limit": 1, "steps": 2}
+        assert (exam.calls, tools.calls_made) == ([], 0)
+        await tools.run_chain([ADD])
+
+    async def test_a_chain_reserves_all_its_steps(self, exam: GatewayExam) -> None:
+        """While it is under way its later steps cannot be taken by anybody else; what it did not use comes back."""
+        tools = tools_of(exam, max_tool_calls=3)
+        steps = [ChainStep(tool_id="exam:meet", args={"number": 1}), ChainStep(tool_id="exam:fail"), ADD]
+        chain = asyncio.ensure_future(tools.run_chain(steps))
+        await exam.until(lambda: exam.calls == ["meet"])
+        with pytest.raises(ToolCallLimitError):
+            await tools.run_tool("exam:add", {"a": 1})
+        exam.release.set()
+        await chain
+        assert tools.calls_made == 2
+        await tools.run_tool("exam:add", {"a": 1})
+
+    async def test_a_cancelled_chain(self, exam: GatewayExam) -> None:
+        """The step that had begun counts, those after it are given back: cancelling is no way around the cap."""
+        tools = tools_of(exam, max_tool_calls=3)
+        chain = asyncio.ensure_future(tools.run_chain([ChainStep(tool_id="exam:wait"), ADD, ADD]))
+        await exam.until(lambda: exam.calls == ["wait"])
+        chain.cancel()
+        await asyncio.wait([chain])
+        assert chain.cancelled()
+        (record,) = tools.tool_calls()
+        assert record.error_op == "chain"
+        assert tools.calls_made == 1
+
+
+class TestChains:
+    """Each step that was run has its record."""
+
+    async def test_an_empty_chain(self, exam: GatewayExam) -> None:
+        """It is nothing, whatever the caps."""
+        tools = tools_of(exam, max_tool_calls=1, max_chain_steps=1)
+        assert await tools.run_chain([]) == (None, [])
+
+    async def test_the_records_of_a_chain(self, exam: GatewayExam) -> None:
+        """With the arguments that really went in: the value before takes the place of a `previous` that is there."""
+        tools = tools_of(exam)
+        steps = [ADD, ChainStep(tool_id="exam:echo", args={"previous": "mine"}, use_previous=True)]
+        result, outcomes = await tools.run_chain(steps)
+        assert result is not None
+        assert result.value == 2
+        assert len(outcomes) == 2
+        one, two = tools.tool_calls()
+        assert (one.tool_id, one.args, one.value, one.backend_kind) == ("exam:add", {"a": 1}, 2, "local")
+        assert (two.tool_id, two.args, two.value) == ("exam:echo", {"previous": 2}, 2)
+        assert two.duration > 0
+
+    async def test_the_record_of_a_failed_step(self, exam: GatewayExam) -> None:
+        """It says that it was a step of a chain; steps after it have none."""
+        tools = tools_of(exam)
+        result, outcomes = await tools.run_chain([ADD, ChainStep(tool_id="exam:fail"), ADD])
+        assert result is None
+        assert [outcome.ok for outcome in outcomes] == [True, False]
+        assert [(record.tool_id, record.error_op) for record in tools.tool_calls()] == [
+            ("exam:add", ""),
+            ("exam:fail", "chain"),
+        ]
+
+
+class TestAllowedTools:
+    """Code sees and calls what it may, and nothing else."""
+
+    async def test_a_tool_that_is_not_on_the_list(self, exam: GatewayExam) -> None:
+        """It is recorded, not called, and the error says what is allowed; the call counts."""
+        tools = tools_of(exam, allowed=["exam:add"])
+        with pytest.raises(ToolNotAllowedError, match="it may call exam:add") as caught:
+            await tools.run_tool("vault:secret", {})
+        assert caught.value.tool_id == "vault:secret"
+        (record,) = tools.tool_calls()
+        assert (record.tool_id, record.error) == ("vault:secret", caught.value)
+        assert (exam.calls, tools.calls_made) == ([], 1)
+        assert (await tools.run_tool("exam:add", {"a": 1})).ok
+
+    async def test_a_pattern(self, exam: GatewayExam) -> None:
+        """`*` stands for any text, in a namespace or a name."""
+        tools = tools_of(exam, allowed=["exam:*", "*:sec*"])
+        assert tools.allows("exam:add")
+        assert tools.allows("vault:secret")
+        assert not tools_of(exam, allowed=["exam:a*"]).allows("exam:echo")
+        assert not tools_of(exam, allowed=["exam:ADD"]).allows("exam:add")
+
+    async def test_versions(self, exam: GatewayExam) -> None:
+        """A version may be allowed alone; an ID without one stands for the highest; a pattern for all."""
+        for version in ("1.0.0", "2.0.0"):
+            exam.index.register(
+                Tool(name="v", namespace="x", version=version, input_schema=ANY), ProviderBinding("p", "v")
+            )
+        one = tools_of(exam, allowed=["x:v:1.0.0"])
+        assert [one.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [True, False, False]
+        highest = tools_of(exam, allowed=["x:v"])
+        assert [highest.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [False, True, True]
+        every = tools_of(exam, allowed=["x:*"])
+        assert [every.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [True, True, True]
+
+    async def test_an_unknown_tool(self, exam: GatewayExam) -> None:
+        """It is not allowed, unless a pattern says so."""
+        assert not tools_of(exam, allowed=["exam:add"]).allows("exam:nothing")
+        assert tools_of(exam, allowed=["exam:*"]).allows("exam:nothing")
+
+    async def test_a_search(self, exam: GatewayExam) -> None:
+        """It finds as many allowed tools as asked for, however many others fit better."""
+        for number in range(300):
+            exam.index.register(
+                Tool(name=f"add{number}", namespace="crowd", input_schema=ANY), ProviderBinding("p", "t")
+            )
+        tools = tools_of(exam, allowed=["exam:add", "vault:secret"])
+        assert [tool.id for tool in await tools.search_tools("", 5)] == ["exam:add", "vault:secret"]
+        assert [tool.id for tool in await tools.search_tools("add", 1)] == ["exam:add"]
+        assert await tools.search_tools("add", 0) == []
+        assert await tools.search_tools("add", -1) == []
+
+    async def test_what_else_can_be_found(self, exam: GatewayExam) -> None:
+        """Namespaces, lists, documentation and examples know the list, too."""
+        tools = tools_of(exam, allowed=["exam:add"])
+        assert await tools.list_namespaces() == ["exam"]
+        assert [tool.id for tool in await tools.list_tools("exam")] == ["exam:add"]
+        assert await tools.list_tools("vault") == []
+        assert (await tools.describe_tool("exam:add")).id == "exam:add"
+        for attempt in (tools.describe_tool("vault:secret"), tools.list_tool_examples("vault:secret")):
+            with pytest.raises(ToolNotAllowedError):
+                await attempt
+
+    async def test_hints_keep_the_secret(self, exam: GatewayExam) -> None:
+        """No suggestion names a tool that the code may not know of."""
+        exam.index.register(Tool(name="adder", namespace="exam", input_schema=ANY), ProviderBinding("p", "t"))
+        tools = tools_of(exam, allowed=["exam:add*x", "exam:add"])
+        for attempt in (
+            tools.run_tool("exam:add_x"),
+            tools.describe_tool("exam:add_x"),
+            tools.list_tool_examples("exam:add_x"),
+        ):
+            with pytest.raises(ToolNotFoundError) as caught:
+                await attempt
+            assert caught.value.details["close"] == ["exam:add"]
+            assert "adder" not in str(caught.value)
+
+    async def test_a_chain_with_a_forbidden_step(self, exam: GatewayExam) -> None:
+        """None of its steps is run, and nothing is counted."""
+        tools = tools_of(exam, max_tool_calls=2, allowed=["exam:add"])
+        with pytest.raises(ToolNotAllowedError):
+            await tools.run_chain([ADD, ChainStep(tool_id="vault:secret")])
+        assert exam.calls == []
+        assert [record.tool_id for record in tools.tool_calls()] == ["vault:secret"]
+        assert tools.calls_made == 0
+
+
+class TestHandles:
+    """A handle stands for its value as an argument."""
+
+    async def test_it_is_replaced(self, exam: GatewayExam) -> None:
+        """Wherever it is in the arguments; the record keeps the handle, not a copy of the value."""
+        tools = tools_of(exam, result_bytes=10)
+        big = list(range(100))
+        handle = tools.handles.keep(big, json.dumps(big))
+        assert handle is not None
+        result = await tools.run_tool("exam:echo", {"value": [{"$handle": handle.id}, 1]})
+        assert result.value == [big, 1]
+        assert tools.tool_calls()[0].args == {"value": [{"$handle": handle.id}, 1]}
+
+    async def test_an_unknown_one(self, exam: GatewayExam) -> None:
+        """It is refused, counted and recorded, with nothing run."""
+        tools = tools_of(exam, result_bytes=1)
+        tools.handles.keep([1, 2], "[1, 2]")
+        with pytest.raises(InvalidRequestError, match="h9"):
+            await tools.run_tool("exam:echo", {"value": {"$handle": "h9"}})
+        assert exam.calls == []
+        assert isinstance(tools.tool_calls()[0].error, InvalidRequestError)
+
+    async def test_without_handles_it_is_data(self, exam: GatewayExam) -> None:
+        """As long as there is none, nothing is looked for."""
+        result = await tools_of(exam).run_tool("exam:echo", {"value": {"$handle": "h1"}})
+        assert result.value == {"$handle": "h1"}
+
+
+class TestTelling:
+    """Who follows a run hears of each call's start and end."""
+
+    async def test_the_events(self, exam: GatewayExam) -> None:
+        """In order, with the record."""
+        heard: list[tuple[str, str, bool]] = []
+
+        def hear(event: CodeEvent) -> None:
+            assert isinstance(event.call, ToolCallRecord)
+            heard.append((event.kind, event.call.tool_id, event.call.ok))
+
+        tools = tools_of(exam, tell=hear, allowed=["exam:*"])
+        await tools.run_tool("exam:add", {"a": 1})
+        await tools.run_tool("exam:fail", {})
+        with pytest.raises(ToolNotAllowedError):
+            await tools.run_tool("vault:secret")
+        assert heard == [
+            ("call_start", "exam:add", True),
+            ("call_end", "exam:add", True),
+            ("call_start", "exam:fail", True),
+            ("call_end", "exam:fail", False),
+            ("call_start", "vault:secret", True),
+            ("call_end", "vault:secret", False),
+        ]
+
+    async def test_a_broken_callback(self, exam: GatewayExam, caplog: pytest.LogCaptureFixture) -> None:
+        """What it raises is logged and harms nothing."""
+
+        def break_down(event: CodeEvent) -> None:
+            raise RuntimeError("no")
+
+        tools = tools_of(exam, tell=break_down)
+        with caplog.at_level(logging.ERROR):
+            assert (await tools.run_tool("exam:add", {"a": 1})).value == 2
+        assert "a callback for events of code failed" in caplog.text
+
+
+class TestPrintln:
+    """Printing as `print` does."""
+
+    async def test_values(self, exam: GatewayExam) -> None:
+        """One space between them, a line break at the end; several calls follow each other."""
+        tools = tools_of(exam, output=Output())
+        tools.println("hello", "world", 42)
+        tools.println()
+        tools.println(None, True, 1.5, [1])
+        assert tools.output.text() == "hello world 42\n\nNone True 1.5 [1]\n"
+
+
+async def test_a_chain_does_not_stream(exam: GatewayExam) -> None:
+    """What a chain takes for a runner only runs."""
+    from toolexec.code.tools import _StepRunner
+
+    with pytest.raises(NotImplementedError):
+        _StepRunner(DefaultRunner(exam.index, exam.backends).run).stream(ToolCall("exam:add"))
