@@ -1,0 +1,249 @@
+"""Runs programs for the host and reports what came of them."""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .channel import Channel, HostCalls
+from .errors import CLASSES, ToolError
+from .program import LAST, NOTHING, compile_program
+from .streams import Printed
+from .tools import Tools
+from .values import to_text
+
+__all__ = ["Guest", "start"]
+
+_MAX_TEXT = 20_000
+_MAX_LINES = 60
+
+
+class Guest:
+    """One guest: the names of its programs stay from one run to the next."""
+
+    def __init__(self, channel: Channel, new_loop: Callable[[], Any]) -> None:
+        """*new_loop* makes an event loop that hears the channel."""
+        self._channel = channel
+        self._new_loop = new_loop
+        self._runs = 0
+        self._files: set[str] = set()
+        self._namespace: dict[str, Any] = {
+            "__name__": "__main__",
+            "__doc__": None,
+            "__builtins__": __builtins__,
+            **CLASSES,
+        }
+
+    def execute(self, payload: dict[str, Any]) -> str:
+        """Run the program in *payload*; gives the payload of the `result` message, as JSON."""
+        self._runs += 1
+        filename = "<code>" if self._runs == 1 else f"<code {self._runs}>"
+        source = payload.get("code") or ""
+        self._files.add(filename)
+        lines: Any = (len(source), None, source.splitlines(True), filename)
+        linecache.cache[filename] = lines
+        self._prepare(payload)
+        limit = int(payload.get("output_limit") or 1 << 20)
+        streams = Printed(self._channel, "stdout", limit), Printed(self._channel, "stderr", limit)
+        own = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = streams
+        try:
+            return '{"value":' + to_text(self._value(source, filename)) + "}"
+        except BaseException as error:
+            return to_text({"error": self._describe(error, source, filename)})
+        finally:
+            sys.stdout, sys.stderr = own
+            for stream in streams:
+                stream.flush()
+
+    def warm_up(self) -> None:
+        """Touch what nearly every program needs, so that a guest made ahead has it ready; leaves no trace."""
+        Guest(self._channel, self._new_loop).execute({"code": _WARM_UP})
+
+    def _prepare(self, payload: dict[str, Any]) -> None:
+        os.environ.update(payload.get("env") or {})
+        stdin = payload.get("stdin")
+        if stdin is not None:
+            import base64
+
+            sys.stdin = io.TextIOWrapper(io.BytesIO(base64.b64decode(stdin)), "utf-8", "replace")
+        sys.argv = ["<code>", *(payload.get("args") or [])]
+        if payload.get("cwd"):
+            os.chdir(payload["cwd"])
+        random = sys.modules.get("random")
+        if random is not None:
+            seed = payload.get("seed")
+            random.seed(seed if seed is not None else int.from_bytes(os.urandom(16), "big"))
+
+    def _value(self, source: str, filename: str) -> Any:
+        space = self._namespace
+        space.pop("__out", None)
+        space["tools"] = Tools(self._channel)
+        program = compile_program(source, filename)
+        self._install_loop()
+        try:
+            value = program.run(space)
+            if program.is_async:
+                value = run_to_end(self._new_loop(), value)
+        except SystemExit as leaving:
+            if leaving.code not in (None, 0):
+                raise
+            value = NOTHING
+        for candidate in (value, space.get("__out", NOTHING), space.get(LAST, NOTHING)):
+            if candidate is not NOTHING:
+                return candidate
+        return None
+
+    def _install_loop(self) -> None:
+        """Have `asyncio.run` and its like use a loop that hears the channel."""
+        asyncio: Any = sys.modules.get("asyncio")
+        if asyncio is not None and asyncio.new_event_loop is not self._new_loop:
+            asyncio.new_event_loop = asyncio.events.new_event_loop = self._new_loop
+
+    def _describe(self, error: BaseException, source: str, filename: str) -> dict[str, Any]:
+        """The error as the host is told: in the author's own lines, without a trace of what is around them."""
+        kind = type(error).__name__
+        message = _text_of(error)
+        found: dict[str, Any] = {"kind": kind, "message": f"{kind}: {message}" if message else kind}
+        if isinstance(error, SystemExit):
+            found["message"] = f"the program ended itself with exit code {message}"
+        if isinstance(error, SyntaxError) and error.filename == filename:
+            found.update(line=error.lineno or 0, column=error.offset or 0, source=(error.text or "").strip("\n"))
+            found["message"] = f"{kind}: {error.msg}"
+        else:
+            line, column = self._where(error, filename)
+            lines = source.splitlines()
+            text = lines[line - 1] if 0 < line <= len(lines) else ""
+            found.update(line=line, column=column, source=text)
+        found["traceback"] = self._traceback(error)
+        found["message"] = found["message"][:_MAX_TEXT]
+        if isinstance(error, ToolError):
+            found["tool_error"] = {
+                "error": error.message,
+                "code": error.code,
+                "toolId": error.tool_id,
+                "op": error.op,
+                "backend": error.backend,
+                "retryable": error.retryable,
+                "details": error.details,
+            }
+        return found
+
+    def _where(self, error: BaseException, filename: str) -> tuple[int, int]:
+        """Line and column (from 1; 0 unknown) of the innermost place in the program itself."""
+        line, column = 0, 0
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == filename:
+                line, column = trace.tb_lineno, _column(trace)
+            trace = trace.tb_next
+        return line, column
+
+    def _traceback(self, error: BaseException) -> str:
+        import traceback
+
+        try:
+            shown = traceback.TracebackException(type(error), error, error.__traceback__, limit=None, compact=True)
+            _only_own(shown, self._files, 0)
+            lines = "".join(shown.format()).splitlines()
+        except BaseException as problem:
+            return "the traceback cannot be shown: " + type(problem).__name__
+        if len(lines) > _MAX_LINES:
+            half = _MAX_LINES // 2
+            lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines left out ...", *lines[-half:]]
+        return "\n".join(lines)[:_MAX_TEXT]
+
+
+def _only_own(shown: Any, files: set[str], depth: int) -> None:
+    """Leave out the frames before the program's first one, in the error and in those that led to it."""
+    if shown is None or depth > 20:
+        return
+    frames: list[Any] = list(shown.stack)
+    first = next((i for i, frame in enumerate(frames) if frame.filename in files), len(frames))
+    inner = [frame for frame in frames[first:] if "toolexec_guest" not in frame.filename]
+    del shown.stack[:]
+    shown.stack.extend(inner)
+    for frame in inner:
+        if frame.name == "__toolexec_main__":
+            frame.name = "<module>"
+    for other in (shown.__cause__, shown.__context__, *(getattr(shown, "exceptions", None) or ())):
+        _only_own(other, files, depth + 1)
+
+
+def _column(trace: Any) -> int:
+    positions = getattr(trace.tb_frame.f_code, "co_positions", None)
+    if positions is None:
+        return 0
+    for number, position in enumerate(positions()):
+        if number == trace.tb_lasti // 2:
+            return (position[2] or 0) + 1
+    return 0
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException as problem:
+        return "its text cannot be shown: " + type(problem).__name__
+    return text.encode("utf-8", "replace").decode()[:_MAX_TEXT]
+
+
+_guests: list[Guest] = []
+_WARM_UP = """
+import json
+class C:
+    def f(self, x):
+        return [x, {"a": f"{x}"}]
+async def main():
+    return C().f(json.loads('{"a": [1, 2.5, "b"]}'))
+try:
+    tools.no_such_thing
+    len(await main()) / 0
+except ZeroDivisionError as error:
+    str(error)
+"""
+
+
+def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None]) -> str:
+    """Run the program of an `execute` message, with the host behind two functions; gives the `result` message."""
+    import json
+
+    message = json.loads(frame)
+    if not _guests:
+        from .loop import GuestLoop
+
+        channel = HostCalls(exchange, post)
+        _guests.append(Guest(channel, lambda: GuestLoop(channel)))
+    if message.get("type") == "warm":
+        _guests[0].warm_up()
+        return "{}"
+    payload = _guests[0].execute(message.get("payload") or {})
+    return '{"type":"result","id":"' + str(message.get("id")) + '","payload":' + payload + "}"
+
+
+def run_to_end(loop: Any, main: Any) -> Any:
+    """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that nobody awaited."""
+    import asyncio
+
+    from .deferred import unfinished
+
+    unfinished.clear()
+    asyncio.set_event_loop(loop)
+    try:
+        value = loop.run_until_complete(main)
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if unfinished:
+            loop.run_until_complete(asyncio.gather(*unfinished))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        return value
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,56 @@
+"""Where a program's prints go."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from .channel import Channel
+
+__all__ = ["Printed"]
+
+_CHUNK = 8192
+
+
+class Printed(io.TextIOBase):
+    """A text stream that posts what is written to the host, line by line, and stops at a limit."""
+
+    encoding = "utf-8"
+    errors = "strict"
+
+    def __init__(self, channel: Channel, stream: str, limit: int) -> None:
+        super().__init__()
+        self._channel = channel
+        self._stream = stream
+        self._left = limit
+        self._parts: list[str] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: Any) -> int:
+        """Take *text*; it reaches the host at the end of the line, or when much has come together."""
+        if not isinstance(text, str):
+            raise TypeError("write() argument must be str, not " + type(text).__name__)
+        size = len(text)
+        if self._left < 0 or not size:
+            return size
+        self._parts.append(text)
+        self._size += size
+        if self._size >= _CHUNK or text.endswith("\n"):
+            self.flush()
+        return size
+
+    def flush(self) -> None:
+        """Send what there is."""
+        if not self._parts:
+            return
+        text = "".join(self._parts)
+        self._parts = []
+        self._size = 0
+        if len(text) > self._left >= 0:  # one text over the limit goes out, so that the host can see that more came
+            text = text[: self._left + 1]
+        self._left -= len(text)
+        self._channel.post("print", {"text": text.encode("utf-8", "replace").decode(), "stream": self._stream})

@@ -1,0 +1,190 @@
+"""The object `tools` of a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .channel import Channel
+from .errors import tool_error
+
+__all__ = ["Record", "ResultHandle", "Tools"]
+
+
+class Record(dict):  # type: ignore[type-arg] # subscripting it would need typing at run time
+    """A dict whose keys can be read as attributes, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class ResultHandle:
+    """Stands for a result that is too large for the program; it stays on the host.
+
+    `type`, `bytes`, `length` and `preview` say what it is. `read(path, offset, limit)` fetches a part: `path` is
+    a JMESPath. As an argument of a tool, or as the program's value, it stands for the whole.
+    """
+
+    def __init__(self, channel: Channel, data: dict[str, Any]) -> None:
+        self._channel = channel
+        self.id: str = data["id"]
+        self.type: str = data["type"]
+        self.bytes: int = data["bytes"]
+        self.length: int = data["length"]
+        self.preview: str = data["preview"]
+
+    def read(self, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
+        """A part of the value; another handle if that is too large again."""
+        payload = {"handle": self.id, "path": path, "offset": offset, "limit": limit}
+        return _value(self._channel, self._channel.ask("read_result", payload))
+
+    def __toolexec_value__(self) -> Any:
+        return {"$handle": self.id}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.length)
+            return self.read("", start, max(stop - start, 0))[::step]
+        if isinstance(key, int):
+            return self.read("", key % self.length, 1)[0]
+        return self.read('"{}"'.format(str(key).replace("\\", "\\\\").replace('"', '\\"')))
+
+    def __repr__(self) -> str:
+        size = f"{self.length} items, {self.bytes} bytes"
+        return f"<ResultHandle {self.id}: {self.type} of {size}: {self.preview[:80]}...>"
+
+
+class _Tool:
+    """A namespace or a tool, by the attributes that led to it; calling it calls the tool.
+
+    Its own names begin with two underscores: tools may have any other name.
+    """
+
+    def __init__(self, tools: Tools, path: str) -> None:
+        self.__tools = tools
+        self.__path = path
+
+    def __getattr__(self, name: str) -> _Tool:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        tool = self.__dict__[name] = _Tool(self.__tools, self.__path + ":" + name)  # found at once from now on
+        return tool
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or (args and not isinstance(args[0], dict)):
+            raise TypeError(f"tools take keyword arguments: {self!r}(name=value)")
+        if args:
+            kwargs = {**args[0], **kwargs}
+        return self.__tools.__call__({"id": self.__path, "args": kwargs, "path": True})
+
+    def __repr__(self) -> str:
+        return "tools." + self.__path.replace(":", ".")
+
+
+class Tools:
+    """Find tools and call them: `tools.namespace.name(key=value)`, or `tools.run("namespace:name", {...})`.
+
+    In a program without `await` a call blocks and gives the result. In one that uses `await`, await it; several calls
+    given to `asyncio.gather` run at the same time. A tool that fails raises ToolError.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.__channel = channel
+
+    def __getattr__(self, name: str) -> _Tool:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        tool = self.__dict__[name] = _Tool(self, name)  # found at once from now on
+        return tool
+
+    def __getitem__(self, tool_id: str) -> Any:
+        def run(**kwargs: Any) -> Any:
+            return self.run(tool_id, kwargs)
+
+        return run
+
+    def run(self, tool_id: str, args: Any = None, *, timeout: float | None = None) -> Any:
+        """The result of one tool; raises ToolError when it failed. *timeout* is in seconds."""
+        payload = {"id": tool_id, "args": args}
+        if timeout is not None:
+            payload["timeout"] = timeout
+        return self(payload)
+
+    def run_chain(self, steps: list[Any]) -> Any:
+        """The last result of a chain of {"tool_id", "args", "use_previous"}; raises ToolError when a step failed."""
+        plain = [
+            {
+                "toolId": step.get("tool_id") or step.get("toolId") or step.get("tool"),
+                "args": step.get("args"),
+                "usePrevious": bool(step.get("use_previous") or step.get("usePrevious")),
+            }
+            for step in steps
+        ]
+        return self.__ask("run_chain", {"steps": plain}, self.__last)
+
+    def search(self, query: str, limit: int = 10) -> Any:
+        """The best tools for a query."""
+        return self.__ask("search_tools", {"query": query, "limit": limit}, lambda p: _records(p, "results"))
+
+    def describe(self, tool_id: str, level: str = "full") -> Any:
+        """What there is to know about a tool: `summary`, `schema` or `full`."""
+        return self.__ask("describe_tool", {"id": tool_id, "level": level}, Record)
+
+    def list_namespaces(self) -> Any:
+        """The namespaces of all tools."""
+        return self.__ask("list_namespaces", {}, lambda p: list(p.get("namespaces") or []))
+
+    def examples(self, tool_id: str, limit: int = 10) -> Any:
+        """Example arguments of a tool."""
+        return self.__ask("list_tool_examples", {"id": tool_id, "max": limit}, lambda p: _records(p, "examples"))
+
+    def println(self, *values: Any) -> None:
+        """Print values, as `print` does."""
+        print(*values)  # noqa: T201 - that is what it is for
+
+    def __call__(self, payload: dict[str, Any]) -> Any:
+        """Call the tool that a `run_tool` request asks for."""
+        return self.__ask("run_tool", payload, self.__value)
+
+    def __ask(self, kind: str, payload: dict[str, Any], convert: Any) -> Any:
+        """The host's answer, or where the program awaits, what gives it."""
+        if _running_loop() is not None:
+            from .deferred import Deferred  # asyncio is there already; other programs need not load it
+
+            return Deferred(self.__channel, kind, payload, convert)
+        return convert(self.__channel.ask(kind, payload))
+
+    def __value(self, payload: dict[str, Any]) -> Any:
+        return payload["structured"] if "structured" in payload else _value(self.__channel, payload)
+
+    def __last(self, payload: dict[str, Any]) -> Any:
+        failed = payload.get("failed")
+        if failed is not None:
+            raise tool_error(failed)
+        return self.__value(payload)
+
+    run_tool = run
+    search_tools = search
+    describe_tool = describe
+    list_tool_examples = examples
+
+
+def _value(channel: Channel, payload: dict[str, Any]) -> Any:
+    handle = payload.get("handle")
+    return ResultHandle(channel, handle) if handle is not None else payload.get("structured")
+
+
+def _records(payload: dict[str, Any], key: str) -> list[Record]:
+    return [Record(item) for item in payload.get(key) or [] if isinstance(item, dict)]
+
+
+def _running_loop() -> Any:
+    """The event loop that runs; programs that do not use asyncio need not load it."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio._get_running_loop() if asyncio is not None else None  # noqa: SLF001 - the other way raises
