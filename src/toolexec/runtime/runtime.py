@@ -1,0 +1,257 @@
+"""Which sandbox runs a program: by security profile, fail-closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from toolexec.code.limits import Limits
+from toolexec.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    LimitNotEnforceableError,
+    SandboxDeniedError,
+    SandboxError,
+    SandboxUnavailableError,
+)
+from toolexec.runtime.base import (
+    PROFILES,
+    ExecuteRequest,
+    ExecuteResult,
+    SandboxBackend,
+    SandboxSession,
+    SessionBackend,
+)
+from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS, effective_profile
+
+__all__ = ["Runtime"]
+
+logger = logging.getLogger(__name__)
+_ENFORCED_BY = {
+    "max_tool_calls": "tool_calls",
+    "max_chain_steps": "chain_steps",
+    "memory_bytes": "memory",
+    "cpu_ms": "cpu",
+    "cpus": "cpus",
+    "pids": "pids",
+    "disk_bytes": "disk",
+}
+
+
+class Runtime:
+    """Sends each program to a sandbox that its security profile allows.
+
+    *backends* are sandboxes; a profile is served by the first of its candidates (see `CANDIDATES`, or *order* for a
+    profile of your own choosing) that is there, speaks the language and is available. A mapping of profile →
+    backend(s) fixes which ones serve it. There is no way from one profile to another, and none to a sandbox without
+    isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
+    *limits* are the operator's; a request can lower them.
+
+    Raises ConfigurationError for unknown profiles or two sandboxes of one kind.
+    """
+
+    def __init__(
+        self,
+        backends: Iterable[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]] = (),
+        *,
+        default_profile: str = "standard",
+        deny_unsafe: Sequence[str] = ("standard", "hardened"),
+        order: Mapping[str, Sequence[str]] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        _check_profiles([default_profile.replace("wasm", "standard"), *deny_unsafe, *(order or {})])
+        self.default_profile = default_profile
+        self.limits = limits or Limits()
+        self._deny_unsafe = frozenset(deny_unsafe)
+        self._order = {**CANDIDATES, **(order or {})}
+        self._by_kind: dict[str, SandboxBackend] = {}
+        self._by_profile: dict[str, list[SandboxBackend]] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        if isinstance(backends, Mapping):
+            served: Any = backends
+            for profile, fixed in served.items():
+                self.register(profile, *(fixed if isinstance(fixed, Sequence) else [fixed]))
+        else:
+            for backend in backends:
+                self.add(backend)
+
+    def add(self, backend: SandboxBackend) -> None:
+        """Add a sandbox for every profile that it may serve; raises ConfigurationError for a kind that is there."""
+        if backend.kind in self._by_kind:
+            raise ConfigurationError(f"there is a sandbox of kind {backend.kind} already; remove it first")
+        self._by_kind[backend.kind] = backend
+
+    def register(self, profile: str, *backends: SandboxBackend) -> None:
+        """Have just these sandboxes serve *profile*, in this order; replaces what served it.
+
+        Raises ConfigurationError for an unknown profile.
+        """
+        _check_profiles([profile])
+        self._by_profile[profile] = [*backends]
+
+    def unregister(self, profile: str) -> None:
+        """Undo `register`; the candidates of the profile serve it again."""
+        self._by_profile.pop(profile, None)
+
+    @property
+    def backends(self) -> list[SandboxBackend]:
+        """All sandboxes, in order of their addition."""
+        fixed = [backend for group in self._by_profile.values() for backend in group]
+        return [*dict.fromkeys([*self._by_kind.values(), *fixed])]
+
+    def candidates(self, profile: str) -> list[SandboxBackend]:
+        """The sandboxes that may serve *profile* here, the preferred one first."""
+        fixed = self._by_profile.get(profile)
+        if fixed is not None:
+            return fixed
+        return [self._by_kind[kind] for kind in self._order[profile] if kind in self._by_kind]
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """Run a program.
+
+        What became of it is in the result, its failure too. Raises when nothing was run: InvalidRequestError,
+        SandboxUnavailableError, SandboxDeniedError, LimitNotEnforceableError. Cancelling stops the program.
+        """
+        with self.tracked():
+            backend, request = await self._choose(request)
+            logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
+            result = await backend.execute(request)
+        return _with_calls(result, request)
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """A guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError where the
+        sandbox has no sessions."""
+        backend, request = await self._choose(replace(request, code=request.code or "None"))
+        if not isinstance(backend, SessionBackend):
+            raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
+        return _RoutedSession(self, await backend.open_session(request), request)
+
+    async def aclose(self) -> None:
+        """Stop every run, close every sandbox; then an ExceptionGroup tells what failed to close, if anything."""
+        self._closed = True
+        for task in [*self._running]:
+            task.cancel()
+        outcomes = await asyncio.gather(*(backend.aclose() for backend in self.backends), return_exceptions=True)
+        if self._running:
+            await asyncio.wait([*self._running])
+        errors = [error for error in outcomes if isinstance(error, Exception)]
+        if errors:
+            raise ExceptionGroup("some sandboxes failed to close", errors)
+
+    @contextmanager
+    def tracked(self) -> Generator[None]:
+        """Have the current task cancelled if the runtime is closed within this block.
+
+        Raises SandboxUnavailableError when it is closed already.
+        """
+        if self._closed:
+            raise SandboxUnavailableError("this runtime is closed; make a new one")
+        task = asyncio.current_task()
+        new = task is not None and task not in self._running
+        if new and task is not None:
+            self._running.add(task)
+        try:
+            yield
+        finally:
+            if new and task is not None:
+                self._running.discard(task)
+
+    async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
+        """The sandbox for *request*, and the request as that one gets it: with what really holds."""
+        request.validate()
+        profile, only = effective_profile(request.profile, self.default_profile)
+        request = replace(request, profile=profile, limits=self.limits.narrow(request.limits))
+        candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
+        refused: list[str] = []
+        denied: SandboxError | None = None
+        for backend in candidates:
+            if request.language and request.language not in backend.languages:
+                refused.append(f"{backend.kind} does not run {request.language}")
+                continue
+            denied = self._denial(backend, profile)
+            if denied is not None:
+                refused.append(denied.message)
+                continue
+            state = await backend.check()
+            if not state.ok:
+                refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
+                continue
+            return backend, _enforceable(backend, request)
+        if denied is not None and len(candidates) == 1:
+            raise denied
+        raise self._nothing(profile, request, refused)
+
+    def _denial(self, backend: SandboxBackend, profile: str) -> SandboxError | None:
+        unsafe = backend.isolation in ("none", "process")
+        if (unsafe and profile in self._deny_unsafe) or (not unsafe and backend.isolation not in ISOLATIONS[profile]):
+            return SandboxDeniedError(
+                f"{backend.kind} gives the isolation {backend.isolation!r}, which is denied for profile {profile!r}",
+                backend=backend.kind,
+            )
+        return None
+
+    def _nothing(self, profile: str, request: ExecuteRequest, refused: Sequence[str]) -> SandboxError:
+        languages = {language for backend in self.candidates(profile) for language in backend.languages}
+        if request.language and languages and request.language not in languages:
+            return InvalidRequestError(
+                f"no sandbox for profile {profile!r} runs {request.language!r}; they run {', '.join(sorted(languages))}"
+            )
+        if refused:
+            return SandboxUnavailableError(f"no backend for profile {profile!r} can run this: {'; '.join(refused)}")
+        wanted = ", ".join(self._order[profile])
+        hint = "; allow it with unsafe_opt_in=True" if profile == "dev" else ""
+        return SandboxUnavailableError(
+            f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
+        )
+
+
+class _RoutedSession:
+    """A session whose programs are held to the same limits as any other."""
+
+    def __init__(self, runtime: Runtime, session: SandboxSession, opened: ExecuteRequest) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._opened = opened
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        request.validate()
+        limits = self._opened.limits.narrow(request.limits)
+        request = replace(request, profile=self._opened.profile, language=self._opened.language, limits=limits)
+        with self._runtime.tracked():
+            return _with_calls(await self._session.execute(request), request)
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+
+
+def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteRequest:
+    """*request*; raises LimitNotEnforceableError for a limit that the sandbox would only pretend to hold."""
+    enforced = backend.enforces(request)
+    missing = [name for name in request.limits.set_names() if not getattr(enforced, _ENFORCED_BY[name])]
+    if missing and not request.best_effort:
+        raise LimitNotEnforceableError(
+            f"{backend.kind} cannot enforce {', '.join(missing)}; drop it, or pass best_effort=True",
+            backend=backend.kind,
+            details={"limits": missing},
+        )
+    return request
+
+
+def _with_calls(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
+    """The result with the trace that the gateway kept, whatever became of the program."""
+    trace = getattr(request.gateway, "tool_calls", None)
+    if not result.tool_calls and callable(trace):
+        calls: Any = trace()
+        result.tool_calls = list(calls)
+    return result
+
+
+def _check_profiles(profiles: Iterable[str]) -> None:
+    unknown = sorted(set(profiles) - set(PROFILES))
+    if unknown:
+        raise ConfigurationError(f"unknown security profile {unknown[0]!r}; use {', '.join(PROFILES)}")
