@@ -1,0 +1,387 @@
+"""Requests in, answers out: nothing that a guest sends is believed unchecked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from toolexec.code.limits import Limits
+from toolexec.code.tools import AdmittedCall, Tools
+from toolexec.discovery.examples import ToolExample
+from toolexec.errors import ToolExecError
+from toolexec.model import LocalBinding, ToolReply
+from toolexec.model.content import text
+from toolexec.run import Result
+from toolexec.runtime.gateway.protocol import JSONCodec, Message
+from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.testing.gateway_exam import GatewayExam
+
+CODEC = JSONCodec()
+
+
+def tools_of(exam: GatewayExam, **parts: Any) -> Tools:
+    return Tools(exam.index, exam.docs, exam.runner, **parts)
+
+
+async def ask(gateway: Any, kind: str, payload: Any) -> Message:
+    """The answer to one request, read back."""
+    server = gateway if isinstance(gateway, GatewayServer) else GatewayServer(gateway)
+    (answer,) = CODEC.decode(await server.answer(Message(kind, "7", payload)))
+    assert answer.id == "7"
+    return answer
+
+
+class Foreign:
+    """A gateway that is no Tools: it passes calls on to one, and can do no more than a gateway must."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.search_tools = tools.search_tools
+        self.list_namespaces = tools.list_namespaces
+        self.describe_tool = tools.describe_tool
+        self.list_tool_examples = tools.list_tool_examples
+        self.run_chain = tools.run_chain
+        self._tools = tools
+
+    async def run_tool(self, tool_id: str, args: Any = None) -> Result:
+        return await self._tools.run_tool(tool_id, args)
+
+
+class Reader(Foreign):
+    """One whose results stay elsewhere."""
+
+    async def read_result(self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
+        return [handle_id, path, offset, limit]
+
+
+class TestAnswers:
+    """The payload of each kind of answer."""
+
+    async def test_run_tool(self, exam: GatewayExam) -> None:
+        """The value, the canonical ID, where it ran and for how long."""
+        for gateway in (tools_of(exam), Foreign(tools_of(exam))):
+            answer = await ask(gateway, "run_tool", {"id": "exam:add", "args": {"a": 1}})
+            assert answer.type == "response"
+            duration = answer.payload["durationMs"]
+            assert duration >= 0
+            assert answer.payload == {
+                "structured": 2,
+                "tool": "exam:add",
+                "backendKind": "local",
+                "binding": {"kind": "local", "local": {"name": "exam:add"}},
+                "durationMs": duration,
+            }
+
+    async def test_a_raw_reply(self, exam: GatewayExam) -> None:
+        """A tool that answers in parts has them beside its value; an ill one has warnings."""
+
+        async def reply() -> ToolReply:
+            """Answer in parts."""
+            return ToolReply(content=[text("hi")], meta={"m": 1})
+
+        exam.register(reply, "exam")
+        answer = await ask(tools_of(exam), "run_tool", {"id": "exam:reply"})
+        assert answer.payload["structured"] == "hi"
+        assert answer.payload["mcpResult"] == {"content": [text("hi")], "_meta": {"m": 1}}
+
+    async def test_a_failed_tool(self, exam: GatewayExam) -> None:
+        """The error, with what is known about the call beside it."""
+        answer = await ask(tools_of(exam), "run_tool", {"id": "exam:fail", "args": {}})
+        assert answer.type == "error"
+        assert (answer.payload["code"], answer.payload["toolId"]) == ("handler_failed", "exam:fail")
+        assert answer.payload["result"]["backendKind"] == "local"
+        assert "structured" not in answer.payload["result"]
+
+    async def test_a_call_that_cannot_be_made(self, exam: GatewayExam) -> None:
+        """An error without a result."""
+        answer = await ask(tools_of(exam), "run_tool", {"id": "exam:nothing"})
+        assert (answer.type, answer.payload["code"]) == ("error", "tool_not_found")
+        assert "result" not in answer.payload
+
+    async def test_run_chain(self, exam: GatewayExam) -> None:
+        """The last value and each step's."""
+        steps = [{"toolId": "exam:add", "args": {"a": 1}}, {"toolId": "exam:echo", "usePrevious": True}]
+        answer = await ask(tools_of(exam), "run_chain", {"steps": steps})
+        assert answer.payload["structured"] == 2
+        assert [step["structured"] for step in answer.payload["stepResults"]] == [2, 2]
+        assert {step["backendKind"] for step in answer.payload["stepResults"]} == {"local"}
+        assert "failed" not in answer.payload
+
+    async def test_a_failed_chain(self, exam: GatewayExam) -> None:
+        """It is an answer with the steps that were run; `failed` is the error of the last of them."""
+        steps = [{"toolId": "exam:add", "args": {"a": 1}}, {"toolId": "exam:fail"}, {"toolId": "exam:add"}]
+        answer = await ask(tools_of(exam), "run_chain", {"steps": steps})
+        assert answer.type == "response"
+        assert answer.payload["structured"] is None
+        assert answer.payload["failed"] == answer.payload["stepResults"][1]["error"]
+        assert answer.payload["failed"]["code"] == "handler_failed"
+        assert len(answer.payload["stepResults"]) == 2
+
+    async def test_an_empty_chain(self, exam: GatewayExam) -> None:
+        """Nothing comes of nothing."""
+        answer = await ask(tools_of(exam), "run_chain", {"steps": []})
+        assert answer.payload == {"structured": None, "stepResults": []}
+
+    async def test_finding(self, exam: GatewayExam) -> None:
+        """Summaries and documentation with every field they have."""
+        tools = tools_of(exam)
+        found = (await ask(tools, "search_tools", {"query": "add", "limit": 1})).payload["results"]
+        assert found == [exam.index.search("add", 1)[0].to_dict()]
+        assert (await ask(tools, "list_namespaces", {})).payload == {"namespaces": ["exam", "vault"]}
+        full = (await ask(tools, "describe_tool", {"id": "exam:add"})).payload
+        assert full == exam.docs.describe("exam:add").to_dict()
+        summary = (await ask(tools, "describe_tool", {"id": "exam:add", "level": "summary"})).payload
+        assert summary == exam.docs.describe("exam:add", "summary").to_dict()
+        examples = (await ask(tools, "list_tool_examples", {"id": "exam:add", "max": 0})).payload["examples"]
+        assert examples == [example.to_dict() for example in exam.docs.list_examples("exam:add")]
+
+    async def test_limits_of_lists(self, exam: GatewayExam) -> None:
+        """10 where nothing is said, 1,000 at the most."""
+        for number in range(1200):
+            exam.index.register(exam.index.get("exam:add").tool.replace(name=f"add{number}"), LocalBinding("exam:add"))
+        exam.docs.register_examples("exam:add", [ToolExample(title=str(number)) for number in range(30)])
+        tools = tools_of(exam)
+        for limit, count in ((None, 10), (0, 0), (12, 12), (10**9, 1000)):
+            found = (await ask(tools, "search_tools", {"query": "", "limit": limit})).payload["results"]
+            assert len(found) == count
+
+    async def test_a_path_of_python_names(self, exam: GatewayExam) -> None:
+        """`tools.exam.list_it` finds `exam:list-it`; the hint of one that is not there keeps secrets."""
+        tool = exam.index.get("exam:add").tool
+        exam.index.register(tool.replace(name="list-it"), LocalBinding("exam:add"))
+        answer = await ask(tools_of(exam), "run_tool", {"id": "exam:list_it", "args": {"a": 1}, "path": True})
+        assert answer.payload["structured"] == 2
+        plain = await ask(tools_of(exam), "run_tool", {"id": "exam:list_it", "args": {"a": 1}})
+        assert plain.payload["code"] == "tool_not_found"
+        hidden = await ask(tools_of(exam, allowed=["exam:add"]), "run_tool", {"id": "exam:list_i", "path": True})
+        assert hidden.type == "error"
+        assert "list-it" not in json.dumps(hidden.payload)
+
+
+class TestBadRequests:
+    """Each is answered with an error, and nothing is run."""
+
+    @pytest.mark.parametrize(
+        ("kind", "payload", "reason"),
+        [
+            ("run_tool", {}, "id must be a text"),
+            ("run_tool", {"id": 5}, "id must be a text"),
+            ("run_tool", {"id": "exam:add", "args": [1]}, "args of a call are an object"),
+            ("run_tool", {"id": "exam:add", "args": "x"}, "args of a call are an object"),
+            ("run_tool", {"id": "exam:add", "timeout": "5"}, "number of seconds"),
+            ("run_tool", {"id": "exam:add", "timeout": True}, "number of seconds"),
+            ("run_tool", {"id": "exam:add", "timeout": 0}, "above 0"),
+            ("run_tool", {"id": "exam:add", "timeout": 1e999}, "above 0"),
+            ("run_chain", {}, "list of steps"),
+            ("run_chain", {"steps": [{"toolId": 5}]}, "step 0"),
+            ("search_tools", {}, "query must be a text"),
+            ("search_tools", {"query": "x", "limit": -1}, "whole number"),
+            ("search_tools", {"query": "x", "limit": 1.5}, "whole number"),
+            ("search_tools", {"query": "x", "limit": True}, "whole number"),
+            ("describe_tool", {"id": None}, "id must be a text"),
+            ("list_tool_examples", {"id": "exam:add", "max": "1"}, "whole number"),
+            ("read_result", {}, "handle must be a text"),
+            ("read_result", {"handle": "h1", "offset": "1"}, "whole numbers"),
+            ("read_result", {"handle": "h1", "limit": -1}, "whole numbers"),
+            ("read_result", {"handle": "h1", "limit": True}, "whole numbers"),
+            ("read_result", {"handle": "h1", "path": 5}, "path is a text"),
+            ("format_disk", {}, "unknown message type"),
+            ("x" * 1000, {}, "unknown message type"),
+        ],
+        ids=lambda part: str(part)[:40],
+    )
+    async def test_wrong_fields(self, exam: GatewayExam, kind: str, payload: Any, reason: str) -> None:
+        """The error is one of the protocol and says what is wrong."""
+        for gateway in (tools_of(exam), Foreign(tools_of(exam))):
+            answer = await ask(gateway, kind, payload)
+            assert (answer.type, answer.payload["code"]) == ("error", "protocol")
+            assert reason in answer.payload["error"]
+            assert len(answer.payload["error"]) < 200
+        assert exam.calls == []
+
+    @pytest.mark.parametrize("level", ["everything", 5, ["full"], {"a": 1}], ids=str)
+    async def test_an_unknown_level(self, exam: GatewayExam, level: Any) -> None:
+        """The store refuses it."""
+        answer = await ask(tools_of(exam), "describe_tool", {"id": "exam:add", "level": level})
+        assert answer.payload["code"] == "invalid_detail"
+
+    async def test_an_exception_of_the_host(self, exam: GatewayExam) -> None:
+        """The guest learns its class and nothing of its text."""
+
+        async def explode(*args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("password=hunter2 in /etc/host")
+
+        foreign = Foreign(tools_of(exam))
+        for name in ("search_tools", "list_namespaces", "describe_tool", "list_tool_examples", "run_tool", "run_chain"):
+            setattr(foreign, name, explode)
+        payload = {"id": "exam:add", "query": "", "steps": []}
+        for kind in ("search_tools", "list_namespaces", "describe_tool", "list_tool_examples", "run_tool", "run_chain"):
+            answer = await ask(foreign, kind, payload)
+            assert answer.payload == {"error": "the host failed: RuntimeError", "code": "internal", "retryable": False}
+
+    async def test_a_huge_id(self, exam: GatewayExam) -> None:
+        """Its echo is cut: a request cannot make an answer that does not fit."""
+        text_ = await GatewayServer(tools_of(exam)).answer(Message("run_tool", "1", {"id": "x" * (8 << 20)}))
+        assert len(text_) < 200_000
+
+    async def test_huge_details(self, exam: GatewayExam) -> None:
+        """An error with more data than fits goes without them."""
+        foreign = Foreign(tools_of(exam))
+
+        async def fail(tool_id: str, args: Any = None) -> Result:
+            return Result(tool_id, error=ToolExecError("no", details={"x": "y" * (20 << 20)}))
+
+        foreign.run_tool = fail  # type: ignore[method-assign]
+        answer = await ask(foreign, "run_tool", {"id": "a"})
+        assert answer.payload == {
+            "error": "no",
+            "code": "internal",
+            "retryable": False,
+            "result": {"tool": "a", "durationMs": 0.0},
+        }
+
+    async def test_an_answer_that_does_not_fit(self, exam: GatewayExam) -> None:
+        """It is refused with the advice to ask for less."""
+        answer = await ask(Foreign(tools_of(exam)), "run_tool", {"id": "exam:grow", "args": {"size": 17 << 20}})
+        assert (answer.type, answer.payload["code"]) == ("error", "protocol")
+        assert "ask for less" in answer.payload["error"]
+
+    async def test_a_cancellation_is_no_answer(self, exam: GatewayExam) -> None:
+        """It goes on to whoever cancels."""
+        task = asyncio.ensure_future(ask(tools_of(exam), "run_tool", {"id": "exam:wait"}))
+        await exam.until(lambda: exam.calls == ["wait"])
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert exam.stopped == ["wait"]
+
+
+class TestTimeouts:
+    """A limit for one call."""
+
+    async def test_a_gateway_that_knows_none(self, exam: GatewayExam) -> None:
+        """The call is stopped here."""
+        answer = await ask(Foreign(tools_of(exam)), "run_tool", {"id": "exam:wait", "timeout": 0.01})
+        assert (answer.payload["code"], answer.payload["toolId"]) == ("timeout", "exam:wait")
+        assert exam.stopped == ["wait"]
+
+    async def test_another_timeout_error(self, exam: GatewayExam) -> None:
+        """One that is not of this limit is not taken for it."""
+
+        async def fail(tool_id: str, args: Any = None) -> Result:
+            raise TimeoutError("of something else")
+
+        foreign = Foreign(tools_of(exam))
+        foreign.run_tool = fail  # type: ignore[method-assign]
+        answer = await ask(foreign, "run_tool", {"id": "a", "timeout": 30})
+        assert answer.payload["error"] == "the host failed: TimeoutError"
+
+
+class TestLargeValues:
+    """What is over the byte budget stays on the host."""
+
+    async def test_a_handle_and_its_parts(self, exam: GatewayExam) -> None:
+        """The guest gets a handle, reads parts of the value, and hands it to another tool."""
+        server = GatewayServer(tools_of(exam, result_bytes=100))
+        answer = await ask(server, "run_tool", {"id": "exam:grow", "args": {"size": 1000}})
+        assert "structured" not in answer.payload
+        assert answer.payload["handle"] == {
+            "id": "h1", "type": "string", "bytes": 1002, "length": 1000, "preview": '"' + "x" * 499,
+        }  # fmt: skip
+        part = await ask(server, "read_result", {"handle": "h1", "offset": 990, "limit": 50})
+        assert part.payload == {"structured": "x" * 10}
+        again = await ask(server, "read_result", {"handle": "h1", "limit": 500})
+        assert again.payload["handle"]["id"] == "h2"
+        measured = await ask(server, "run_tool", {"id": "exam:measure", "args": {"text": {"$handle": "h1"}}})
+        assert measured.payload["structured"] == 1000
+
+    async def test_a_chain(self, exam: GatewayExam) -> None:
+        """Its values are kept, too, each once; the last one is the chain's."""
+        server = GatewayServer(tools_of(exam, result_bytes=100))
+        steps = [
+            {"toolId": "exam:grow", "args": {"size": 1000}},
+            {"toolId": "exam:echo", "usePrevious": True},
+        ]
+        answer = await ask(server, "run_chain", {"steps": steps})
+        assert answer.payload["handle"]["id"] == "h1"
+        assert [step["handle"]["id"] for step in answer.payload["stepResults"]] == ["h1", "h1"]
+        assert "structured" not in answer.payload
+        small = await ask(server, "run_chain", {"steps": [steps[0], {"toolId": "exam:add", "args": {"a": 1}}]})
+        assert small.payload["structured"] == 2
+        failed = await ask(server, "run_chain", {"steps": [steps[0], {"toolId": "exam:fail"}]})
+        assert (failed.payload["structured"], "handle" in failed.payload) == (None, False)
+
+    async def test_a_raw_reply(self, exam: GatewayExam) -> None:
+        """One that is too large does not get in beside the handle."""
+
+        async def reply() -> ToolReply:
+            """Answer in parts."""
+            return ToolReply(content=[text("x" * 1000)])
+
+        exam.register(reply, "exam")
+        answer = await ask(tools_of(exam, result_bytes=100), "run_tool", {"id": "exam:reply"})
+        assert "handle" in answer.payload
+        assert "mcpResult" not in answer.payload
+
+    async def test_an_unknown_handle(self, exam: GatewayExam) -> None:
+        """It is an error with a code."""
+        answer = await ask(tools_of(exam), "read_result", {"handle": "h1"})
+        assert answer.payload["code"] == "invalid_request"
+
+    async def test_a_gateway_without_results(self, exam: GatewayExam) -> None:
+        """It says so; one that keeps them elsewhere is asked."""
+        answer = await ask(Foreign(tools_of(exam)), "read_result", {"handle": "h1"})
+        assert "keeps no results" in answer.payload["error"]
+        answer = await ask(Reader(tools_of(exam)), "read_result", {"handle": "h1", "path": "a", "limit": 2})
+        assert answer.payload["structured"] == ["h1", "a", 0, 2]
+
+
+class TestHere:
+    """Requests that can be answered in the guest's own thread."""
+
+    def _answer(self, gateway: Any, kind: str, payload: Any) -> Any:
+        answer = GatewayServer(gateway).answer_here(Message(kind, "7", payload), _cannot_wait, 1.0)
+        return CODEC.decode(answer)[0] if isinstance(answer, str) else answer
+
+    def _tools(self, exam: GatewayExam, **parts: Any) -> Tools:
+        def double(n: int) -> int:
+            """Double a number."""
+            return 2 * n
+
+        exam.register(double, "exam")
+        return tools_of(exam, **parts)
+
+    async def test_a_sync_tool(self, exam: GatewayExam) -> None:
+        """It is answered at once."""
+        answer = self._answer(self._tools(exam), "run_tool", {"id": "exam:double", "args": {"n": 2}})
+        assert (answer.type, answer.payload["structured"]) == ("response", 4)
+
+    async def test_what_is_refused(self, exam: GatewayExam) -> None:
+        """Wrong fields, wrong arguments and the cap are answers, too."""
+        tools = self._tools(exam, limits=Limits(max_tool_calls=1))
+        assert self._answer(tools, "run_tool", {"id": 5}).payload["code"] == "protocol"
+        assert self._answer(tools, "run_tool", {"id": "exam:double"}).payload["code"] == "validation_input"
+        assert self._answer(tools, "run_tool", {"id": "exam:double"}).payload["code"] == "tool_call_limit"
+
+    async def test_an_async_tool(self, exam: GatewayExam) -> None:
+        """It is admitted, and answered on the loop, be it well or not."""
+        tools = self._tools(exam)
+        server = GatewayServer(tools)
+        for payload, kind in (({"id": "exam:add", "args": {"a": 1}}, "response"), ({"id": "exam:fail"}, "error")):
+            message = Message("run_tool", "7", payload)
+            admitted = server.answer_here(message, _cannot_wait, 1.0)
+            assert isinstance(admitted, AdmittedCall)
+            (answer,) = CODEC.decode(await server.finish(message, admitted))
+            assert answer.type == kind
+        assert tools.calls_made == 2
+
+    async def test_what_is_not_for_here(self, exam: GatewayExam) -> None:
+        """Other requests, and other gateways."""
+        assert self._answer(self._tools(exam), "search_tools", {"query": ""}) is None
+        assert self._answer(Foreign(tools_of(exam)), "run_tool", {"id": "exam:add"}) is None
+
+
+def _cannot_wait(awaitable: Any) -> Any:
+    raise AssertionError("nothing here waits")
