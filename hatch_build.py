@@ -1,0 +1,68 @@
+"""Builds the sandbox's component into wheels, so that an installed toolexec needs nothing else to run code.
+
+Editable installs get none: there it is built at the first use. `TOOLEXEC_SKIP_COMPONENT=1` leaves it out of a wheel,
+which makes building one a matter of a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+BUILDER = ("componentize-py>=0.25.1,<0.26", "tzdata")
+PACKAGE = "toolexec.runtime.backend.wasm"
+SKIP = "TOOLEXEC_SKIP_COMPONENT"
+
+
+class ComponentHook(BuildHookInterface[Any]):
+    """Adds `python.wasm` and its description, `python.json`, to the wheel."""
+
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def dependencies(self) -> list[str]:
+        """What a build needs beside hatchling."""
+        # The only sign that this is for an editable install is the name of the step, among the front end's arguments.
+        return [] if _skipped() or "get_requires_for_build_editable" in sys.argv else list(BUILDER)
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the component, unless *version* is "editable" or it is not wanted."""
+        if self.target_name != "wheel" or version == "editable" or _skipped():
+            return
+        build = _load(Path(self.root) / "src").build_component
+        self._folder = tempfile.TemporaryDirectory(prefix="toolexec-wheel-")
+        folder = Path(self._folder.name)
+        self.app.display_info("Building the component of the sandbox ...")
+        component = build(folder / "python.wasm")
+        (folder / "python.json").write_text(json.dumps(component.to_json(), indent=1), "utf-8")
+        for name in ("python.wasm", "python.json"):
+            build_data["force_include"][str(folder / name)] = f"{PACKAGE.replace('.', '/')}/{name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what `initialize` has built, now that it is in the wheel."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _skipped() -> bool:
+    return os.environ.get(SKIP, "") not in ("", "0")
+
+
+def _load(source: Path) -> Any:
+    """The module that builds the component, without what the packages around it need when they are imported: a build
+    environment does not have the dependencies of toolexec."""
+    sys.path.insert(0, str(source))
+    name, path = "", source
+    for part in PACKAGE.split("."):
+        name, path = f"{name}.{part}".lstrip("."), path / part
+        package = ModuleType(name)
+        package.__path__ = [str(path)]
+        sys.modules[name] = package
+    return importlib.import_module(f"{PACKAGE}.component")

@@ -1,0 +1,1 @@
+"""The sandboxes that code can run in."""

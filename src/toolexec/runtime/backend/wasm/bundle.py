@@ -1,0 +1,191 @@
+"""Python packages in memory: modules, data files and metadata of packages, importable where no file system is.
+
+This file is copied into the component, so it imports nothing of toolexec.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from importlib.resources.abc import Traversable, TraversableResources
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any, Final
+
+__all__ = ["Bundle", "Refusals"]
+
+_ROOT: Final = "/packages"
+_SKIPPED: Final = {"__main__", "conftest", "test", "tests", "testing"}
+_INFO: Final = ".dist-info"
+
+
+class Bundle(MetaPathFinder):
+    """An importer of packages whose *files* are held in memory, keyed by their path (`"pkg/data.txt"`).
+
+    `importlib.resources`, `pkgutil.get_data` and `importlib.metadata` find what belongs to the packages, too.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = dict(files)
+        self._folders = {str(parent) for name in self.files for parent in PurePosixPath(name).parents} - {"."}
+
+    @classmethod
+    def read(cls, folder: Path) -> Bundle:
+        """The bundle of all files below *folder*, but for compiled ones; empty if there is no such folder."""
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module *fullname* if it is one of the packages'."""
+        base = fullname.replace(".", "/")
+        for name in (f"{base}/__init__.py", f"{base}.py"):
+            if name in self.files:
+                loader = _Loader(self, fullname, f"{_ROOT}/{name}")
+                spec = ModuleSpec(fullname, loader, origin=loader.path, is_package=name.endswith("/__init__.py"))
+                spec.has_location = True
+                if spec.submodule_search_locations is not None:
+                    spec.submodule_search_locations.append(f"{_ROOT}/{base}")
+                return spec
+        if base in self._folders and any(name.startswith(f"{base}/") and name.endswith(".py") for name in self.files):
+            spec = ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = [f"{_ROOT}/{base}"]
+            return spec
+        return None
+
+    def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterable[Distribution]:
+        """The metadata of the packages, for `importlib.metadata`."""
+        wanted = None if context is None or context.name is None else _normal(context.name)
+        for folder in sorted(self._folders):
+            if folder.endswith(_INFO) and wanted in (None, _normal(folder.partition("-")[0])):
+                yield _Metadata(self, folder)
+
+    def modules(self) -> list[str]:
+        """The names of all modules, parents first; without `__main__` and tests."""
+        names: set[str] = set()
+        for name in self.files:
+            path = PurePosixPath(name)
+            if path.suffix == ".py":
+                parts = path.parts[:-1] if path.name == "__init__.py" else (*path.parts[:-1], path.stem)
+                if all(part.isidentifier() and part not in _SKIPPED for part in parts):
+                    names.update(".".join(parts[: end + 1]) for end in range(len(parts)))
+        return sorted(names)
+
+    def preload(self) -> dict[str, str]:
+        """Import all modules; gives name → error of those that failed, which may well be imported later."""
+        failed: dict[str, str] = {}
+        for name in self.modules():
+            try:
+                importlib.import_module(name)
+            except BaseException as error:  # whatever a package does when it is imported
+                failed[name] = f"{type(error).__name__}: {error}"
+        return failed
+
+    def data(self, path: str) -> bytes:
+        """What the file *path* holds; raises FileNotFoundError."""
+        try:
+            return self.files[path.removeprefix(f"{_ROOT}/")]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+
+class Refusals(MetaPathFinder):
+    """Says why a module cannot be had. *reasons* has name → reason."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self._reasons = dict(reasons)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raises ModuleNotFoundError with the reason, if there is one."""
+        reason = self._reasons.get(fullname)
+        if reason is not None:
+            raise ModuleNotFoundError(f"no module {fullname!r} in the sandbox: {reason}", name=fullname)
+        return None
+
+
+class _Loader(SourceLoader):
+    def __init__(self, bundle: Bundle, name: str, path: str) -> None:
+        self.bundle = bundle
+        self.name = name
+        self.path = path
+
+    def get_filename(self, fullname: str) -> str:
+        return self.path
+
+    def get_data(self, path: str) -> bytes:
+        return self.bundle.data(path)
+
+    def get_resource_reader(self, fullname: str) -> TraversableResources:
+        return _Resources(self.bundle, self.path.removeprefix(f"{_ROOT}/").rpartition("/")[0])
+
+
+class _Resources(TraversableResources):
+    def __init__(self, bundle: Bundle, folder: str) -> None:
+        self._bundle = bundle
+        self._folder = folder
+
+    def files(self) -> _Entry:
+        return _Entry(self._bundle, self._folder)
+
+
+class _Entry(Traversable):
+    """A file or folder of a bundle."""
+
+    def __init__(self, bundle: Bundle, path: str) -> None:
+        self._bundle = bundle
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        return self._path.rpartition("/")[2]
+
+    def iterdir(self) -> Iterator[_Entry]:
+        start = f"{self._path}/"
+        inside = (name[len(start) :] for name in self._bundle.files if name.startswith(start))
+        for name in sorted({rest.partition("/")[0] for rest in inside}):
+            yield _Entry(self._bundle, start + name)
+
+    def is_dir(self) -> bool:
+        return any(name.startswith(f"{self._path}/") for name in self._bundle.files)
+
+    def is_file(self) -> bool:
+        return self._path in self._bundle.files
+
+    def joinpath(self, *descendants: Any) -> _Entry:
+        return _Entry(self._bundle, str(PurePosixPath(self._path, *descendants)))
+
+    __truediv__ = joinpath
+
+    def open(self, mode: str = "r", encoding: str | None = None, errors: str | None = None, **_: Any) -> Any:
+        stream = io.BytesIO(self._bundle.data(self._path))
+        return stream if "b" in mode else io.TextIOWrapper(stream, encoding or "utf-8", errors)
+
+    def read_bytes(self) -> bytes:
+        return self._bundle.data(self._path)
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+
+class _Metadata(Distribution):
+    def __init__(self, bundle: Bundle, folder: str) -> None:
+        self._bundle = bundle
+        self._folder = folder
+
+    def read_text(self, filename: str) -> str | None:
+        data = self._bundle.files.get(f"{self._folder}/{filename}")
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def locate_file(self, path: Any) -> Any:
+        return PurePosixPath(_ROOT, path)
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("-", "_").replace(".", "_")

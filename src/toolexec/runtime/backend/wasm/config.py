@@ -1,0 +1,44 @@
+"""How the embedded sandbox is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolexec.errors import ConfigurationError
+from toolexec.runtime.backend.wasm.steps import BuildStep
+
+__all__ = ["WasmConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmConfig:
+    """Settings of a `WasmBackend`.
+
+    `packages` are pure-Python packages from PyPI that programs can import, beside the standard library; a sandbox
+    with them is built at its first use. `memory_bytes` and `disk_bytes` are the most that a run may have. `max_guests`
+    bounds how many programs run at once; more wait. `pool_size` guests are made ahead. `cache_folder` is where
+    built sandboxes are kept (None: the user's cache). `on_build_step` hears how a build goes on, in another thread.
+    `enable_wasi` lets raw modules use WASI, and `allowed_host_functions` names the functions of the host
+    that they may import.
+
+    Raises ConfigurationError for a number below 1 (0 is no pool).
+    """
+
+    packages: tuple[str, ...] = ()
+    memory_bytes: int = 256 << 20
+    disk_bytes: int = 64 << 20
+    max_guests: int = 64
+    pool_size: int = 2
+    cache_folder: Path | None = None
+    on_build_step: Callable[[BuildStep], None] | None = None
+    enable_wasi: bool = True
+    allowed_host_functions: tuple[str, ...] = ("tools.call",)
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "disk_bytes", "max_guests"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.pool_size < 0:
+            raise ConfigurationError(f"pool_size must be 0 or more, not {self.pool_size}")

@@ -1,0 +1,267 @@
+"""JavaScript in the embedded sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.code.output import Output
+from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
+from toolexec.runtime.backend.wasm.clocks import make_clock, make_random
+from toolexec.runtime.backend.wasm.config import WasmConfig
+from toolexec.runtime.backend.wasm.guest_run import (
+    GuestEnd,
+    GuestRuns,
+    describe_end,
+    enforced_by_wasm,
+    fuel_of,
+    time_and_chance,
+)
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.gateway.hostcalls import HostCallGateway
+from toolexec.runtime.gateway.server import GatewayServer
+
+if TYPE_CHECKING:
+    from wasmtime import Engine, Linker, Module
+
+    from toolexec.runtime.backend.wasm.core import CoreGuest, CoreInstance
+    from toolexec.runtime.backend.wasm.quickjs import Image
+    from toolexec.runtime.backend.wasm.script_files import ScriptFiles
+
+__all__ = ["JavaScriptLanguage"]
+
+_PACKAGE: Final = "quickjs-rs"
+_FITS: Final = "0.2.6"
+_EXTRA: Final = "javascript"
+_GUEST: Final = Path(__file__).with_name("javascript_guest.js")
+_FUNCTIONS: Final = ("exchange", "post", "sleep", "file", "finish")
+_NO_MEMORY: Final = "out of memory"
+
+
+class _Loaded:
+    """What all runs share: an engine, the interpreter, and its imports."""
+
+    def __init__(self, folder: Path | None) -> None:
+        from wasmtime import Linker
+
+        from toolexec.runtime.backend.wasm import quickjs
+        from toolexec.runtime.backend.wasm.engine import new_engine
+        from toolexec.runtime.backend.wasm.module_cache import load_module
+
+        self.engine: Engine = new_engine()
+        self.module: Module = load_module(self.engine, _interpreter().read_bytes(), folder)
+        wrong = quickjs.misfits(self.module)
+        if wrong:
+            raise SandboxUnavailableError(
+                f"{_PACKAGE} {_installed()} does not fit (its {', '.join(wrong)}); "
+                f"install the release that does: pip install {_PACKAGE}=={_FITS}"
+            )
+        self.linker: Linker = Linker(self.engine)
+        self.kept = quickjs.define_imports(self.linker)
+        self.image = self._build()
+
+    def _build(self) -> Image:
+        """The state that every run begins from: made once, for it takes longer than most runs."""
+        from toolexec.runtime.backend.wasm.core import CoreGuest, CoreInstance
+        from toolexec.runtime.backend.wasm.quickjs import QuickJS
+
+        guest = CoreGuest(clock=make_clock(0.0), random=make_random(0), output=Output())
+        instance = CoreInstance(self.engine, guest, memory_bytes=None, fuel=None)
+        try:
+            quick = QuickJS(instance, guest, dict.fromkeys(_FUNCTIONS, lambda *_: ""))
+            return quick.build(self.linker, self.module, _GUEST.read_text("utf-8"))
+        finally:
+            instance.close()
+
+
+class JavaScriptLanguage:
+    """Runs JavaScript programs, each in a fresh QuickJS compiled to WebAssembly.
+
+    A program finds `tools`, `console`, `println`, timers, `files`, `env`, `args` and `stdin`, and nothing of the host:
+    no modules, network, processes. Calls of tools are promises, and those that are made together run together.
+    `await` and `return` work at the top; the value is that of `return`, else of `__out`, else of a final expression.
+    """
+
+    languages = frozenset({"javascript", "js"})
+
+    def __init__(self, config: WasmConfig) -> None:
+        self.config = config
+        self._runs = GuestRuns(config.max_guests)
+        self._loading = asyncio.Lock()
+        self._loaded: _Loaded | None = None
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """All but a rate of CPU; a guest has no processes at all."""
+        return enforced_by_wasm(request)
+
+    async def check(self) -> Availability:
+        """Whether the interpreter is installed; loads nothing."""
+        try:
+            _interpreter()
+        except MissingExtraError as error:
+            return Availability(ok=False, reason=str(error), remedy=f"pip install 'toolexec[{_EXTRA}]'")
+        return Availability(ok=True, version=f"{_PACKAGE} {_installed()}")
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """Run a program; see `SandboxBackend.execute`. The first use of a machine compiles the interpreter.
+
+        Raises SandboxUnavailableError without the interpreter, InvalidRequestError for files that cannot be.
+        """
+        started = monotonic()
+        ends = started + request.seconds
+        loaded = await self._load()
+        from toolexec.runtime.backend.wasm.script_files import ScriptFiles
+
+        assert request.gateway is not None
+        disk = request.limits.disk_bytes
+        files = ScriptFiles(request.files, min(disk, self.config.disk_bytes) if disk else self.config.disk_bytes)
+        calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
+        guest, instance = self._prepare(loaded, request)
+
+        def _stop() -> None:
+            instance.stop()
+            calls.stop()
+
+        def _work() -> GuestEnd:
+            return _run(loaded, request, _Script(guest, instance, calls, files))
+
+        try:
+            end, late = await self._runs.run(_work, stop=_stop, ends=ends)
+        finally:
+            await calls.aclose()
+        return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
+
+    async def aclose(self) -> None:
+        """Stop what runs."""
+        await self._runs.aclose()
+
+    async def _load(self) -> _Loaded:
+        async with self._loading:
+            if self._loaded is None:
+                try:
+                    self._loaded = await asyncio.to_thread(_Loaded, self.config.cache_folder)
+                except (ImportError, OSError, ConfigurationError) as error:
+                    raise SandboxUnavailableError(f"JavaScript cannot be run here: {error}") from error
+            return self._loaded
+
+    def _memory(self, request: ExecuteRequest) -> int:
+        asked, ours = request.limits.memory_bytes, self.config.memory_bytes
+        return min(asked, ours) if asked else ours
+
+    def _prepare(self, loaded: _Loaded, request: ExecuteRequest) -> tuple[CoreGuest, CoreInstance]:
+        from toolexec.runtime.backend.wasm.core import CoreGuest, CoreInstance
+
+        clock, random = time_and_chance(request)
+        guest = CoreGuest(clock=clock, random=random, output=request.output)
+        memory = self._memory(request)
+        return guest, CoreInstance(loaded.engine, guest, memory_bytes=memory, fuel=fuel_of(request))
+
+
+class _Script:
+    """The host of one program: its functions, by name."""
+
+    def __init__(self, guest: CoreGuest, instance: CoreInstance, calls: HostCallGateway, files: ScriptFiles) -> None:
+        self.guest = guest
+        self.instance = instance
+        self.files = files
+        self.outcome = ""
+        self._calls = calls
+        functions = (calls.exchange, self._post, self._sleep, files.handle, self._finish)
+        self.functions: dict[str, Callable[..., str]] = dict(zip(_FUNCTIONS, functions, strict=True))
+
+    def _post(self, frame: str) -> str:
+        self._calls.post(frame)
+        return ""
+
+    def _sleep(self, milliseconds: str) -> str:
+        clock = self.guest.clock
+        clock.sleep_until(clock.monotonic() + round(float(milliseconds) * 1_000_000), self.guest.stopped)
+        self.guest.check_stopped()
+        return ""
+
+    def _finish(self, outcome: str) -> str:
+        self.outcome = outcome
+        return ""
+
+
+def _run(loaded: _Loaded, request: ExecuteRequest, script: _Script) -> GuestEnd:
+    """Run the program to its end, in this thread."""
+    from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
+    from toolexec.runtime.backend.wasm.quickjs import QuickJS, ScriptError
+
+    end = GuestEnd()
+    quick = QuickJS(script.instance, script.guest, script.functions)
+    try:
+        quick.restore(loaded.linker, loaded.module, loaded.image)
+        quick.call(loaded.image.start, _payload(request, script.guest))
+        while not script.outcome:
+            quick.run_jobs()
+            quick.call_plain(loaded.image.pump)
+        end.payload = _read_result(script.outcome)
+    except ScriptError as error:  # the program used up the memory, or replaced what its own result needs
+        end.payload = _read_result(json.dumps({"error": {"kind": "Error", "message": str(error) or _NO_MEMORY}}))
+    except (InstanceFailed, InstanceStopped) as failure:
+        end.failure = failure
+    finally:
+        script.guest.finish()
+        end.files = script.files.changed()
+        end.details = {
+            "runtime": "wasmtime",
+            "interpreter": f"{_PACKAGE} {_installed()}",
+            "profile": request.profile or "standard",
+            "fuel_used": script.instance.fuel_used,
+            "memory_used": script.instance.memory_bytes,
+        }
+        script.instance.close()
+    return end
+
+
+def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
+    return json.dumps(
+        {
+            "code": request.code,
+            "env": dict(request.env),
+            "args": list(request.args),
+            "stdin": request.stdin.decode("utf-8", "replace"),
+            "random": struct.unpack("<4I", guest.random.take(16)),
+        }
+    )
+
+
+def _read_result(text: str) -> Mapping[str, Any]:
+    """The payload of the guest's result; running out of memory is told in the words that `judge` knows."""
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        return {"error": {"kind": "Error", "message": "the program broke what tells its result"}}
+    error = payload.get("error")
+    if isinstance(error, dict) and str(error.get("message", "")).removeprefix("InternalError: ") == _NO_MEMORY:
+        error["kind"] = "MemoryError"
+    return payload
+
+
+def _interpreter() -> Path:
+    """The interpreter's module. Raises MissingExtraError."""
+    spec = find_spec("quickjs_rs")  # not imported: its own host is not used
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        path = Path(place) / "_guest.wasm"
+        if path.is_file():
+            return path
+    raise MissingExtraError(_EXTRA, needed_for="JavaScript in the embedded sandbox")
+
+
+def _installed() -> str:
+    try:
+        return version(_PACKAGE)
+    except PackageNotFoundError:
+        return "of an unknown version"

@@ -1,0 +1,456 @@
+// The guest's half for JavaScript: what a program finds, and how it runs. The host evaluates this in a fresh context,
+// takes `start` and `pump` away, and lets every run begin from a copy of that state. Nothing of it is global but what
+// programs may use; so what is not the same in every run (time, chance, what is given) is set up by `start`.
+globalThis.__toolexec = (() => {
+  "use strict";
+
+  const host = {};
+  for (const name of ["exchange", "post", "sleep", "file", "finish"]) {
+    host[name] = globalThis[name];
+    delete globalThis[name];
+  }
+  const { parse, stringify } = JSON;
+  const evaluate = globalThis.eval;
+  const sinceBoot = performance.now.bind(performance);
+  let began = 0;
+  const now = () => sinceBoot() - began;
+  const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
+  const isFinite = Number.isFinite;
+  const MOST_LEVELS = 120;
+  const MOST_TEXT = 20000;
+  const MOST_MESSAGE = (16 << 20) - 64;
+  const HEAD = "(async function (__toolexec) {";
+  const KEEP = "__toolexec.last = ";
+  const TAIL = '\n;__toolexec.out = typeof __out === "undefined" ? undefined : __out;\n})';
+
+  // -- JSON, with every digit ----------------------------------------------------------------------------------
+
+  const exact = (_key, value, context) =>
+    typeof value === "number" && !Number.isSafeInteger(value) && context && /^-?\d+$/.test(context.source)
+      ? BigInt(context.source)
+      : value;
+  const fromText = (text) => (/\d{16}/.test(text) ? parse(text, exact) : parse(text));
+
+  function toText(value, what) {
+    return plain(value, "", what, 0) ?? "null";
+  }
+
+  // The JSON of a value; undefined for what an object leaves out.
+  function plain(value, path, what, depth) {
+    if (depth > MOST_LEVELS) {
+      throw new TypeError(`${what} has more than ${MOST_LEVELS} levels, or contains itself`);
+    }
+    if (value !== null && typeof value === "object" && typeof value.toJSON === "function") value = value.toJSON();
+    switch (typeof value) {
+      case "string":
+        return stringify(value);
+      case "boolean":
+      case "bigint":
+        return String(value);
+      case "number":
+        if (!isFinite(value)) throw notJSON(what, path, String(value));
+        return stringify(value);
+      case "undefined":
+        return undefined;
+      case "object":
+        return value === null ? "null" : plainObject(value, path, what, depth);
+      default:
+        throw notJSON(what, path, `a ${typeof value}`);
+    }
+  }
+
+  function plainObject(value, path, what, depth) {
+    if (value instanceof Promise) throw notJSON(what, path, "a promise (await it)");
+    if (value instanceof Number || value instanceof String || value instanceof Boolean) {
+      return plain(value.valueOf(), path, what, depth);
+    }
+    if (value instanceof Error) return stringify({ name: String(value.name), message: String(value.message) });
+    if (value instanceof ArrayBuffer || value instanceof DataView) throw notJSON(what, path, "a buffer");
+    if (value instanceof Set || ArrayBuffer.isView(value)) value = Array.from(value);
+    if (Array.isArray(value)) {
+      return `[${Array.from(value, (item, i) => plain(item, `${path}/${i}`, what, depth + 1) ?? "null").join(",")}]`;
+    }
+    const entries = value instanceof Map ? [...value] : Object.entries(value);
+    const parts = [];
+    for (const [key, item] of entries) {
+      const text = plain(item, `${path}/${String(key)}`, what, depth + 1);
+      if (text !== undefined) parts.push(`${stringify(String(key))}:${text}`);
+    }
+    return `{${parts.join(",")}}`;
+  }
+
+  const notJSON = (what, path, found) =>
+    new TypeError(`${what} at ${path || "its root"} is ${found}, which is not JSON; use objects, arrays, text and numbers`);
+
+  // -- the way to the host ---------------------------------------------------------------------------------------
+
+  const outbox = [];
+  const waiting = new Map();
+  let lastId = 0;
+
+  class ToolError extends Error {
+    constructor(message = "", { code, toolId, op, backend, retryable, details } = {}) {
+      super(message);
+      this.name = "ToolError";
+      this.code = code ?? "internal";
+      this.toolId = toolId ?? null;
+      this.op = op ?? null;
+      this.backend = backend ?? null;
+      this.retryable = retryable === true;
+      this.details = details ?? {};
+    }
+  }
+
+  function ask(type, payload, convert) {
+    const asked = new Error().stack;
+    return new Promise((resolve, reject) => {
+      const refuse = (message, fields) => reject(failedAt(asked, message, fields));
+      let text;
+      try {
+        text = toText(payload, "an argument");
+      } catch (error) {
+        return refuse(error.message, { code: "validation_input" });
+      }
+      if (text.length > MOST_MESSAGE) {
+        return refuse(`a request of ${text.length} characters is too large; at most 16 MiB fit`, { code: "protocol" });
+      }
+      const id = String(++lastId);
+      outbox.push(message(type, id, text));
+      waiting.set(id, { resolve: (answer) => resolve(convert(answer)), refuse });
+    });
+  }
+
+  // An error in the place of the call: QuickJS does not follow a stack across `await`.
+  function failedAt(stack, message, fields) {
+    const error = new ToolError(message, fields);
+    Object.defineProperty(error, "stack", { value: stack, writable: true, configurable: true });
+    return error;
+  }
+
+  const message = (type, id, payload) => `{"type":"${type}","id":"${id}","payload":${payload}}`;
+
+  function deliver(answer) {
+    const asked = waiting.get(answer.id);
+    if (asked === undefined) return;
+    waiting.delete(answer.id);
+    const payload = answer.payload ?? {};
+    if (answer.type === "error") asked.refuse(payload.error ?? "unknown error", payload);
+    else asked.resolve(payload);
+  }
+
+  function print(text, stream) {
+    for (let at = 0; at < text.length; at += 1 << 20) {
+      host.post(`[${message("print", "0", stringify({ text: text.slice(at, at + (1 << 20)), stream }))}]`);
+    }
+  }
+
+  // -- tools -----------------------------------------------------------------------------------------------------
+
+  class ResultHandle {
+    constructor(data) {
+      Object.assign(this, data);
+    }
+    read(path = "", { offset = 0, limit = null } = {}) {
+      return ask("read_result", { handle: this.id, path, offset, limit }, structured);
+    }
+    toJSON() {
+      return { $handle: this.id };
+    }
+  }
+
+  const structured = (payload) => (payload.handle ? new ResultHandle(payload.handle) : payload.structured ?? null);
+
+  const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured);
+  const runChain = (steps) =>
+    ask("run_chain", { steps: Array.from(steps, chainStep) }, (payload) => {
+      if (payload.failed) throw failedAt(new Error().stack, payload.failed.error, payload.failed);
+      return structured(payload);
+    });
+  const chainStep = (step) => ({
+    toolId: step.toolId ?? step.tool_id ?? step.tool ?? step.id,
+    args: step.args ?? null,
+    usePrevious: Boolean(step.usePrevious ?? step.use_previous),
+  });
+  const search = (query, limit = 10) => ask("search_tools", { query, limit }, (payload) => payload.results ?? []);
+  const describe = (id, level = "full") => ask("describe_tool", { id, level }, (payload) => payload);
+  const listNamespaces = () => ask("list_namespaces", {}, (payload) => payload.namespaces ?? []);
+  const examples = (id, max = 10) => ask("list_tool_examples", { id, max }, (payload) => payload.examples ?? []);
+  const println = (...values) => print(`${values.map(shown).join(" ")}\n`, "stdout");
+
+  const methods = Object.assign(Object.create(null), {
+    run, runTool: run, run_tool: run,
+    runChain, run_chain: runChain,
+    search, searchTools: search, search_tools: search,
+    describe, describeTool: describe, describe_tool: describe,
+    listNamespaces, list_namespaces: listNamespaces,
+    examples, listToolExamples: examples, list_tool_examples: examples,
+    println,
+  });
+  const noTool = (name) => typeof name === "symbol" || name === "then" || name === "toJSON";
+
+  // A namespace or a tool, by the names that led to it; calling it calls the tool.
+  function toolAt(path) {
+    const call = (...given) => {
+      if (given.length > 1 || (given.length === 1 && (given[0] === null || typeof given[0] !== "object"))) {
+        throw new TypeError(`tools take one object: tools.${path.replaceAll(":", ".")}({name: value})`);
+      }
+      return ask("run_tool", { id: path, args: given[0] ?? {}, path: true }, structured);
+    };
+    return new Proxy(call, { get: (_, name) => (noTool(name) ? undefined : toolAt(`${path}:${name}`)) });
+  }
+
+  const tools = new Proxy(methods, { get: (_, name) => methods[name] ?? (noTool(name) ? undefined : toolAt(name)) });
+
+  // -- files -----------------------------------------------------------------------------------------------------
+
+  function file(request) {
+    const answer = parse(host.file(stringify(request)));
+    if (answer.error) throw new Error(answer.error);
+    return answer.value;
+  }
+  const files = Object.freeze({
+    list: () => file({ op: "list" }),
+    read: (path) => file({ op: "text", path: String(path) }),
+    readBytes: (path) => Uint8Array.from(atob(file({ op: "bytes", path: String(path) })), (c) => c.charCodeAt(0)),
+    write: (path, content) => {
+      if (typeof content === "string") return file({ op: "write", path: String(path), text: content });
+      if (!(content instanceof Uint8Array)) throw new TypeError("a file is written as text or as a Uint8Array");
+      let binary = "";
+      for (let at = 0; at < content.length; at += 8192) {
+        binary += String.fromCharCode(...content.subarray(at, at + 8192));
+      }
+      return file({ op: "write", path: String(path), bytes: btoa(binary) });
+    },
+    remove: (path) => file({ op: "remove", path: String(path) }),
+  });
+
+  // -- console ---------------------------------------------------------------------------------------------------
+
+  const shown = (value) => (typeof value === "string" ? value : inspect(value, []));
+
+  function inspect(value, around) {
+    switch (typeof value) {
+      case "string":
+        return stringify(value);
+      case "bigint":
+        return `${value}n`;
+      case "function":
+        return `[Function: ${value.name || "anonymous"}]`;
+      case "object":
+        break;
+      default:
+        return String(value);
+    }
+    if (value === null) return "null";
+    if (around.includes(value)) return "[Circular]";
+    if (value instanceof Error) return `${value.name}: ${value.message}`;
+    if (value instanceof Date) return isFinite(value.getTime()) ? value.toISOString() : "Invalid Date";
+    if (value instanceof RegExp) return String(value);
+    if (value instanceof Promise) return "Promise {}";
+    const list = Array.isArray(value) || ArrayBuffer.isView(value) || value instanceof Set;
+    if (around.length > 4) return list ? "[Array]" : "[Object]";
+    const deeper = [...around, value];
+    if (list) return `[ ${some(Array.from(value), (item) => inspect(item, deeper))} ]`.replace("[  ]", "[]");
+    const entries = value instanceof Map ? [...value] : Object.entries(value);
+    const name = value.constructor?.name;
+    const text = `{ ${some(entries, ([key, item]) => `${String(key)}: ${inspect(item, deeper)}`)} }`.replace("{  }", "{}");
+    return name && name !== "Object" ? `${name} ${text}` : text;
+  }
+
+  function some(items, show) {
+    const parts = items.slice(0, 100).map(show);
+    if (items.length > 100) parts.push(`... ${items.length - 100} more`);
+    return parts.join(", ");
+  }
+
+  const printer = (stream) => (...values) => print(`${values.map(shown).join(" ")}\n`, stream);
+  const [out, err] = [printer("stdout"), printer("stderr")];
+  const console = { log: out, info: out, debug: out, dir: out, table: out, warn: err, error: err, trace: err };
+  console.assert = (holds, ...values) => holds || err("Assertion failed", ...values);
+
+  // -- time ------------------------------------------------------------------------------------------------------
+
+  const timers = new Map();
+  let lastTimer = 0;
+
+  function addTimer(callback, delay, args, again) {
+    if (typeof callback !== "function") throw new TypeError("a timer calls a function");
+    const wait = Math.max(Number(delay) || 0, again ? 1 : 0);
+    timers.set(++lastTimer, { callback, args, due: now() + wait, wait: again ? wait : undefined });
+    return lastTimer;
+  }
+
+  const setTimeout = (callback, delay, ...args) => addTimer(callback, delay, args, false);
+  const setInterval = (callback, delay, ...args) => addTimer(callback, delay, args, true);
+  const clearTimer = (id) => void timers.delete(id);
+
+  // Milliseconds until the first timer is due; undefined without one.
+  function untilDue() {
+    if (timers.size === 0) return undefined;
+    return Math.max(Math.min(...Array.from(timers.values(), (timer) => timer.due)) - now(), 0);
+  }
+
+  // Call the first timer that is due; the next ones have their turn after the jobs that it leads to.
+  function fire() {
+    const [id, timer] = [...timers].sort(([, a], [, b]) => a.due - b.due)[0] ?? [];
+    if (timer === undefined || timer.due > now()) return;
+    if (timer.wait === undefined) timers.delete(id);
+    else timer.due = now() + timer.wait;
+    try {
+      timer.callback(...timer.args);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  // -- chance ----------------------------------------------------------------------------------------------------
+
+  // A generator of numbers from 0 to 1 (sfc32) from four whole numbers, given by the host.
+  function generator([a, b, c, d]) {
+    return () => {
+      const sum = (((a + b) | 0) + d) | 0;
+      d = (d + 1) | 0;
+      a = b ^ (b >>> 9);
+      b = (c + (c << 3)) | 0;
+      c = ((c << 21) | (c >>> 11)) + sum;
+      return ((sum >>> 5) * 67108864 + ((c | 0) >>> 6)) / 9007199254740992;
+    };
+  }
+
+  // -- the program -----------------------------------------------------------------------------------------------
+
+  let source = "";
+  let kept = { column: 0, line: 0 };
+  let outcome;
+
+  function compiles(body) {
+    try {
+      new AsyncFunction("__toolexec", body);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  const STATEMENT =
+    /^(?:function|class|async\s+function|if|for|while|do|switch|try|return|throw|const|let|var|break|continue|with|debugger|import|export)\b|^(?:[{};:,.?)\]=<>&|^%*]|\/[/*]|$)/;
+  const MAY_GO_ON = /^[([`+\-/]/;
+
+  // The program with its final expression kept; as it is when it does not end in one.
+  function withLast(text) {
+    const places = [0];
+    for (const match of text.matchAll(/[;}\n]/g)) places.push(match.index + 1);
+    places.reverse();
+    for (const place of places.slice(0, Math.max(Math.min(200, 2e6 / (text.length + 1)), 8))) {
+      const gap = /^\s*/.exec(text.slice(place))[0].length;
+      const [before, last] = [text.slice(0, place + gap), text.slice(place + gap)];
+      if (STATEMENT.test(last)) continue;
+      const above = before.replace(/(?:\s|^[ \t]*\/\/.*$)+$/gm, "");
+      if (MAY_GO_ON.test(last) && above !== "" && !/[;}]$/.test(above)) continue;
+      if (compiles(`${before}@${last}`) || !compiles(before)) continue; // in a comment or text; or in a statement
+      const changed = `${before}${KEEP}${last}`;
+      if (!compiles(changed)) continue;
+      const lines = before.split("\n");
+      kept = { line: lines.length, column: lines.at(-1).length };
+      return changed;
+    }
+    return text;
+  }
+
+  function start(text) {
+    const payload = parse(text);
+    source = payload.code;
+    give("env", Object.freeze({ ...payload.env }));
+    give("args", Object.freeze([...(payload.args ?? [])]));
+    give("stdin", payload.stdin ?? "");
+    began = sinceBoot();
+    Math.random = generator(payload.random);
+    const found = {};
+    try {
+      const body = compiles(source) ? withLast(source) : source;
+      evaluate(HEAD + body + TAIL)(found).then((value) => settle(value, found), fail);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  function settle(value, { out, last }) {
+    Promise.resolve(value !== undefined ? value : out !== undefined ? out : last).then((chosen) => {
+      try {
+        outcome ??= { text: `{"value":${toText(chosen, "the value")}}` };
+      } catch (error) {
+        fail(error);
+      }
+    }, fail);
+  }
+
+  function fail(error) {
+    outcome ??= { failed: true, text: stringify({ error: described(error) }) };
+  }
+
+  function described(error) {
+    try {
+      const kind = error instanceof Error ? String(error.name) : typeof error;
+      const said = error instanceof Error ? String(error.message) : shown(error);
+      const stack = error instanceof Error ? String(error.stack ?? "") : "";
+      const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MOST_TEXT), ...placeOf(stack) };
+      if (error instanceof ToolError) {
+        const { message, code, toolId, op, backend, retryable, details } = error;
+        found.tool_error = { error: message, code, toolId, op, backend, retryable, details };
+        stringify(found);
+      }
+      return found;
+    } catch {
+      return { kind: "Error", message: "the program failed with an error that cannot be shown" };
+    }
+  }
+
+  // Where in the program, and the frames that belong to it.
+  function placeOf(stack) {
+    const frames = stack.split("\n").filter((frame) => frame.includes("<input>:"));
+    const traceback = frames
+      .slice(0, 60)
+      .map((frame) => frame.replace(/<input>:(\d+):(\d+)/, (_, line, column) => `<code>:${line}:${own(line, column)}`));
+    const match = /<input>:(\d+):(\d+)/.exec(frames[0] ?? "");
+    const text = match === null ? undefined : source.split("\n")[match[1] - 1];
+    if (text === undefined) return { traceback: traceback.join("\n") };
+    const [line, column] = [Number(match[1]), own(match[1], match[2])];
+    return { line, column, source: text.slice(0, 1000), traceback: traceback.join("\n") };
+  }
+
+  // A column as the author has it, without what was put before it; 0 for none of theirs.
+  function own(line, column) {
+    let at = Number(column) - (Number(line) === 1 ? HEAD.length : 0);
+    if (Number(line) === kept.line && at > kept.column) at = Math.max(at - KEEP.length, kept.column + 1);
+    return Math.max(at, 0);
+  }
+
+  // Let the host do what the program waits for, or tell it the outcome.
+  function pump() {
+    if (outcome !== undefined && (outcome.failed || waiting.size === 0)) return void host.finish(outcome.text);
+    const due = outcome === undefined ? untilDue() : undefined;
+    if (waiting.size > 0) {
+      const alone = waiting.size === 1 && outbox.length === 1 && due === undefined;
+      const messages = outbox.splice(0);
+      if (!alone) messages.push(message("wait", "0", stringify({ timeout: due === undefined ? null : due / 1000 })));
+      for (const answer of fromText(host.exchange(`[${messages.join(",")}]`))) deliver(answer);
+    } else if (due !== undefined) {
+      host.sleep(String(due));
+    } else {
+      fail(new Error("the program waits for something that can never happen"));
+    }
+    if (outcome === undefined) fire();
+  }
+
+  function give(name, value) {
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+  }
+
+  const given = { console, tools, ToolError, println, files, setTimeout, setInterval };
+  for (const [name, value] of Object.entries(given)) give(name, value);
+  give("performance", Object.freeze({ now }));
+  give("clearTimeout", clearTimer);
+  give("clearInterval", clearTimer);
+
+  return { start, pump };
+})();

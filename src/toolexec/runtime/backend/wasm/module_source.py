@@ -1,0 +1,144 @@
+"""Where a raw WebAssembly module comes from, and whether it can be run here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from wasmtime import Engine, FuncType, Module, WasmtimeError, wat2wasm
+
+from toolexec.errors import InvalidModuleError
+from toolexec.runtime.base import ExecuteRequest
+
+__all__ = ["CompiledModules", "check_imports", "module_bytes"]
+
+_KEYS: Final = ("wasm_module", "wasm_module_b64")
+_MAGIC: Final = b"\0asm"
+_CORE: Final = b"\1\0\0\0"
+_MAX_TEXT: Final = 1 << 20
+_SHOWN: Final = 12
+
+
+def module_bytes(request: ExecuteRequest, max_bytes: int) -> bytes:
+    """The module of a request: from its metadata, else its code, which is WAT (`(module …)`).
+
+    Both keys of the metadata take bytes and base64, padded or not. Raises InvalidModuleError.
+    """
+    for key in _KEYS:
+        given = request.metadata.get(key)
+        if given:
+            return _checked(_decoded(key, given, max_bytes), max_bytes)
+    text = request.code.strip()
+    if not _is_wat(text):
+        raise InvalidModuleError(
+            "there is no WebAssembly module: give its bytes as metadata 'wasm_module', base64 as 'wasm_module_b64', "
+            "or the text format, starting with (module, as the code"
+        )
+    if len(text) > _MAX_TEXT:
+        raise InvalidModuleError(f"a module in the text format has at most {_MAX_TEXT} characters, not {len(text)}")
+    try:
+        return _checked(bytes(wat2wasm(text)), max_bytes)
+    except WasmtimeError as error:
+        raise InvalidModuleError(f"the text of the module is not valid: {_short(error)}") from error
+
+
+def _is_wat(text: str) -> bool:
+    """Whether *text* starts with `(module`, after comments."""
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith(";;")), "")
+    return first.replace(" ", "").startswith("(module")
+
+
+def _decoded(key: str, given: Any, max_bytes: int) -> bytes:
+    if isinstance(given, bytes | bytearray | memoryview):
+        data = bytes(given)
+        if data.startswith(_MAGIC):
+            return data
+        given = data.decode("ascii", "replace")
+    if not isinstance(given, str):
+        raise InvalidModuleError(f"metadata {key!r} must be bytes or base64, not {type(given).__name__}")
+    text = "".join(given.split()).rstrip("=")
+    if len(text) > max_bytes * 4 // 3 + 4:
+        raise InvalidModuleError(_too_large(len(text) * 3 // 4, max_bytes))
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidModuleError(f"metadata {key!r} is neither a module nor base64: {error}") from error
+
+
+def _checked(data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise InvalidModuleError(_too_large(len(data), max_bytes))
+    if not data.startswith(_MAGIC):
+        raise InvalidModuleError(f"a WebAssembly module starts with the bytes 00 61 73 6d, not {data[:4].hex(' ')}")
+    if data[4:8] != _CORE:
+        raise InvalidModuleError(
+            "this is a component (or of an unknown version); only core modules can be run, "
+            "such as those that compilers make for wasm32-wasip1"
+        )
+    return data
+
+
+def _too_large(size: int, most: int) -> str:
+    return f"the module has {size} bytes; at most {most} are taken"
+
+
+class CompiledModules:
+    """Compiled modules by content, the *most* of them that were used last."""
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self._engine = engine
+        self._most = most
+        self._modules: OrderedDict[bytes, Module] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, data: bytes) -> Module:
+        """The compiled module; compiles it at most once at a time. Raises InvalidModuleError. Blocks."""
+        key = hashlib.sha256(data).digest()
+        with self._lock:
+            found = self._modules.get(key)
+            if found is not None:
+                self._modules.move_to_end(key)
+                return found
+        try:
+            module = Module(self._engine, data)
+        except WasmtimeError as error:
+            raise InvalidModuleError(f"the module is not valid: {_short(error)}") from error
+        with self._lock:
+            self._modules[key] = module
+            while len(self._modules) > self._most:
+                self._modules.popitem(last=False)
+        return module
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+def check_imports(module: Module, granted: Mapping[str, Sequence[str]]) -> None:
+    """Raises InvalidModuleError that lists what *module* imports and *granted* (functions by module) does not have."""
+    missing: list[str] = []
+    for item in module.imports:
+        name = item.name or ""
+        if not isinstance(item.type, FuncType) or name not in granted.get(item.module, ()):
+            missing.append(f"{item.module}.{name}")
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        offered = ", ".join(
+            f"{within}.{names[0]}" if len(names) == 1 else f"{within}.{{{', '.join(names[:4])}, ...}}"
+            for within, names in granted.items()
+            if names
+        )
+        raise InvalidModuleError(
+            f"the module imports what it is not granted: {', '.join(missing[:_SHOWN])}{more}; "
+            f"granted are {offered or 'no imports at all'}",
+            details={"imports": missing},
+        )
+
+
+def _short(error: WasmtimeError) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,272 @@
+"""A folder that only its owner can write to, holding files that are checked in full before anything uses them.
+
+A compiled sandbox is native code, so a file counts only if it is ours, nobody else can write to it, and it is what the
+description beside it says. All is done relative to the open folder and the open file: what is swapped under their names
+in the meantime is not what was checked, and so not what is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from toolexec.errors import ConfigurationError
+from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
+
+__all__ = ["OpenFile", "PrivateFolder", "StoredFile"]
+
+_CHUNK: Final = 1 << 20
+_MAX_DESCRIPTION: Final = 1 << 20
+_LOCK: Final = ".lock"
+_TEMPORARY: Final = ".new-"
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in its place must not block
+
+
+class _UnusableError(Exception):
+    """This file is not to be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file of the folder by its description, which has been checked, unlike the file itself."""
+
+    name: str
+    used: float
+    """When it was last used, in seconds since 1970."""
+    size: int
+    """In bytes, with the description."""
+    about: Mapping[str, Any]
+    """What it was stored with."""
+
+
+class OpenFile:
+    """A file that was checked and is held open, as a context manager; `path` leads to this very file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        near = f"/proc/self/fd/{descriptor}"
+        self.path = near if os.path.exists(near) else f"/dev/fd/{descriptor}"  # noqa: PTH110 - not a real path
+
+    def read(self) -> bytes:
+        """All that the file holds."""
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            return file.read()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class PrivateFolder:
+    """The folder *path*, made if it is missing, as a context manager; used by one thread.
+
+    One that others could write to is emptied and closed to them. Raises ConfigurationError when it cannot be made,
+    belongs to somebody else, or is a link.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder = os.open(path, _OPEN | os.O_DIRECTORY)
+        except OSError as error:
+            link = " (it is a link)" if path.is_symlink() else ""
+            raise self._refusal(f"cannot be used: {error.strerror or error}{link}") from error
+        try:
+            self._secure()
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def _secure(self) -> None:
+        status = os.fstat(self._folder)
+        if status.st_uid != os.geteuid():
+            raise self._refusal(f"belongs to another user (number {status.st_uid})")
+        if status.st_mode & 0o077:
+            os.fchmod(self._folder, 0o700)
+            if status.st_mode & _OTHERS_MAY_WRITE:
+                for name in self._names():
+                    self._delete(name)
+
+    def _refusal(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the cache folder of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
+            details={"folder": str(self.path)},
+        )
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def locked(self, progress: OnStep | None = None) -> Generator[None]:
+        """Hold the folder alone, among all processes and threads; the end of a process frees it, too.
+
+        Raises ConfigurationError when the folder cannot be written to.
+        """
+        try:
+            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._folder)
+        except OSError as error:
+            raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if progress is not None:
+                        progress(
+                            BuildStep(name="wait", fraction=None, message="another process is building the sandbox")
+                        )
+                    time.sleep(0.1)
+            yield
+        finally:
+            os.close(lock)
+
+    def store(self, name: str, data: bytes, about: Mapping[str, Any]) -> None:
+        """Keep *data* and *about* (JSON) as *name*; to be done while `locked`.
+
+        The description comes last, and both appear complete or not at all. Raises ConfigurationError when they cannot
+        be written; what was there may be lost then, and is never mixed up.
+        """
+        text = json.dumps({"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "about": dict(about)})
+        try:
+            self._write(name, data)
+            self._write(f"{name}.json", text.encode())
+            os.fsync(self._folder)
+        except OSError as error:
+            raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
+
+    def _write(self, name: str, data: bytes) -> None:
+        new = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._folder), "wb") as file:
+                os.fchmod(file.fileno(), 0o600)  # whatever the umask is
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(new, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            self._delete(new)
+            raise
+
+    def open(self, name: str) -> OpenFile | None:
+        """The file *name* if it is ours and as it was stored; None if not, or if there is none. Checks every byte."""
+        descriptor = -1
+        try:
+            description = self._describe(name)
+            descriptor = self._open_ours(name)
+            if os.fstat(descriptor).st_size != description["size"] or _digest(descriptor) != description["sha256"]:
+                raise _UnusableError("it is damaged")
+        except (_UnusableError, OSError):
+            if descriptor >= 0:
+                os.close(descriptor)
+            return None
+        with suppress(OSError):
+            os.utime(descriptor)  # pruning keeps what is in use
+        return OpenFile(descriptor)
+
+    def about(self, name: str) -> Mapping[str, Any] | None:
+        """What the file *name* was stored with, without a look at the file itself; None if there is none of ours."""
+        try:
+            return self._describe(name)["about"]
+        except (_UnusableError, OSError):
+            return None
+
+    def files(self) -> list[StoredFile]:
+        """All files that have a description of ours, last used first."""
+        found: list[StoredFile] = []
+        for name in self._names():
+            about = None if name.endswith(".json") or name.startswith(".") else self.about(name)
+            if about is not None:
+                with suppress(OSError):
+                    status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+                    beside = os.stat(f"{name}.json", dir_fd=self._folder, follow_symlinks=False)
+                    size = status.st_size + beside.st_size
+                    found.append(StoredFile(name=name, used=status.st_mtime, size=size, about=about))
+        return sorted(found, key=lambda file: (-file.used, file.name))
+
+    def remove(self, name: str) -> None:
+        """Forget the file *name*; to be done while `locked`. Whoever has it open keeps it."""
+        self._delete(f"{name}.json")
+        self._delete(name)
+
+    def tidy(self) -> None:
+        """Delete what writers that died have left, and files without a description; to be done while `locked`."""
+        names = set(self._names())
+        for name in names - {_LOCK}:
+            whole = name.removesuffix(".json")
+            if name.startswith(_TEMPORARY) or not {whole, f"{whole}.json"} <= names:
+                self._delete(name)
+
+    def _names(self) -> list[str]:
+        return os.listdir(self._folder)  # noqa: PTH208 - a descriptor
+
+    def _delete(self, name: str) -> None:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self._folder)
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        descriptor = self._open_ours(f"{name}.json")
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(_MAX_DESCRIPTION)
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _UnusableError("its description is damaged") from error
+        if not isinstance(data, dict) or not isinstance(data.get("about"), dict):
+            raise _UnusableError("its description is damaged")
+        if not isinstance(data.get("sha256"), str) or type(data.get("size")) is not int:
+            raise _UnusableError("its description is damaged")
+        return data
+
+    def _open_ours(self, name: str) -> int:
+        descriptor = os.open(name, _OPEN, dir_fd=self._folder)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE:
+            return descriptor
+        os.close(descriptor)
+        raise _UnusableError("it is not a file that only we can write")
+
+
+def _digest(descriptor: int) -> str:
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(_CHUNK))
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+    return digest.hexdigest()

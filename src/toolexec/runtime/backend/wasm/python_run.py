@@ -1,0 +1,185 @@
+"""One run of Python: the thread of its guest, its deadline, and what is left of it in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from toolexec.backend.threads import WorkerThreads
+from toolexec.code.output import Output, Stream
+from toolexec.runtime.backend.wasm.instance import Instance, InstanceFailed, InstanceStopped
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
+from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.outcome import Ending, Stopped
+
+__all__ = ["HostSwitch", "PythonOutput", "PythonRun"]
+
+_GRACE_SECONDS = 0.02
+"""How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
+
+
+class HostSwitch:
+    """The host of a guest that outlives its runs: passes every call on to the gateway of the current one."""
+
+    def __init__(self) -> None:
+        self.gateway: HostCallGateway | None = None
+
+    def exchange(self, frame: str) -> str:
+        """Answer *frame*; raises GuestStoppedError between runs."""
+        return self._current().exchange(frame)
+
+    def post(self, frame: str) -> None:
+        """Take *frame*; raises GuestStoppedError between runs."""
+        self._current().post(frame)
+
+    def _current(self) -> HostCallGateway:
+        if self.gateway is None:
+            raise GuestStoppedError
+        return self.gateway
+
+
+class PythonOutput:
+    """Makes text of the bytes that a guest writes below Python's own streams, for `output`."""
+
+    def __init__(self, output: Output | None = None) -> None:
+        self.output = output
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+    def __call__(self, stream: str, data: bytes) -> None:
+        """Pass *data* on, if there is an output."""
+        name: Stream = "stderr" if stream == "stderr" else "stdout"
+        if self.output is not None:
+            self.output.write(self._decoders[name].decode(data), name)
+
+
+class PythonRun:
+    """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
+
+    def __init__(
+        self, server: GatewayServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+    ) -> None:
+        self.gateway = HostCallGateway(server, output, ends, helpers)
+        self.left_behind = False
+        """Whether the guest did not end in time and is on its own now."""
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
+        self._stopped: Stopped = ""
+        self._lock = threading.Lock()  # guards the two below
+        self._instance: Instance | None = None
+        self._asked_to_stop = False
+
+    async def run(
+        self,
+        threads: WorkerThreads,
+        open_instance: Callable[[PythonRun], Instance],
+        frame: str,
+        after: Callable[[], None],
+    ) -> str | BaseException:
+        """What the guest answers, or the exception that ended it.
+
+        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
+        Cancelling stops the guest.
+        """
+
+        def work() -> None:
+            outcome: str | BaseException
+            try:
+                instance = open_instance(self)
+                self._enter(instance)
+                outcome = instance.run(frame)
+            except BaseException as error:
+                outcome = error
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                self._loop.call_soon_threadsafe(self._settle, outcome)
+            after()
+
+        job = self._loop.create_task(threads.run(work))
+        alarm = self._loop.call_later(max(self._ends - monotonic(), 0.0), self._alarm)
+        try:
+            return await self._outcome
+        finally:
+            alarm.cancel()
+            if self._outcome.cancelled():
+                self._stop()
+            self.gateway.stop()
+            job.add_done_callback(_hear)
+
+    def stop(self) -> None:
+        """Cancel the run, for closing down."""
+        if not self._outcome.done():
+            self._outcome.cancel()
+
+    def _alarm(self) -> None:
+        self._stopped = "deadline"
+        self._stop()
+        self._loop.call_later(_GRACE_SECONDS, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        if not self._outcome.done():
+            self.left_behind = True
+            self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
+
+    def _enter(self, instance: Instance) -> None:
+        with self._lock:
+            self._instance = instance
+            stop = self._asked_to_stop
+        if stop:
+            instance.stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._asked_to_stop = True
+            instance = self._instance
+        if instance is not None:
+            instance.stop()
+        self.gateway.stop()
+
+    def _settle(self, outcome: str | BaseException) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
+        """What `judge` needs to know. Raises what ended the guest when it was no failure of a guest."""
+        result: dict[str, Any] | None = None
+        stopped: Stopped = self._stopped
+        stderr = ""
+        if isinstance(outcome, str):
+            result, stopped = result_payload(outcome), ""
+        elif isinstance(outcome, InstanceFailed):
+            stderr = outcome.message
+            if not stopped:
+                stopped, result = _why(outcome)
+        elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
+            raise outcome
+        return Ending(result=result, stopped=stopped, stderr=stderr, memory_limited=True, seconds=seconds)
+
+
+def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
+    match failure.reason:
+        case "fuel":
+            return "cpu", None
+        case "memory":
+            return "memory", None
+        case "stack":
+            return "", _failed("RecursionError", "RecursionError: the calls of the program are nested too deep")
+        case "exit":
+            return "", _failed("SystemExit", f"the program ended itself with exit code {failure.exit_code}")
+        case "host":
+            return "violation", None
+        case _:
+            return "", None
+
+
+def _failed(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}
+
+
+def _hear(job: asyncio.Task[Any]) -> None:
+    if not job.cancelled():
+        job.exception()

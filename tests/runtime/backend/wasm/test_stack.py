@@ -1,0 +1,37 @@
+"""The stack of a thread."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from toolexec.runtime.backend.wasm import stack
+from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
+
+
+def in_thread(size: int) -> list[int | None]:
+    """What a thread with a stack of *size* bytes is told, twice."""
+    told: list[int | None] = []
+    before = threading.stack_size(size)
+    try:
+        thread = threading.Thread(target=lambda: told.extend([thread_stack_bytes(), thread_stack_bytes()]))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asked on Linux alone")
+def test_each_thread_knows_its_own_stack() -> None:
+    """It was made with a size, and that is told."""
+    assert in_thread(1 << 20) == [1 << 20] * 2
+    assert in_thread(16 << 20) == [16 << 20] * 2
+
+
+def test_elsewhere_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then None is told."""
+    monkeypatch.setattr(stack.sys, "platform", "other")
+    assert in_thread(1 << 20) == [None, None]
