@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
 import os
@@ -19,6 +20,10 @@ import psutil
 import pytest
 
 CAP_SECONDS = 90
+# A temp folder of this run's own: two runs on one machine must not take each other's folders for leaks.
+OWN_TEMP = tempfile.mkdtemp(prefix="tx")
+os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
+atexit.register(shutil.rmtree, OWN_TEMP, ignore_errors=True)
 
 
 @pytest.fixture

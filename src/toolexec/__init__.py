@@ -14,6 +14,7 @@ from toolexec.version import __version__
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus, LocalBackend, ProviderBackend
     from toolexec.backend.mcp import MCPBackend, MCPServer
+    from toolexec.code import CodeEvent, CodeResult, Limits
     from toolexec.discovery import (
         BM25Searcher,
         Discovery,
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     )
     from toolexec.errors import (
         BackendUnavailableError,
+        CodeError,
         ConfigurationError,
         ExecutionError,
         InputValidationError,
+        LimitExceededError,
+        SandboxUnavailableError,
         ToolExecError,
         ToolNotFoundError,
         ToolTimeoutError,
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
         tool,
     )
     from toolexec.run import Result, StepResult, StreamEvent, TraceEvent
+    from toolexec.runtime import Runtime
+    from toolexec.runtime.backend.wasm import WasmBackend, WasmConfig
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "toolexec.backend": ("BackendStatus", "LocalBackend", "ProviderBackend"),
@@ -67,13 +73,19 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     "toolexec.errors": (
         "BackendUnavailableError",
+        "CodeError",
         "ConfigurationError",
         "ExecutionError",
         "InputValidationError",
+        "LimitExceededError",
+        "SandboxUnavailableError",
         "ToolExecError",
         "ToolNotFoundError",
         "ToolTimeoutError",
     ),
+    "toolexec.code": ("CodeEvent", "CodeResult", "Limits"),
+    "toolexec.runtime": ("Runtime",),
+    "toolexec.runtime.backend.wasm": ("WasmBackend", "WasmConfig"),
     "toolexec.exec": ("ChainResult", "Exec", "Options", "Step", "SyncExec"),
     "toolexec.model": (
         "LocalBinding",
@@ -96,6 +108,9 @@ __all__ = [
     "BackendStatus",
     "BackendUnavailableError",
     "ChainResult",
+    "CodeError",
+    "CodeEvent",
+    "CodeResult",
     "ConfigurationError",
     "Discovery",
     "DocEntry",
@@ -106,6 +121,8 @@ __all__ = [
     "InMemoryIndex",
     "InputValidationError",
     "LexicalSearcher",
+    "LimitExceededError",
+    "Limits",
     "LocalBackend",
     "LocalBinding",
     "MCPBackend",
@@ -116,6 +133,8 @@ __all__ = [
     "ProviderBackend",
     "ProviderBinding",
     "Result",
+    "Runtime",
+    "SandboxUnavailableError",
     "Step",
     "StepResult",
     "StreamEvent",
@@ -132,6 +151,8 @@ __all__ = [
     "ToolReply",
     "ToolTimeoutError",
     "TraceEvent",
+    "WasmBackend",
+    "WasmConfig",
     "__version__",
     "tool",
 ]

@@ -6,23 +6,26 @@ import inspect
 import shlex
 import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolexec.backend.base import Backend, BackendStatus
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.mcp import MCPServer, read_mcp_servers
 from toolexec.backend.provider import ProviderBackend
 from toolexec.backend.registry import BackendRegistry
+from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.facade import Discovery
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
 from toolexec.exec.chain import ChainResult, Step, execute_chain
+from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
 from toolexec.exec.options import CallRemote, Options
 from toolexec.exec.sources import Added, Sources
 from toolexec.model.binding import Binding, BindingKind, LocalBinding
@@ -36,6 +39,7 @@ from toolexec.run.layers.trace import Trace
 from toolexec.run.resolve import Resolver
 from toolexec.run.runner import DefaultRunner, Runner
 from toolexec.run.types import Result
+from toolexec.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from toolexec.exec.sync import SyncExec
@@ -72,6 +76,7 @@ class Exec:
         self.runner: Runner = self._build_runner()
         self._discovery = discovery
         self._sources = Sources(self.index, self.backends, options.start_timeout)
+        self._code = CodeRuns(options, self.index, self.docs, self.runner)
         self._sync: SyncExec | None = None
         for backend in self.backends.list():
             if backend is not self.local:
@@ -202,8 +207,12 @@ class Exec:
         await self._sources.start()
 
     async def aclose(self) -> None:
-        """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
-        await self._sources.aclose()
+        """Stop all code and every backend, end every process; then an ExceptionGroup tells what failed to stop, if
+        anything."""
+        try:
+            await self._code.aclose()
+        finally:
+            await self._sources.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -302,22 +311,43 @@ class Exec:
         finally:
             await events.aclose()
 
-    async def execute_code(
-        self,
-        code: str,
-        *,
-        language: str | None = None,
-        timeout: float | None = None,
-        max_tool_calls: int | None = None,
-        allowed_tools: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> NoReturn:
-        """Run code that calls tools. Not available yet: raises ConfigurationError that says so."""
-        if not self.options.enable_code_execution:
-            raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
-        raise ConfigurationError(
-            f"no sandbox serves the {self.options.security_profile!r} profile: this release of toolexec has none"
-        )
+    # -- code ---------------------------------------------------------------------------------------------------
+
+    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
+        """Run code that calls tools, in a sandbox.
+
+        *settings* are those of `CodeParams` (language, timeout, allowed_tools, env, files, limits, profile, on_event,
+        seed, ...), `max_tool_calls`, and `unsafe_opt_in` for this run. In Python the code has an object `tools`:
+        `tools.github.create_issue(title="x")`. Its value is that of a top-level `return`, else of `__out`, else of the
+        last expression.
+
+        A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
+        and SandboxError when nothing was run.
+        """
+        if self._sources.pending:
+            await self.start()
+        return await self._code.execute(code, settings)
+
+    async def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
+        """Run code and hear what it does while it does it: prints and tool calls, then one event `done` with the
+        result. Leaving the loop early stops the code. Raises as `execute_code` does."""
+        if self._sources.pending:
+            await self.start()
+        async with aclosing(self._code.stream(code, settings)) as events:
+            async for event in events:
+                yield event
+
+    def session(self, **settings: Unpack[CodeSettings]) -> CodeSession:
+        """A sandbox that keeps its state: `async with ex.session() as s: await s.execute_code("x = 1")`.
+
+        *settings* hold for all of its runs, which may lower limits further.
+        """
+        return CodeSession(self._code, settings)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The router that chooses the sandbox for code."""
+        return self._code.runtime
 
 
 def _names_around() -> dict[str, Any]:

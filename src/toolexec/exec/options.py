@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from toolexec.backend.registry import BackendRegistry
+from toolexec.code.handles import DEFAULT_RESULT_BYTES
+from toolexec.code.limits import Limits
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError
 from toolexec.run.layers.trace import TraceHook
 from toolexec.run.resolve import BindingsResolver, ToolResolver
 from toolexec.run.runner import OutputValidation, Runner
+from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["CallRemote", "Options", "SecurityProfile"]
+__all__ = ["CallRemote", "Options", "RuntimeBackends", "SecurityProfile"]
 
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
+RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
 CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 
@@ -37,7 +41,11 @@ class Options:
     Limits: `default_timeout` in seconds for a call and for each step of a chain (None: none);
     `start_timeout` bounds how long a start waits for slow servers (they go on connecting).
 
-    Code: `enable_code_execution`, `security_profile`, `default_language`, `max_tool_calls` (0 means the default, 100).
+    Code: `enable_code_execution` false refuses all code. `security_profile` is that of code which asks for none;
+    `unsafe_opt_in` allows the profile `dev`, which runs code on this machine without isolation. `runtime_backends` are
+    the sandboxes in place of the embedded one: a list, or a mapping from profiles. `default_language`;
+    `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower; `result_bytes` is how
+    long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Raises ConfigurationError for a value that makes no sense.
     """
@@ -57,10 +65,14 @@ class Options:
     default_timeout: float | None = 30.0
     start_timeout: float = 10.0
     max_examples: int | None = 10
-    enable_code_execution: bool = False
+    enable_code_execution: bool = True
     security_profile: SecurityProfile = "standard"
+    unsafe_opt_in: bool = False
+    runtime_backends: RuntimeBackends | None = None
     default_language: str = "python"
     max_tool_calls: int = 100
+    code_limits: Limits = field(default_factory=Limits)
+    result_bytes: int = DEFAULT_RESULT_BYTES
 
     def __post_init__(self) -> None:
         for name in ("mcp_executor", "provider_executor", "tool_resolver", "bindings_resolver", "trace"):
@@ -75,7 +87,8 @@ class Options:
             raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
         if not _is_above_zero(self.start_timeout):
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
-        for name, value in (("max_tool_calls", self.max_tool_calls), ("max_examples", self.max_examples or 0)):
+        counts = {"max_tool_calls": self.max_tool_calls, "max_examples": self.max_examples or 0}
+        for name, value in counts.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigurationError(f"{name} must be a whole number, 0 or more, not {value!r}")
         if self.security_profile not in get_args(SecurityProfile):

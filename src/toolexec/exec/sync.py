@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from toolexec.backend.base import BackendStatus
+from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
+from toolexec.exec.code import CodeSession, CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
 from toolexec.model.call import ProgressCallback
@@ -22,7 +24,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
 from toolexec.run.types import Result
 
-__all__ = ["SyncExec"]
+__all__ = ["SyncCodeSession", "SyncExec"]
 
 T = TypeVar("T")
 
@@ -118,13 +120,27 @@ class SyncExec:
         fallback: bool = True,
     ) -> Iterator[StreamEvent]:
         """Run one tool piece by piece; see `Exec.stream_tool`. Closing the iterator stops the tool."""
-        events = self.exec.stream_tool(tool_id, args, timeout=timeout, fallback=fallback)
+        return self._each(self.exec.stream_tool(tool_id, args, timeout=timeout, fallback=fallback))
+
+    def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
+        """Run code that calls tools, in a sandbox; see `Exec.execute_code`. `on_event` is called in the event loop's
+        thread."""
+        return self._wait(self.exec.execute_code(code, **settings))
+
+    def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> Iterator[CodeEvent]:
+        """Run code and hear what it does; see `Exec.stream_code`. Closing the iterator stops the code."""
+        return self._each(self.exec.stream_code(code, **settings))
+
+    def session(self, **settings: Unpack[CodeSettings]) -> SyncCodeSession:
+        """A sandbox that keeps its state: `with ex.session() as s: s.execute_code("x = 1")`; see `Exec.session`."""
+        return SyncCodeSession(self.exec.session(**settings), self._wait, self._finish)
+
+    def _each(self, events: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
             while (event := self._wait(_next(events))) is not None:
                 yield event
         finally:
-            if not self._closed:  # closing the loop has closed the stream, too
-                self._wait(_close(events))
+            self._finish(_close(events))
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,6 +165,13 @@ class SyncExec:
             future.cancel()  # on Ctrl-C the work must not go on unseen
             raise
 
+    def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for what ends a stream or a session; `close` has ended them all."""
+        if self._closed:
+            work.close()
+        else:
+            self._wait(work)
+
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
             raise ConfigurationError("a blocking call on the event loop's own thread would wait for itself; await exec")
@@ -164,6 +187,41 @@ class SyncExec:
         return self._loop
 
 
+class SyncCodeSession:
+    """A `CodeSession` whose methods block; `SyncExec.session` gives it. Use it as `with`.
+
+    >>> with Exec().sync as ex, ex.session() as session:
+    ...     _ = session.execute_code("x = 20")
+    ...     session.execute_code("x + 1").value
+    21
+    """
+
+    def __init__(
+        self,
+        session: CodeSession,
+        wait: Callable[[Coroutine[Any, Any, Any]], Any],
+        finish: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._session = session
+        self._wait = wait
+        self._finish = finish
+
+    def __enter__(self) -> Self:
+        """Raises ConfigurationError and SandboxError, as `CodeSession` does."""
+        self._wait(self._session.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._finish(self._session.__aexit__(kind, error, trace))
+
+    def execute_code(self, code: str, **settings: Any) -> CodeResult:
+        """Run more code where the last run ended; see `CodeSession.execute_code`."""
+        result: CodeResult = self._wait(self._session.execute_code(code, **settings))
+        return result
+
+
 def _serve(runner: asyncio.Runner) -> None:
     with runner:  # on leaving it cancels what still runs, and closes generators and the loop
         runner.get_loop().run_forever()
@@ -173,9 +231,9 @@ async def _added(add: Callable[[], Added]) -> list[BackendStatus]:
     return await add()
 
 
-async def _next(events: Any) -> StreamEvent | None:
+async def _next(events: AsyncGenerator[T, None]) -> T | None:
     return await anext(events, None)
 
 
-async def _close(events: Any) -> None:
+async def _close(events: AsyncGenerator[Any, None]) -> None:
     await events.aclose()

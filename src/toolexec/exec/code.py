@@ -1,0 +1,197 @@
+"""Code as the facade runs it: one executor over the sandboxes that the options allow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypedDict
+
+from toolexec.code.executor import CodeConfig, Executor
+from toolexec.code.limits import Limits
+from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index
+from toolexec.errors import ConfigurationError
+from toolexec.exec.options import Options
+from toolexec.run.runner import Runner
+from toolexec.runtime.base import SandboxBackend, SandboxSession
+from toolexec.runtime.engine import RuntimeEngine, code_result
+from toolexec.runtime.runtime import Runtime
+
+__all__ = ["CodeRuns", "CodeSession", "CodeSettings"]
+
+_OPT_IN = "unsafeOptIn"
+
+
+class CodeSettings(TypedDict, total=False):
+    """How one run of code differs from the options; see `CodeParams`.
+
+    `max_tool_calls` is short for that of `limits` (0: the options'); `unsafe_opt_in` allows the profile `dev`.
+    """
+
+    language: str
+    timeout: float | None
+    max_tool_calls: int
+    allowed_tools: Sequence[str]
+    env: Mapping[str, str]
+    files: Mapping[str, bytes]
+    limits: Limits
+    profile: str
+    args: Sequence[str]
+    stdin: bytes
+    seed: int | None
+    now: float | None
+    best_effort: bool
+    on_event: EventCallback | None
+    metadata: Mapping[str, Any]
+    unsafe_opt_in: bool
+
+
+class CodeRuns:
+    """Runs code for one `Exec`; the sandboxes are made at the first run."""
+
+    def __init__(self, options: Options, index: Index, docs: DocStore, runner: Runner) -> None:
+        self._options = options
+        self._parts: tuple[Index, DocStore, Runner] = (index, docs, runner)
+        self._engine: RuntimeEngine | None = None
+        self._executor: Executor | None = None
+        self._closed = False
+
+    @property
+    def runtime(self) -> Runtime:
+        """The router that chooses the sandbox."""
+        return self.engine.runtime
+
+    @property
+    def engine(self) -> RuntimeEngine:
+        """What runs code; raises ConfigurationError when code is switched off or the Exec is closed."""
+        options = self._options
+        if not options.enable_code_execution:
+            raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
+        if self._closed:
+            raise ConfigurationError("this Exec is closed; make a new one")
+        if self._engine is None:
+            backends = options.runtime_backends
+            runtime = Runtime(backends if backends is not None else _default_backends())
+            self._engine = RuntimeEngine(runtime, options.security_profile)
+        return self._engine
+
+    @property
+    def executor(self) -> Executor:
+        """What counts, limits and traces; raises as `engine` does."""
+        engine = self.engine
+        if self._executor is None:
+            options = self._options
+            index, docs, runner = self._parts
+            self._executor = Executor(
+                CodeConfig(
+                    index=index,
+                    docs=docs,
+                    run=runner,
+                    engine=engine,
+                    default_timeout=options.default_timeout,
+                    default_language=options.default_language,
+                    limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls or 100)),
+                    result_bytes=options.result_bytes,
+                )
+            )
+        return self._executor
+
+    def params(self, code: str, settings: CodeSettings, *more: CodeSettings) -> CodeParams:
+        """The parameters of one run; raises InvalidLimitsError, and TypeError for unknown settings."""
+        merged: dict[str, Any] = {}
+        limits = Limits()
+        opted_in = self._options.unsafe_opt_in
+        for group in (settings, *more):
+            own: dict[str, Any] = dict(group)
+            limits = limits.narrow(own.pop("limits", None) or Limits())
+            limits = limits.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
+            opted_in = own.pop("unsafe_opt_in", False) or opted_in
+            merged |= own
+        params = CodeParams(code=code, limits=limits, **merged)
+        if opted_in and _OPT_IN not in params.metadata:
+            params = replace(params, metadata={**params.metadata, _OPT_IN: True})
+        return params
+
+    async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
+        """Run code; see `Exec.execute_code`."""
+        return await self.executor.execute(self.params(code, settings))
+
+    async def stream(self, code: str, settings: CodeSettings) -> AsyncGenerator[CodeEvent, None]:
+        """Run code and yield what happens; see `Exec.stream_code`."""
+        events: asyncio.Queue[CodeEvent | None] = asyncio.Queue()
+        also = settings.get("on_event")
+
+        def hear(event: CodeEvent) -> None:
+            events.put_nowait(event)
+            if also is not None:
+                also(event)
+
+        params = replace(self.params(code, settings), on_event=hear)
+        work = asyncio.create_task(self.executor.execute(params))
+        work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            yield CodeEvent(kind="done", result=work.result())
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait([work])
+
+    async def aclose(self) -> None:
+        """Stop all code and close the sandboxes."""
+        self._closed = True
+        if self._engine is not None:
+            await self._engine.runtime.aclose()
+
+
+class CodeSession:
+    """A sandbox that keeps its state between runs, as `async with`."""
+
+    def __init__(self, runs: CodeRuns, settings: CodeSettings) -> None:
+        self._runs = runs
+        self._settings = settings
+        self._session: SandboxSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Raises ConfigurationError and SandboxError."""
+        executor, engine = self._runs.executor, self._runs.engine
+        tools, params = executor.prepare(self._runs.params("", self._settings))
+        self._session = await engine.runtime.open_session(engine.request(params, tools))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.aclose()
+
+    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+        """Run more code where the last run ended; names and files are still there.
+
+        *settings* as for `Exec.execute_code`; what concerns the sandbox itself (env, files, seed, clock, memory) holds
+        from its start on. After a run that had to be stopped the state is lost: then this raises SandboxFailedError.
+        """
+        session = self._session
+        if session is None:
+            raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
+        executor, engine = self._runs.executor, self._runs.engine
+        more: CodeSettings = settings  # type: ignore[assignment]
+        tools, params = executor.prepare(self._runs.params(code, self._settings, more))
+        request = engine.request(params, tools)
+
+        async def work() -> CodeResult:
+            return code_result(await session.execute(request))
+
+        return await executor.run(params, tools, work())
+
+
+def _default_backends() -> Sequence[SandboxBackend]:
+    from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
+    from toolexec.runtime.backend.wasm.backend import WasmBackend
+
+    return [WasmBackend(), UnsafeHostBackend()]
