@@ -43,6 +43,16 @@ NAMES = {
     "peers.pydantic_ai": "pydantic-ai, tool manager",
     "peers.langchain": "langchain-core, `ainvoke`",
     "peers.langchain_chain_step": "langchain-core, a step",
+    "peers.monty_one_call": "pydantic-monty, new pool",
+    "peers.monty_call": "pydantic-monty, one by one",
+    "peers.monty_gathered": "pydantic-monty, gathered",
+    "peers.fastmcp_one_call": "FastMCP code mode",
+    "peers.fastmcp_call": "FastMCP code mode, a call",
+    "peers.toolplane_one_call": "toolplane",
+    "peers.toolplane_call": "toolplane, a call",
+    "peers.smolagents_one_call": "smolagents, in process without a sandbox",
+    "peers.smolagents_call": "smolagents, a call",
+    "code.interpreter": "an interpreter that does nothing",
     "mcp.time_sdk": "bare SDK client",
     "mcp.echo_sdk": "bare SDK client",
     "concurrency.sleeps": "bare sleeps",
@@ -63,6 +73,14 @@ _IMPORTS = (
     "imports.pydantic_ai",
 )
 _US = 1e-6
+_MS = 1e-3
+_RUN_PEERS = (
+    "peers.monty_one_call",
+    "peers.fastmcp_one_call",
+    "peers.toolplane_one_call",
+    "peers.smolagents_one_call",
+)
+_CALL_PEERS = ("peers.monty_call", "peers.toolplane_call", "peers.fastmcp_call", "peers.smolagents_call")
 
 GROUPS: dict[str, tuple[Row, ...]] = {
     "One call of a local tool (three properties, arguments and result checked)": (
@@ -126,13 +144,52 @@ GROUPS: dict[str, tuple[Row, ...]] = {
             unit="count",
             bar=0,
         ),
-        Row(key="dependencies", what="direct dependencies without extras", unit="count", bar=6),
+        Row(key="dependencies", what="direct dependencies without extras", unit="count", bar=8),
     ),
     "10,000 calls at once of a tool that waits 10 ms": (
         Row(key="concurrency.calls", what="until all are done", beside=("concurrency.sleeps",)),
         Row(key="concurrency.ratio", what="all calls, to bare `asyncio.sleep` of as many tasks", unit="ratio", bar=3),
         Row(key="concurrency.ratio_to_wait", what="all calls, in multiples of 10 ms", unit="ratio"),
         Row(key="concurrency.memory_growth", what="memory that three more waves left in use", unit="MiB", bar=1),
+    ),
+    "Code in the embedded sandbox (`Exec.execute_code`, Python)": (
+        Row(
+            key="code.fresh_one_call",
+            what="a run with one tool call, nothing made ahead",
+            bar=3 * _MS,
+            beside=_RUN_PEERS,
+        ),
+        Row(key="code.pooled_one_call", what="the same, in a guest made ahead", bar=1.5 * _MS, beside=_RUN_PEERS),
+        Row(key="code.pooled_no_call", what="a run without a call, in a guest made ahead"),
+        Row(key="code.call_sync", what="one more call of a sync tool", bar=40 * _US, beside=_CALL_PEERS),
+        Row(key="code.call_sync_large", what="the same with 100,000 tools in the catalogue", bar=40 * _US),
+        Row(key="code.call_async", what="one more call of an async tool, blocking", bar=90 * _US, beside=_CALL_PEERS),
+        Row(key="code.call_awaited", what="one more call of an async tool, with `await`", bar=90 * _US),
+        Row(
+            key="code.gathered_async",
+            what="one more of 200 gathered calls, async tool",
+            bar=40 * _US,
+            beside=("peers.monty_gathered",),
+        ),
+        Row(key="code.gathered_sync", what="one more of 200 gathered calls, sync tool", bar=40 * _US),
+        Row(key="code.gather_100_waits", what="100 gathered calls of a tool that waits 50 ms", bar=0.15),
+        Row(key="code.rate_seconds_a_run", what="64 runs of 5 calls at once: time for each run", bar=1 / 150),
+        Row(key="code.memory_growth", what="memory that 1,000 runs in a row left in use", unit="MiB", bar=4),
+    ),
+    "Code: how long after its deadline a run is over": (
+        Row(key="code.overshoot_loop", what="a tight loop", bar=0.05),
+        Row(key="code.overshoot_sleep", what="a sleep", bar=0.05),
+        Row(key="code.overshoot_tool", what="a tool that blocks its thread", bar=0.05),
+        Row(key="code.overshoot_regex", what="a regular expression that backtracks", bar=0.05),
+    ),
+    "Code: starting": (
+        Row(
+            key="code.process_start",
+            what="from the start of a process to the first result",
+            bar=0.4,
+            beside=("code.interpreter",),
+        ),
+        Row(key="code.first_use", what="the same on a new machine: build and compile", bar=60),
     ),
     "MCP over stdio": (
         Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),
