@@ -121,6 +121,8 @@ class StreamConnection:
             await self._writer.drain()
         except (OSError, RuntimeError) as error:
             raise ConnectionClosedError("the other side is gone") from error
+        if self._closing is not None:
+            raise ConnectionClosedError("the connection was closed before the frame had gone out")
 
     async def receive(self) -> bytes:
         """The next frame; see `Connection.receive`."""

@@ -100,9 +100,10 @@ class CoreInstance:
         self._engine = engine
         self._guest = guest
         self._fuel = _NO_LIMIT if fuel is None else min(fuel, _NO_LIMIT)
+        self.most_memory_bytes = _NO_LIMIT if memory_bytes is None else memory_bytes
         self._store = Store(engine)
         self._store.set_limits(
-            memory_size=_NO_LIMIT if memory_bytes is None else memory_bytes,
+            memory_size=self.most_memory_bytes,
             table_elements=1_000_000,
             memories=8,
             tables=64,

@@ -261,7 +261,7 @@ def instantiate(linker: Linker, store: Store, module: Module, guest: Any) -> Ins
 
 
 def find_export(store: Store, instance: Instance, name: str) -> Func | Memory | Global | None:
-    """The export *name*, None if there is none of these kinds; wasmtime's package would make objects for all of them."""
+    """The export *name*, None if there is none of these kinds; wasmtime's package makes objects for all exports."""
     found = _c.wasmtime_extern_t()
     encoded = name.encode()
     raw = instance._instance  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

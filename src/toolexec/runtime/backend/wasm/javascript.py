@@ -43,7 +43,9 @@ _FITS: Final = "0.2.6"
 _EXTRA: Final = "javascript"
 _GUEST: Final = Path(__file__).with_name("javascript_guest.js")
 _FUNCTIONS: Final = ("exchange", "post", "sleep", "file", "finish")
-_NO_MEMORY: Final = "out of memory"
+_NO_MEMORY: Final = "InternalError: out of memory"
+_FULL: Final = 0.9
+"""The share of the memory from which on a program that fails without a word has most likely used it up."""
 
 
 class _Loaded:
@@ -115,9 +117,9 @@ class JavaScriptLanguage:
 
         Raises SandboxUnavailableError without the interpreter, InvalidRequestError for files that cannot be.
         """
+        loaded = await self._load()
         started = monotonic()
         ends = started + request.seconds
-        loaded = await self._load()
         from toolexec.runtime.backend.wasm.script_files import ScriptFiles
 
         assert request.gateway is not None
@@ -177,6 +179,11 @@ class _Script:
         functions = (calls.exchange, self._post, self._sleep, files.handle, self._finish)
         self.functions: dict[str, Callable[..., str]] = dict(zip(_FUNCTIONS, functions, strict=True))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the memory is used up, more or less."""
+        return self.instance.memory_bytes > self.instance.most_memory_bytes * _FULL
+
     def _post(self, frame: str) -> str:
         self._calls.post(frame)
         return ""
@@ -205,9 +212,10 @@ def _run(loaded: _Loaded, request: ExecuteRequest, script: _Script) -> GuestEnd:
         while not script.outcome:
             quick.run_jobs()
             quick.call_plain(loaded.image.pump)
-        end.payload = _read_result(script.outcome)
-    except ScriptError as error:  # the program used up the memory, or replaced what its own result needs
-        end.payload = _read_result(json.dumps({"error": {"kind": "Error", "message": str(error) or _NO_MEMORY}}))
+        end.payload = _read_result(script.outcome, script.is_full)
+    except ScriptError as error:
+        message = str(error) or "the program broke what runs it"
+        end.payload = _read_result(json.dumps({"error": {"kind": "Error", "message": message}}), script.is_full)
     except (InstanceFailed, InstanceStopped) as failure:
         end.failure = failure
     finally:
@@ -236,8 +244,11 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
     )
 
 
-def _read_result(text: str) -> Mapping[str, Any]:
-    """The payload of the guest's result; running out of memory is told in the words that `judge` knows."""
+def _read_result(text: str, is_full: bool) -> Mapping[str, Any]:
+    """The payload of the guest's result; running out of memory is told in the words that `judge` knows.
+
+    With no memory left (*is_full*) even the error about it may be missing; what is thrown then is null.
+    """
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError):
@@ -245,7 +256,7 @@ def _read_result(text: str) -> Mapping[str, Any]:
     if not isinstance(payload, dict):
         return {"error": {"kind": "Error", "message": "the program broke what tells its result"}}
     error = payload.get("error")
-    if isinstance(error, dict) and str(error.get("message", "")).removeprefix("InternalError: ") == _NO_MEMORY:
+    if isinstance(error, dict) and (error.get("message") == _NO_MEMORY or (is_full and not error.get("line"))):
         error["kind"] = "MemoryError"
     return payload
 

@@ -43,7 +43,7 @@ globalThis.__toolexec = (() => {
     if (value !== null && typeof value === "object" && typeof value.toJSON === "function") value = value.toJSON();
     switch (typeof value) {
       case "string":
-        return stringify(value);
+        return stringify(value.toWellFormed());
       case "boolean":
       case "bigint":
         return String(value);
@@ -74,7 +74,7 @@ globalThis.__toolexec = (() => {
     const parts = [];
     for (const [key, item] of entries) {
       const text = plain(item, `${path}/${String(key)}`, what, depth + 1);
-      if (text !== undefined) parts.push(`${stringify(String(key))}:${text}`);
+      if (text !== undefined) parts.push(`${stringify(String(key).toWellFormed())}:${text}`);
     }
     return `{${parts.join(",")}}`;
   }
@@ -134,7 +134,8 @@ globalThis.__toolexec = (() => {
     if (asked === undefined) return;
     waiting.delete(answer.id);
     const payload = answer.payload ?? {};
-    if (answer.type === "error") asked.refuse(payload.error ?? "unknown error", payload);
+    const failed = answer.type === "error" ? payload : payload.failed; // a call that failed, or a step of a chain
+    if (failed) asked.refuse(failed.error ?? "unknown error", failed);
     else asked.resolve(payload);
   }
 
@@ -161,11 +162,7 @@ globalThis.__toolexec = (() => {
   const structured = (payload) => (payload.handle ? new ResultHandle(payload.handle) : payload.structured ?? null);
 
   const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured);
-  const runChain = (steps) =>
-    ask("run_chain", { steps: Array.from(steps, chainStep) }, (payload) => {
-      if (payload.failed) throw failedAt(new Error().stack, payload.failed.error, payload.failed);
-      return structured(payload);
-    });
+  const runChain = (steps) => ask("run_chain", { steps: Array.from(steps, chainStep) }, structured);
   const chainStep = (step) => ({
     toolId: step.toolId ?? step.tool_id ?? step.tool ?? step.id,
     args: step.args ?? null,
@@ -235,7 +232,7 @@ globalThis.__toolexec = (() => {
       case "bigint":
         return `${value}n`;
       case "function":
-        return `[Function: ${value.name || "anonymous"}]`;
+        return `[Function: ${(typeof value.name === "string" && value.name) || "anonymous"}]`;
       case "object":
         break;
       default:
@@ -295,7 +292,7 @@ globalThis.__toolexec = (() => {
     const [id, timer] = [...timers].sort(([, a], [, b]) => a.due - b.due)[0] ?? [];
     if (timer === undefined || timer.due > now()) return;
     if (timer.wait === undefined) timers.delete(id);
-    else timer.due = now() + timer.wait;
+    else timer.due = Math.max(timer.due + timer.wait, now());
     try {
       timer.callback(...timer.args);
     } catch (error) {
@@ -393,7 +390,7 @@ globalThis.__toolexec = (() => {
       const kind = error instanceof Error ? String(error.name) : typeof error;
       const said = error instanceof Error ? String(error.message) : shown(error);
       const stack = error instanceof Error ? String(error.stack ?? "") : "";
-      const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MOST_TEXT), ...placeOf(stack) };
+      const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MOST_TEXT), ...placeOf(stack, said) };
       if (error instanceof ToolError) {
         const { message, code, toolId, op, backend, retryable, details } = error;
         found.tool_error = { error: message, code, toolId, op, backend, retryable, details };
@@ -406,16 +403,37 @@ globalThis.__toolexec = (() => {
   }
 
   // Where in the program, and the frames that belong to it.
-  function placeOf(stack) {
-    const frames = stack.split("\n").filter((frame) => frame.includes("<input>:"));
-    const traceback = frames
+  function placeOf(stack, said) {
+    const all = stack.split("\n").filter((frame) => frame.includes("<input>:"));
+    const called = all.filter((frame) => frame.includes("("));
+    const frames = called.length > 0 ? called : all; // a frame without a name is where a parser stopped
+    const shown = frames
       .slice(0, 60)
       .map((frame) => frame.replace(/<input>:(\d+):(\d+)/, (_, line, column) => `<code>:${line}:${own(line, column)}`));
     const match = /<input>:(\d+):(\d+)/.exec(frames[0] ?? "");
-    const text = match === null ? undefined : source.split("\n")[match[1] - 1];
-    if (text === undefined) return { traceback: traceback.join("\n") };
-    const [line, column] = [Number(match[1]), own(match[1], match[2])];
-    return { line, column, source: text.slice(0, 1000), traceback: traceback.join("\n") };
+    if (match === null) return {};
+    const lines = source.trimEnd().split("\n");
+    const line = Math.min(Number(match[1]), lines.length);
+    const place = accessed(lines, { line, column: own(match[1], match[2]) }, said);
+    const text = lines[place.line - 1];
+    const column = place.column > text.length + 1 ? 0 : place.column;
+    shown[0] = shown[0].replace(/<code>:\d+:\d+/, `<code>:${place.line}:${column}`);
+    return { line: place.line, column, source: text.slice(0, 1000), traceback: shown.join("\n") };
+  }
+
+  // QuickJS has no positions for reading and setting properties, and reports one before them: look for the access.
+  function accessed(lines, place, said) {
+    const name = /^cannot (?:read|set) property '([^']+)' of/.exec(said)?.[1];
+    if (name === undefined) return place;
+    const plainName = name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const access = new RegExp(`(?:\\.\\s*|["'\`[{,]\\s*)${plainName}(?![\\w$])`, "g");
+    access.lastIndex = Math.max(place.column - 1, 0);
+    for (let at = place.line; at <= lines.length; at++) {
+      const found = access.exec(lines[at - 1]);
+      if (found !== null) return { line: at, column: found.index + found[0].length - name.length + 1 };
+      access.lastIndex = 0;
+    }
+    return place;
   }
 
   // A column as the author has it, without what was put before it; 0 for none of theirs.
@@ -427,6 +445,14 @@ globalThis.__toolexec = (() => {
 
   // Let the host do what the program waits for, or tell it the outcome.
   function pump() {
+    try {
+      next();
+    } catch (error) {
+      fail(error); // no memory, or intrinsics that the program replaced
+    }
+  }
+
+  function next() {
     if (outcome !== undefined && (outcome.failed || waiting.size === 0)) return void host.finish(outcome.text);
     const due = outcome === undefined ? untilDue() : undefined;
     if (waiting.size > 0) {

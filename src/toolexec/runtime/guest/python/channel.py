@@ -118,6 +118,10 @@ class HostCalls(Channel):
 
     def __init__(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
         super().__init__()
+        self.connect(exchange, post)
+
+    def connect(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
+        """From now on the host is behind these two functions."""
         self._exchange_frame = exchange
         self._post_frame = post
 

@@ -14,7 +14,7 @@ from .errors import CLASSES, ToolError
 from .program import LAST, NOTHING, compile_program
 from .streams import Printed
 from .tools import Tools
-from .values import to_text
+from .values import from_text, to_text
 
 __all__ = ["Guest", "start"]
 
@@ -60,9 +60,18 @@ class Guest:
             for stream in streams:
                 stream.flush()
 
-    def warm_up(self) -> None:
-        """Touch what nearly every program needs, so that a guest made ahead has it ready; leaves no trace."""
-        Guest(self._channel, self._new_loop).execute({"code": _WARM_UP})
+    def connect(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
+        """From now on the host is behind these two functions."""
+        if isinstance(self._channel, HostCalls):
+            self._channel.connect(exchange, post)
+
+    def warm_up(self, payload: dict[str, Any]) -> None:
+        """Touch what nearly every program needs, so that a guest made ahead has it ready; leaves no trace.
+
+        The host has to answer the tool calls in it with anything.
+        """
+        for code in _WARM_UP:
+            Guest(self._channel, self._new_loop).execute({**payload, "code": code})
 
     def _prepare(self, payload: dict[str, Any]) -> None:
         os.environ.update(payload.get("env") or {})
@@ -72,12 +81,12 @@ class Guest:
 
             sys.stdin = io.TextIOWrapper(io.BytesIO(base64.b64decode(stdin)), "utf-8", "replace")
         sys.argv = ["<code>", *(payload.get("args") or [])]
-        if payload.get("cwd"):
-            os.chdir(payload["cwd"])
-        random = sys.modules.get("random")
-        if random is not None:
-            seed = payload.get("seed")
-            random.seed(seed if seed is not None else int.from_bytes(os.urandom(16), "big"))
+        cwd = payload.get("cwd")
+        if cwd and os.getcwd() != cwd:  # noqa: PTH109 - a Path for it would be made at each run
+            os.chdir(cwd)
+        seed, random = payload.get("seed"), sys.modules.get("random")
+        if seed is not None and random is not None and self._runs == 1:
+            random.seed(seed)  # what was imported when the sandbox was made would be alike in all of them
 
     def _value(self, source: str, filename: str) -> Any:
         space = self._namespace
@@ -193,35 +202,29 @@ def _text_of(error: BaseException) -> str:
 
 
 _guests: list[Guest] = []
-_WARM_UP = """
-import json
-class C:
-    def f(self, x):
-        return [x, {"a": f"{x}"}]
-async def main():
-    return C().f(json.loads('{"a": [1, 2.5, "b"]}'))
-try:
-    tools.no_such_thing
-    len(await main()) / 0
-except ZeroDivisionError as error:
-    str(error)
-"""
+_WARM_UP = (
+    "x = [tools.a.b(c=1), f'{1}']\nlen(x)",
+    "import asyncio\nx = await tools.a.b(c=1)\nawait asyncio.gather(tools.a.b(c=1), tools.a.b(c=2))",
+)
 
 
 def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None]) -> str:
-    """Run the program of an `execute` message, with the host behind two functions; gives the `result` message."""
-    import json
+    """Run the program of an `execute` message, with the host behind two functions; gives the `result` message.
 
-    message = json.loads(frame)
+    A message `warm` takes the guest's first steps ahead of a run.
+    """
+    message = from_text(frame)
     if not _guests:
         from .loop import GuestLoop
 
         channel = HostCalls(exchange, post)
         _guests.append(Guest(channel, lambda: GuestLoop(channel)))
+    guest = _guests[0]
+    guest.connect(exchange, post)
     if message.get("type") == "warm":
-        _guests[0].warm_up()
+        guest.warm_up(message.get("payload") or {})
         return "{}"
-    payload = _guests[0].execute(message.get("payload") or {})
+    payload = guest.execute(message.get("payload") or {})
     return '{"type":"result","id":"' + str(message.get("id")) + '","payload":' + payload + "}"
 
 

