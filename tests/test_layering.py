@@ -7,7 +7,7 @@ import toolexec
 
 ROOT = Path(toolexec.__file__).parent
 ORDER = ["errors", "model", "discovery", "backend", "run", "code", "runtime", "exec", "server", "cli"]
-FREE = {"testing"}  # the fakes and suites may use everything, and nothing uses them
+FREE = {"testing"}  # the fakes and suites may use everything, and nothing uses them but a command that runs one
 
 
 def _layer(module: str) -> str:
@@ -27,7 +27,7 @@ def test_imports_point_one_way() -> None:
             for name in names:
                 target = _layer(name)
                 if name.startswith("toolexec.") and (
-                    target in FREE or (target in ORDER and ORDER.index(target) > ORDER.index(layer))
+                    (target in FREE and layer != "cli") or (target in ORDER and ORDER.index(target) > ORDER.index(layer))
                 ):
                     wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []

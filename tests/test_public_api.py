@@ -17,10 +17,11 @@ import pytest
 import toolexec
 
 ROOT = Path(toolexec.__file__).parent
+INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.backend.wasm.app")  # programs that run inside of sandboxes
 MODULES = sorted(
     info.name
     for info in pkgutil.walk_packages([str(ROOT)], "toolexec.")
-    if not any(part.startswith("_") for part in info.name.split("."))
+    if not any(part.startswith("_") for part in info.name.split(".")) and not info.name.startswith(INSIDE)
 )
 HEAVY = ("mcp", "mcp_types", "httpx", "httpx2", "pydantic", "anyio", "jmespath", "rich", "typer", "docstring_parser")
 

@@ -26,6 +26,7 @@ from toolexec.runtime.base import (
     SandboxSession,
     SessionBackend,
 )
+from toolexec.runtime.gateway.counted import counted
 from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS, effective_profile
 
 __all__ = ["Runtime"]
@@ -165,7 +166,9 @@ class Runtime:
         """The sandbox for *request*, and the request as that one gets it: with what really holds."""
         request.validate()
         profile, only = effective_profile(request.profile, self.default_profile)
-        request = replace(request, profile=profile, limits=self.limits.narrow(request.limits))
+        limits = self.limits.narrow(request.limits)
+        assert request.gateway is not None
+        request = replace(request, profile=profile, limits=limits, gateway=counted(request.gateway, limits))
         candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
         refused: list[str] = []
         denied: SandboxError | None = None
@@ -220,8 +223,11 @@ class _RoutedSession:
 
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         request.validate()
-        limits = self._opened.limits.narrow(request.limits)
-        request = replace(request, profile=self._opened.profile, language=self._opened.language, limits=limits)
+        opened = self._opened
+        limits = opened.limits.narrow(request.limits)
+        assert request.gateway is not None
+        gateway = counted(request.gateway, limits)
+        request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
         with self._runtime.tracked():
             return _with_calls(await self._session.execute(request), request)
 

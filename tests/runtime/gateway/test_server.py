@@ -160,6 +160,13 @@ class TestAnswers:
         assert "list-it" not in json.dumps(hidden.payload)
 
 
+async def test_a_lean_answer(exam: GatewayExam) -> None:
+    """For a guest that reads the value alone there is nothing else."""
+    server = GatewayServer(tools_of(exam), lean=True)
+    answer = await ask(server, "run_tool", {"id": "exam:add", "args": {"a": 1}})
+    assert answer.payload == {"structured": 2}
+
+
 class TestBadRequests:
     """Each is answered with an error, and nothing is run."""
 
@@ -376,6 +383,44 @@ class TestHere:
             (answer,) = CODEC.decode(await server.finish(message, admitted))
             assert answer.type == kind
         assert tools.calls_made == 2
+
+    async def test_in_two_steps(self, exam: GatewayExam) -> None:
+        """First it is admitted, and said whether it can run here; then it is made."""
+        tools = self._tools(exam)
+        server = GatewayServer(tools)
+        message = Message("run_tool", "7", {"id": "exam:double", "args": {"n": 2}})
+        admitted = server.admit_here(message, 1.0)
+        assert isinstance(admitted, tuple)
+        assert admitted[1]
+        answer = server.finish_here(message, admitted[0], _cannot_wait, 1.0)
+        assert answer is not None
+        assert CODEC.decode(answer)[0].payload["structured"] == 4
+
+    async def test_in_two_steps_on_the_loop(self, exam: GatewayExam) -> None:
+        """A call that needs the loop is admitted, and not made here."""
+        server = GatewayServer(self._tools(exam))
+        message = Message("run_tool", "7", {"id": "exam:add", "args": {"a": 1}})
+        admitted = server.admit_here(message, 1.0)
+        assert isinstance(admitted, tuple)
+        assert not admitted[1]
+        assert server.finish_here(message, admitted[0], _cannot_wait, 1.0) is None
+        assert CODEC.decode(await server.finish(message, admitted[0]))[0].payload["structured"] == 2
+
+    async def test_in_two_steps_refused(self, exam: GatewayExam) -> None:
+        """Each step may end in a refusal; other requests and gateways have no first step."""
+        tools = self._tools(exam, limits=Limits(max_tool_calls=1))
+        server = GatewayServer(tools)
+        message = Message("run_tool", "7", {"id": "exam:double", "args": {"n": "x"}})
+        admitted = server.admit_here(message, 1.0)
+        assert isinstance(admitted, tuple)
+        answer = server.finish_here(message, admitted[0], _cannot_wait, 1.0)
+        assert answer is not None
+        assert CODEC.decode(answer)[0].payload["code"] == "validation_input"
+        refused = server.admit_here(message, 1.0)
+        assert isinstance(refused, str)
+        assert CODEC.decode(refused)[0].payload["code"] == "tool_call_limit"
+        assert server.admit_here(Message("search_tools", "1", {}), 1.0) is None
+        assert GatewayServer(Foreign(tools)).admit_here(message, 1.0) is None
 
     async def test_what_is_not_for_here(self, exam: GatewayExam) -> None:
         """Other requests, and other gateways."""

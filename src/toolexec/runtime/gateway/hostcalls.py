@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -19,7 +18,7 @@ from toolexec.backend.threads import WorkerThreads
 from toolexec.code.output import Output
 from toolexec.code.tools import AdmittedCall
 from toolexec.errors import ProtocolError
-from toolexec.runtime.gateway.protocol import REQUESTS, HostState, JSONCodec, Message
+from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, REQUESTS, HostState, JSONCodec, Message, decode_json
 from toolexec.runtime.gateway.server import GatewayServer
 
 __all__ = ["GuestStoppedError", "HostCallGateway"]
@@ -136,6 +135,8 @@ class HostCallGateway:
 
     def _take(self, frame: str) -> tuple[list[Message], Message | None]:
         """The requests of a frame, and its wait; what needs no answer is done."""
+        if len(frame) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a frame of {len(frame)} characters is over the limit of {MAX_FRAME_BYTES}")
         requests: list[Message] = []
         wait = None
         for message in _CODEC.decode(frame):
@@ -316,7 +317,7 @@ class HostCallGateway:
 def result_payload(text: str) -> dict[str, Any]:
     """The payload of a guest's `result` message; raises ProtocolError when it is none."""
     try:
-        message = json.loads(text)
+        message = decode_json(text)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the guest's result is not JSON: {error}") from error
     payload = message.get("payload") if isinstance(message, dict) and message.get("type") == "result" else None

@@ -38,6 +38,7 @@ __all__ = [
     "JSONCodec",
     "Message",
     "Phase",
+    "decode_json",
     "encode_message",
     "read_message",
 ]
@@ -95,7 +96,7 @@ class JSONCodec:
     def decode(self, frame: bytes | str) -> list[Message]:
         """The messages of a frame; raises ProtocolError when it is malformed."""
         try:
-            data = _decode(frame if isinstance(frame, str) else frame.decode("utf-8", "surrogatepass"))
+            data = decode_json(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"a frame is not JSON: {error}") from error
         return [read_message(item) for item in (data if isinstance(data, list) else [data])]
@@ -106,6 +107,21 @@ def _refuse_constant(name: str) -> Any:
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def decode_json(text: str) -> Any:
+    """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
+    replaced by U+FFFD. Raises ValueError and RecursionError."""
+    data = _decode(text)
+    return _whole(data) if "\\ud" in text or "\\uD" in text else data
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not value.isascii() else value
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 def read_message(data: Any) -> Message:

@@ -23,6 +23,7 @@ from toolexec.runtime.gateway.wire import error_payload, read_steps, result_fiel
 __all__ = ["GatewayServer", "ResultReader"]
 
 _MAX_LIMIT = 1000
+_MAX_TEXT = 10_000
 
 
 @runtime_checkable
@@ -261,6 +262,8 @@ def _text(payload: Mapping[str, Any], key: Literal["id", "query", "handle"]) -> 
     value = payload.get(key)
     if not isinstance(value, str):
         raise ProtocolError(f"{key} must be a text")
+    if len(value) > _MAX_TEXT:  # searching for it, or for IDs that are like it, would take the host long
+        raise ProtocolError(f"{key} may have {_MAX_TEXT} characters, not {len(value)}")
     return value
 
 

@@ -201,9 +201,9 @@ class Sandbox:
     host: TestHost
 
     def run(self, code: str) -> Any:
-        """Run code in `/work`, with the usual modules imported."""
+        """Run code in `/workspace`, with the usual modules imported."""
         modules = "os, sys, time, re, json, select, socket, random, errno"
-        return json.loads(self.instance.run(f"import {modules}\nos.chdir('/work')\n{textwrap.dedent(code)}"))
+        return json.loads(self.instance.run(f"import {modules}\nos.chdir('/workspace')\n{textwrap.dedent(code)}"))
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ def test_many_guests_at_once_are_apart(program: Program, in_thread: Any) -> None
             instance.prepare(settings, Own(), lambda *_: None)
             try:
                 return instance.run(
-                    "import os, time\nvalue = [os.listdir('/work'), round(time.time()), [exchange(str(i)) for i in range(5)]]"
+                    "import os, time\nvalue = [os.listdir('/workspace'), round(time.time()), [exchange(str(i)) for i in range(5)]]"
                 )
             finally:
                 instance.close()
@@ -144,7 +144,7 @@ def test_many_runs_leave_nothing_behind(program: Program) -> None:
     def once() -> None:
         instance = Instance(program)
         instance.prepare(InstanceSettings(files={"a": b"x" * 100_000}), Stuck(), lambda *_: None)
-        instance.run("x = bytearray(5_000_000)\nopen('/work/b', 'w').write('y' * 100_000)")
+        instance.run("x = bytearray(5_000_000)\nopen('/workspace/b', 'w').write('y' * 100_000)")
         instance.close()
         alive.append(weakref.ref(instance))
 

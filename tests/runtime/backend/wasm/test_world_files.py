@@ -102,7 +102,7 @@ def test_moving_and_deleting(sandbox: Make) -> None:
         ("os.mkdir('d')", "EEXIST"),
         ("os.open('f', os.O_CREAT | os.O_EXCL | os.O_WRONLY)", "EEXIST"),
         ("os.rmdir('d')", "ENOTEMPTY"),
-        ("os.rmdir('/work')", "EBUSY"),
+        ("os.rmdir('/workspace')", "EBUSY"),
         ("os.rename('f', '../f')", "EPERM"),
         ("os.symlink('f', 'l')", "EPERM"),
         ("os.link('f', 'l')", "EPERM"),

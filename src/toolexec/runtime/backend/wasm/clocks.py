@@ -11,7 +11,7 @@ from typing import Protocol
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["Clock", "RealClock", "SeededRandom", "SystemRandom", "VirtualClock", "make_clock", "make_random"]
+__all__ = ["Clock", "Random", "RealClock", "SeededRandom", "SystemRandom", "VirtualClock", "make_clock", "make_random"]
 
 STEP_NANOSECONDS = 1000
 """How far a virtual clock goes on at each reading, so that code that waits for time to pass ends."""

@@ -1,4 +1,4 @@
-"""wasi:filesystem on the guest's private files, as host functions: one open directory, `/work`, and all below it."""
+"""wasi:filesystem on the guest's private files, as host functions: one open directory, `/workspace`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from toolexec.runtime.backend.wasm.streams import (
 )
 from toolexec.runtime.backend.wasm.values import Handle
 
-__all__ = ["FUNCTIONS", "ROOT_PATH"]
+__all__ = ["FUNCTIONS", "ROOT_PATH", "Descriptor", "EntryStream", "RootDescriptor"]
 
-ROOT_PATH = "/work"
+ROOT_PATH = "/workspace"
 """Where the guest finds its files."""
 
 _LAST_OFFSET = 2**63  # beyond it, a file's offset has no meaning in the guest
@@ -60,7 +60,7 @@ class Descriptor(Thing):
 
 
 class RootDescriptor(Descriptor):
-    """`/work`, open from the start. The guest's C library asks for it only once, so it is always that of the run."""
+    """`/workspace`, open from the start. The guest's C library asks for it once, so it is always that of the run."""
 
     def __init__(self, guest: Guest) -> None:
         super().__init__(guest.files, guest.files.root, readable=True, writable=True)

@@ -18,6 +18,7 @@ from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
 from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
 from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.runtime.gateway.counted import CountedGateway
 from toolexec.runtime.outcome import Ending, judge
 
 __all__ = ["GuestEnd", "GuestRuns", "describe_end", "enforced_by_wasm", "fuel_of", "time_and_chance"]
@@ -147,7 +148,7 @@ def _located(error: SandboxError, end: GuestEnd) -> SandboxError:
 
 def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
     """All but a rate of CPU; a guest has no processes at all."""
-    counted = isinstance(request.gateway, Tools)
+    counted = isinstance(request.gateway, Tools | CountedGateway)
     return LimitsEnforced(
         timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
     )

@@ -75,7 +75,7 @@ class InstanceSettings:
 
     `memory_bytes` bounds the linear memory, `fuel` the instructions; None sets no bound of its own (the memory then
     ends at 4 GiB). `clock` is where a virtual clock starts, in seconds since 1970, and `seed` that of the random
-    stream; None is the real clock and the system's random bytes. `files` are put into `/work`, where `disk_bytes`
+    stream; None is the real clock and the system's random bytes. `files` are put into `/workspace`, where `disk_bytes`
     bounds the content (None: 64 MiB). `output_bytes` bounds what stdout and stderr pass on. Nothing else of the host
     can be granted.
     """

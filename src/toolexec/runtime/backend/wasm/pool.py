@@ -10,7 +10,7 @@ from toolexec.runtime.backend.wasm.instance import Instance, InstanceSettings, P
 
 __all__ = ["GuestPool"]
 
-_WARM = json.dumps({"type": "warm", "id": "0", "payload": {"cwd": "/work"}})
+_WARM = json.dumps({"type": "warm", "id": "0", "payload": {"cwd": "/workspace"}})
 
 
 class GuestPool:

