@@ -34,10 +34,11 @@ from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.runner import Runner, ThreadRunner
 from toolexec.run.types import Result, StepResult
 
-__all__ = ["AdmittedCall", "Tools"]
+__all__ = ["MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
 logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000
+MAX_TRACE_BYTES = 64 << 20
 
 
 class AdmittedCall:
@@ -87,6 +88,7 @@ class Tools:
         self._tell = tell
         self._records: list[ToolCallRecord] = []
         self._calls = 0
+        self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly
         self._count = 0  # which count of the calls this is; only a subclass begins another one
         self._lock = threading.Lock()
         self._began = perf_counter()
@@ -220,7 +222,10 @@ class Tools:
         self.output.write(" ".join(map(str, values)) + "\n")
 
     def tool_calls(self) -> list[ToolCallRecord]:
-        """The calls made so far in the order of their start; the first 10,000 of them."""
+        """The calls made so far in the order of their start; the first 10,000 of them.
+
+        Together they hold 64 MiB of arguments and values; what did not fit is None, and `cut` says so.
+        """
         with self._lock:
             return list(self._records)
 
@@ -255,7 +260,9 @@ class Tools:
     def _admit(self, call: ToolCall, op: str) -> AdmittedCall:
         """Start the record of a call that is counted already."""
         started = perf_counter()
-        record = ToolCallRecord(call.tool_id, _snapshot(call.args), started=started - self._began)
+        args, cut = _snapshot(call.args, self._room)
+        record = ToolCallRecord(call.tool_id, args, started=started - self._began)
+        record.cut = cut
         with self._lock:
             if len(self._records) < _MAX_RECORDS:
                 self._records.append(record)
@@ -280,7 +287,12 @@ class Tools:
                 result.error = InvalidResultError(f"{result.tool_id} returned something that is not JSON: {error}")
                 result.value = None
             else:
-                record.settle(text)
+                self._room[0] -= len(text)
+                if self._room[0] >= 0:
+                    record.settle(text)
+                else:
+                    self._room[0] += len(text)
+                    record.cut = True
         record.tool_id = result.tool_id
         record.duration = perf_counter() - admitted.started
         if result.binding is not None:
@@ -334,21 +346,40 @@ class Tools:
                 logger.exception("a callback for events of code failed")
 
 
-def _snapshot(args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
+    """A copy of *args* as far as there is *room* for it, and whether there was not."""
+    before = room[0]
     try:
-        return _copied(args) if args is not None else None
+        return _copied(args, room), False
     except RecursionError:  # the check of the arguments will say it better
-        return None
+        room[0] = before
+        return None, False
+    except OverflowError:
+        room[0] = before
+        return None, True
 
 
-def _copied(value: Any) -> Any:
-    """A copy that shares no dict or list; the usual types first, as most values are of them."""
+def _copied(value: Any, room: list[int]) -> Any:
+    """A copy that shares no dict or list; the usual types first, as most values are of them. Raises OverflowError when
+    there is no *room* for it: what a program sends in a few bytes can take twenty times as many here."""
     kind = type(value)
-    if kind is str or kind is int or value is None or kind is float or kind is bool:
+    if kind is int or value is None or kind is float or kind is bool:
         return value
-    if kind is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if kind is list else copy_json(value)
+    if kind is str:
+        room[0] -= len(value)
+    elif kind is dict:
+        room[0] -= 64 + 100 * len(value)
+        if room[0] >= 0:
+            return {key: _copied(item, room) for key, item in value.items()}
+    elif kind is list:
+        room[0] -= 64 + 8 * len(value)
+        if room[0] >= 0:
+            return [_copied(item, room) for item in value]
+    else:
+        return copy_json(value)
+    if room[0] < 0:
+        raise OverflowError
+    return value
 
 
 _encode = json.JSONEncoder(allow_nan=False).encode

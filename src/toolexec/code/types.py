@@ -85,10 +85,22 @@ class ToolCallRecord:
 
     `error` is what went wrong, if anything did, and `error_op` whether that was a `run` or a step of a `chain`.
     `duration` is in seconds, `started` seconds after the run began; `backend_kind` says where the tool lives
-    (`local`, `provider`, `mcp`; empty when it was never found).
+    (`local`, `provider`, `mcp`; empty when it was never found). `cut` says that arguments or value were too large to
+    be kept with all the others.
     """
 
-    __slots__ = ("_text", "_value", "args", "backend_kind", "duration", "error", "error_op", "started", "tool_id")
+    __slots__ = (
+        "_text",
+        "_value",
+        "args",
+        "backend_kind",
+        "cut",
+        "duration",
+        "error",
+        "error_op",
+        "started",
+        "tool_id",
+    )
 
     def __init__(
         self,
@@ -111,6 +123,7 @@ class ToolCallRecord:
         self.duration = duration
         self.started = started
         self.backend_kind = backend_kind
+        self.cut = False
         self._value = value
         self._text = text
 
@@ -143,6 +156,8 @@ class ToolCallRecord:
             data["structured"] = self.value
         if self.backend_kind:
             data["backendKind"] = self.backend_kind
+        if self.cut:
+            data["cut"] = True
         if self.error is not None:
             data |= {"error": self.error.to_dict(), "errorOp": self.error_op}
         return data | {"durationMs": round(self.duration * 1000, 3)}

@@ -299,3 +299,26 @@ class TestHostState:
         with pytest.raises(ProtocolError, match="unknown message type") as caught:
             self._running().receive(Message(kind, "1", {}))
         assert len(str(caught.value)) < 100
+
+
+class TestHalvesOfCharacters:
+    """Escapes can make what no text may have: half of a pair."""
+
+    @pytest.mark.parametrize("half", ["\\ud83d", "\\uDE42", "\\ud83dx", "\\udead\\ud83d"])
+    def test_they_are_replaced(self, half: str) -> None:
+        """By a question mark, in texts and in keys, however deep; what comes out can be encoded."""
+        (message,) = CODEC.decode(f'{{"type":"x","payload":{{"{half}":["{half}"], "ok":"\\u00e4"}}}}')
+        assert json.dumps(message.payload, ensure_ascii=False).encode()
+        key, value = next(iter(message.payload.items()))
+        assert value == [key]
+        assert "?" in key
+        assert message.payload["ok"] == "ä"
+
+    def test_pairs_stay(self) -> None:
+        """Two halves that belong together are one character."""
+        (message,) = CODEC.decode('{"type":"x","payload":{"a":"\\ud83d\\ude42 \\ud83d", "n":[1,null]}}')
+        assert message.payload == {"a": "\U0001f642 ?", "n": [1, None]}
+
+    def test_bytes_that_are_no_text(self) -> None:
+        """Inside a text they are replaced, too."""
+        assert CODEC.decode(b'{"type":"x","payload":{"a":"\xff"}}') == [Message("x", "", {"a": "\ufffd"})]

@@ -104,7 +104,7 @@ class TestErrors:
         assert "host secret" not in json.dumps(error_payload(error))
 
     @pytest.mark.parametrize(
-        "error", [ValueError("/root/.ssh/id_rsa"), OSError(2, "no", "/root/.ssh"), KeyError("id_rsa")], ids=repr
+        "error", [ValueError("/etc/ssh/id_rsa"), OSError(2, "no", "/etc/ssh"), KeyError("id_rsa")], ids=repr
     )
     def test_other_exceptions_say_only_their_class(self, error: Exception) -> None:
         """Their text may hold what a sandbox must not see."""

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from toolexec.code.limits import Limits
-from toolexec.code.tools import Tools
+from toolexec.code.tools import MAX_TRACE_BYTES, Tools
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -47,6 +47,7 @@ class DirectGateway(Tools):
             self._calls = 0
             self._count += 1
             self._records = []
+            self._room[0] = MAX_TRACE_BYTES
             self._began = perf_counter()
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:

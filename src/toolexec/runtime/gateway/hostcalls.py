@@ -24,9 +24,12 @@ from toolexec.runtime.gateway.server import GatewayServer
 __all__ = ["GuestStoppedError", "HostCallGateway"]
 
 _CODEC = JSONCodec()
+_MAX_OPEN = 10_000
 _PATIENCE_SECONDS = 0.001
 _BUSY_CALLS = 3
 _MOST_HELPERS = 63
+_MOST_PENDING = 50_000
+_LONGEST_WAIT = 1e6
 
 
 class GuestStoppedError(Exception):
@@ -56,6 +59,7 @@ class HostCallGateway:
         self._state.execute("1")
         self._lock = threading.Lock()  # guards what follows
         self._ready: dict[str, str] = {}
+        self._pending = 0  # requests whose answers the guest has not heard; touched in its thread only
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
         self._bell = threading.Lock()  # held while there is nothing to hear
         self._bell.acquire()
@@ -77,7 +81,9 @@ class HostCallGateway:
         if requests:
             self._start(requests)
         timeout = wait.payload.get("timeout")
-        seconds = float(timeout) if isinstance(timeout, int | float) and not isinstance(timeout, bool) else None
+        seconds = None
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+            seconds = min(max(timeout, 0), _LONGEST_WAIT)
         answers = self._await_answers(wait.id or "0", seconds)
         return f"[{','.join(answers)}]"
 
@@ -144,9 +150,15 @@ class HostCallGateway:
             try:
                 self._state.receive(message)
             except ProtocolError as error:
+                if self._state.is_open(message.id):
+                    raise  # a refusal would take the place of the answer
+                self._count(message)
                 self._settle(message.id, self._server.refusal(message, error))
                 continue
             if kind in REQUESTS:
+                self._count(message)
+                if self._state.open_requests > _MAX_OPEN:  # each is a task, or an answer that nobody fetches
+                    raise ProtocolError(f"more than {_MAX_OPEN} requests are under way; await some of them first")
                 requests.append(message)
             elif kind == "wait":
                 wait = message
@@ -161,6 +173,12 @@ class HostCallGateway:
                 raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
         return requests, wait
 
+    def _count(self, message: Message) -> None:
+        """Take note of a request; a guest that asks on and on without hearing the answers is ended."""
+        self._pending += 1
+        if self._pending > _MOST_PENDING:
+            raise ProtocolError(f"more than {_MOST_PENDING} requests wait for the guest to hear their answers")
+
     def _answer_one(self, message: Message) -> str:
         """The answer to the only request of a frame."""
         answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
@@ -169,6 +187,7 @@ class HostCallGateway:
         elif isinstance(answer, AdmittedCall):
             answer = self._on_loop(self._server.finish(message, answer))
         self._state.answered(message.id)
+        self._pending -= 1
         return answer
 
     def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -222,6 +241,7 @@ class HostCallGateway:
                     answers = [*self._ready.values()]
                     for message_id in self._ready:
                         self._state.answered(message_id)
+                    self._pending -= len(self._ready)
                     self._ready.clear()
                     self._wanted = None
                     return answers

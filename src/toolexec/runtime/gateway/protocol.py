@@ -111,14 +111,14 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 def decode_json(text: str) -> Any:
     """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
-    replaced by U+FFFD. Raises ValueError and RecursionError."""
+    replaced by a question mark. Raises ValueError and RecursionError."""
     data = _decode(text)
     return _whole(data) if "\\ud" in text or "\\uD" in text else data
 
 
 def _whole(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not value.isascii() else value
+        return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
         return {_whole(key): _whole(item) for key, item in value.items()}
     return [_whole(item) for item in value] if isinstance(value, list) else value
@@ -237,6 +237,15 @@ class HostState:
             self._open.add(message.id)
         elif kind not in _NOTES:
             raise ProtocolError(f"unknown message type {kind[:50]!r}")
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._open)
+
+    def is_open(self, message_id: str) -> bool:
+        """Whether a request with this ID waits for its answer."""
+        return message_id in self._open
 
     def answered(self, message_id: str) -> None:
         """An answer was sent; the ID is free again."""

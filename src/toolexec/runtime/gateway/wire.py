@@ -128,6 +128,7 @@ def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
         tool_id, args, previous = step.get("toolId"), step.get("args"), step.get("usePrevious", False)
         if (
             not isinstance(tool_id, str)
+            or len(tool_id) > _MAX_TEXT
             or not (args is None or isinstance(args, dict))
             or not isinstance(previous, bool)
         ):

@@ -537,6 +537,7 @@ async def test_a_clock_that_cannot_be_is_refused(language: JavaScriptLanguage, k
         "const go = () => Promise.resolve().then(go); await go()",
         "while (true) { try { while (true) {} } catch {} finally { continue } }",
         "setInterval(() => {}, 0); await new Promise(() => {})",
+        "await new Promise((done) => setTimeout(done, Infinity))",
     ],
 )
 async def test_the_deadline_ends_everything(language: JavaScriptLanguage, kit: Kit, code: str) -> None:

@@ -41,7 +41,7 @@ __all__ = ["JavaScriptLanguage"]
 _PACKAGE: Final = "quickjs-rs"
 _FITS: Final = "0.2.6"
 _EXTRA: Final = "javascript"
-_GUEST: Final = Path(__file__).with_name("javascript_guest.js")
+_GUEST: Final = [Path(__file__).with_name(f"javascript_{part}.js") for part in ("values", "guest")]
 _FUNCTIONS: Final = ("exchange", "post", "sleep", "file", "finish")
 _NO_MEMORY: Final = "InternalError: out of memory"
 _FULL: Final = 0.9
@@ -79,7 +79,7 @@ class _Loaded:
         instance = CoreInstance(self.engine, guest, memory_bytes=None, fuel=None)
         try:
             quick = QuickJS(instance, guest, dict.fromkeys(_FUNCTIONS, lambda *_: ""))
-            return quick.build(self.linker, self.module, _GUEST.read_text("utf-8"))
+            return quick.build(self.linker, self.module, [part.read_text("utf-8") for part in _GUEST])
         finally:
             instance.close()
 

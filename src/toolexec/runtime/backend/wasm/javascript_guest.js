@@ -9,78 +9,19 @@ globalThis.__toolexec = (() => {
     host[name] = globalThis[name];
     delete globalThis[name];
   }
+  const { fromText, shown, toText } = globalThis.__toolexec; // of javascript_values.js
   const { parse, stringify } = JSON;
   const evaluate = globalThis.eval;
   const sinceBoot = performance.now.bind(performance);
   let began = 0;
   const now = () => sinceBoot() - began;
   const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
-  const isFinite = Number.isFinite;
-  const MOST_LEVELS = 120;
+  const LONGEST_TIMER = 2 ** 31;
   const MOST_TEXT = 20000;
   const MOST_MESSAGE = (16 << 20) - 64;
   const HEAD = "(async function (__toolexec) {";
   const KEEP = "__toolexec.last = ";
   const TAIL = '\n;__toolexec.out = typeof __out === "undefined" ? undefined : __out;\n})';
-
-  // -- JSON, with every digit ----------------------------------------------------------------------------------
-
-  const exact = (_key, value, context) =>
-    typeof value === "number" && !Number.isSafeInteger(value) && context && /^-?\d+$/.test(context.source)
-      ? BigInt(context.source)
-      : value;
-  const fromText = (text) => (/\d{16}/.test(text) ? parse(text, exact) : parse(text));
-
-  function toText(value, what) {
-    return plain(value, "", what, 0) ?? "null";
-  }
-
-  // The JSON of a value; undefined for what an object leaves out.
-  function plain(value, path, what, depth) {
-    if (depth > MOST_LEVELS) {
-      throw new TypeError(`${what} has more than ${MOST_LEVELS} levels, or contains itself`);
-    }
-    if (value !== null && typeof value === "object" && typeof value.toJSON === "function") value = value.toJSON();
-    switch (typeof value) {
-      case "string":
-        return stringify(value.toWellFormed());
-      case "boolean":
-      case "bigint":
-        return String(value);
-      case "number":
-        if (!isFinite(value)) throw notJSON(what, path, String(value));
-        return stringify(value);
-      case "undefined":
-        return undefined;
-      case "object":
-        return value === null ? "null" : plainObject(value, path, what, depth);
-      default:
-        throw notJSON(what, path, `a ${typeof value}`);
-    }
-  }
-
-  function plainObject(value, path, what, depth) {
-    if (value instanceof Promise) throw notJSON(what, path, "a promise (await it)");
-    if (value instanceof Number || value instanceof String || value instanceof Boolean) {
-      return plain(value.valueOf(), path, what, depth);
-    }
-    if (value instanceof Error) return stringify({ name: String(value.name), message: String(value.message) });
-    if (value instanceof ArrayBuffer || value instanceof DataView) throw notJSON(what, path, "a buffer");
-    if (value instanceof Set || ArrayBuffer.isView(value)) value = Array.from(value);
-    if (Array.isArray(value)) {
-      return `[${Array.from(value, (item, i) => plain(item, `${path}/${i}`, what, depth + 1) ?? "null").join(",")}]`;
-    }
-    const entries = value instanceof Map ? [...value] : Object.entries(value);
-    const parts = [];
-    for (const [key, item] of entries) {
-      const text = plain(item, `${path}/${String(key)}`, what, depth + 1);
-      if (text !== undefined) parts.push(`${stringify(String(key).toWellFormed())}:${text}`);
-    }
-    return `{${parts.join(",")}}`;
-  }
-
-  const notJSON = (what, path, found) =>
-    new TypeError(`${what} at ${path || "its root"} is ${found}, which is not JSON; use objects, arrays, text and numbers`);
 
   // -- the way to the host ---------------------------------------------------------------------------------------
 
@@ -223,43 +164,6 @@ globalThis.__toolexec = (() => {
 
   // -- console ---------------------------------------------------------------------------------------------------
 
-  const shown = (value) => (typeof value === "string" ? value : inspect(value, []));
-
-  function inspect(value, around) {
-    switch (typeof value) {
-      case "string":
-        return stringify(value);
-      case "bigint":
-        return `${value}n`;
-      case "function":
-        return `[Function: ${(typeof value.name === "string" && value.name) || "anonymous"}]`;
-      case "object":
-        break;
-      default:
-        return String(value);
-    }
-    if (value === null) return "null";
-    if (around.includes(value)) return "[Circular]";
-    if (value instanceof Error) return `${value.name}: ${value.message}`;
-    if (value instanceof Date) return isFinite(value.getTime()) ? value.toISOString() : "Invalid Date";
-    if (value instanceof RegExp) return String(value);
-    if (value instanceof Promise) return "Promise {}";
-    const list = Array.isArray(value) || ArrayBuffer.isView(value) || value instanceof Set;
-    if (around.length > 4) return list ? "[Array]" : "[Object]";
-    const deeper = [...around, value];
-    if (list) return `[ ${some(Array.from(value), (item) => inspect(item, deeper))} ]`.replace("[  ]", "[]");
-    const entries = value instanceof Map ? [...value] : Object.entries(value);
-    const name = value.constructor?.name;
-    const text = `{ ${some(entries, ([key, item]) => `${String(key)}: ${inspect(item, deeper)}`)} }`.replace("{  }", "{}");
-    return name && name !== "Object" ? `${name} ${text}` : text;
-  }
-
-  function some(items, show) {
-    const parts = items.slice(0, 100).map(show);
-    if (items.length > 100) parts.push(`... ${items.length - 100} more`);
-    return parts.join(", ");
-  }
-
   const printer = (stream) => (...values) => print(`${values.map(shown).join(" ")}\n`, stream);
   const [out, err] = [printer("stdout"), printer("stderr")];
   const console = { log: out, info: out, debug: out, dir: out, table: out, warn: err, error: err, trace: err };
@@ -272,7 +176,7 @@ globalThis.__toolexec = (() => {
 
   function addTimer(callback, delay, args, again) {
     if (typeof callback !== "function") throw new TypeError("a timer calls a function");
-    const wait = Math.max(Number(delay) || 0, again ? 1 : 0);
+    const wait = Math.min(Math.max(Number(delay) || 0, again ? 1 : 0), LONGEST_TIMER);
     timers.set(++lastTimer, { callback, args, due: now() + wait, wait: again ? wait : undefined });
     return lastTimer;
   }

@@ -133,7 +133,6 @@ class ModuleLanguage:
         pages = self._pages(request)
         if request.files:
             raise InvalidRequestError("a raw module has no files; give it what it needs as args, env or stdin")
-        data = module_bytes(request, self._max_module_bytes)
         assert request.gateway is not None
         calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
         run = self._prepare(request, pages, calls)
@@ -143,7 +142,7 @@ class ModuleLanguage:
             calls.stop()
 
         try:
-            end, late = await self._runs.run(lambda: self._run(run, data), stop=_stop, ends=ends)
+            end, late = await self._runs.run(lambda: self._run(run), stop=_stop, ends=ends)
         finally:
             await calls.aclose()
         result = describe_end(request, end, late=late, started=started, enforced=self.enforces(request))
@@ -193,10 +192,10 @@ class ModuleLanguage:
 
     # -- in the guest's thread ------------------------------------------------------------------------------------
 
-    def _run(self, run: _Run, data: bytes) -> GuestEnd:
+    def _run(self, run: _Run) -> GuestEnd:
         end = GuestEnd()
         try:
-            module = self._modules.get(data)
+            module = self._modules.get(module_bytes(run.request, self._max_module_bytes))
             check_imports(module, run.granted)
             end.payload = _json_value(self._value(run, module))
         except (InstanceFailed, InstanceStopped) as failure:

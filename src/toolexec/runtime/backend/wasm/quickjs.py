@@ -7,7 +7,7 @@ Only a few of its exports are used; all are checked when it is loaded.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from wasmtime import FuncType, Linker, Module
@@ -98,15 +98,16 @@ class QuickJS:
         self._slot = self._undefined = 0
         guest.calls = self
 
-    def build(self, linker: Linker, module: Module, source: str) -> Image:
-        """A new context in which *source* has left `__toolexec.start` and `__toolexec.pump`. Raises ScriptError."""
+    def build(self, linker: Linker, module: Module, sources: Sequence[str]) -> Image:
+        """A new context in which *sources* have left `__toolexec.start` and `__toolexec.pump`. Raises ScriptError."""
         self._instantiate(linker, module)
         self._slot, self._undefined = self._call("qjs_alloc", 4), self._call("new_undefined")
         anything = self._call("global_object")
         for name in self._functions:
             self._install(anything, name)
         self._call("free_value", anything)
-        self._call("free_value", self._run(source))
+        for source in sources:
+            self._call("free_value", self._run(source))
         start, pump = self._run("__toolexec.start"), self._run("__toolexec.pump")
         self._call("free_value", self._run("delete globalThis.__toolexec"))
         memory, stack_pointer = self._instance.image("memory", "__stack_pointer")

@@ -228,7 +228,7 @@ def end_group() -> None:
 
 
 def _run(guest: Guest, payload: dict[str, Any]) -> str:
-    set_stdin(payload.get("stdin"))
+    set_stdin(payload.pop("stdin", None))
     if "asyncio" in (payload.get("code") or ""):
         importlib.import_module("asyncio")  # so that the guest can have it make loops of the right kind
     if payload.get("seed") is not None:

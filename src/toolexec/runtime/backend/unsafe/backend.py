@@ -1,0 +1,259 @@
+"""Code as a child process of the host: for development, for those who ask for it by name, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final, Literal
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    SandboxDeniedError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+)
+from toolexec.runtime.backend.unsafe.guest import Guest, Run
+from toolexec.runtime.backend.unsafe.languages import LANGUAGES, Launcher
+from toolexec.runtime.backend.unsafe.limits import CAN_WATCH
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, info_of, located
+from toolexec.runtime.outcome import judge
+
+__all__ = ["UnsafeConfig", "UnsafeHostBackend"]
+
+logger = logging.getLogger(__name__)
+_KNOWN_MODES: Final = ("subprocess", "interpreter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsafeConfig:
+    """How the unsafe backend behaves.
+
+    With `require_opt_in` a request must have `unsafeOptIn` set to True in its metadata. `mode` is `subprocess`;
+    `interpreter` is accepted and is the same, as results say. `python` is the interpreter for Python code, by default
+    the one that runs the host. Raises ConfigurationError for another mode.
+    """
+
+    require_opt_in: bool = True
+    mode: Literal["subprocess", "interpreter"] = "subprocess"
+    python: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mode not in _KNOWN_MODES:
+            raise ConfigurationError(f"unknown mode {self.mode!r} of unsafe_host; use {' or '.join(_KNOWN_MODES)}")
+
+
+class UnsafeHostBackend:
+    """Runs code with the rights of this very process: it can read and change whatever the user can.
+
+    What holds: the time limit, after which the process ends with all that it started; limits on memory, CPU time and
+    processes (Linux; looked at every 50 ms, so that something shorter can pass unseen); a private working directory;
+    no environment variables, descriptors or input of the host. Nothing else does. A disk limit bounds each file, and is
+    not reported as enforced.
+    """
+
+    kind: str = "unsafe_host"
+    isolation: str = "none"
+    languages: frozenset[str] = LANGUAGES
+
+    def __init__(self, config: UnsafeConfig | None = None) -> None:
+        self.config = config or UnsafeConfig()
+        self._launcher = Launcher(self.config.python)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._sessions: set[Any] = set()
+        self._closed = False
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """See `SandboxBackend.enforces`."""
+        return LimitsEnforced(
+            timeout=True, tool_calls=True, chain_steps=True, memory=CAN_WATCH, cpu=CAN_WATCH, pids=CAN_WATCH
+        )
+
+    async def check(self) -> Availability:
+        """Whether Python can be run; the reason lists the languages, and what is missing for the others."""
+        if os.name != "posix":
+            return Availability(ok=False, reason="it needs a POSIX system", remedy="use the wasm sandbox")
+        found: dict[str, str] = {}
+        missing: dict[str, str] = {}
+        for language in sorted(LANGUAGES):
+            try:
+                found[language] = (await self._launcher.toolchain(language)).version
+            except SandboxUnavailableError as error:
+                missing[language] = error.message
+        there = ", ".join(f"{language} {version}" for language, version in found.items())
+        return Availability(
+            ok="python" in found,
+            reason=f"runs {there}" if there else "nothing that runs code is here",
+            remedy="; ".join(missing.values()),
+            version=found.get("python", ""),
+        )
+
+    async def check_language(self, language: str) -> Availability:
+        """Whether one language can be run here, and what to install if not."""
+        if language not in LANGUAGES:
+            return Availability(ok=False, reason=f"unsafe_host does not run {language}")
+        try:
+            return Availability(ok=True, version=(await self._launcher.toolchain(language)).version)
+        except SandboxUnavailableError as error:
+            return Availability(ok=False, reason=error.message)
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """See `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
+        language = self._admit(request)
+        began = perf_counter()
+        self.warn(request, language)
+        toolchain = await self._launcher.toolchain(language)
+        guest = Guest(self._launcher, language)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            run = await guest.execute(request, last=True)
+        except OSError as error:
+            raise self._unavailable(language, error) from error
+        finally:
+            self._running.discard(task)
+            await guest.aclose()
+        return self.result(request, language, toolchain.version, run, began)
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """See `SessionBackend.open_session`; for Python only, and with the opt-in."""
+        language = self._admit(request)
+        if language != "python":
+            raise InvalidRequestError(f"unsafe_host has sessions for python only, not for {language}")
+        toolchain = await self._launcher.toolchain(language)
+        guest = Guest(self._launcher, language)
+        try:
+            await guest.open(request)
+        except BaseException as error:
+            await guest.aclose()
+            if isinstance(error, OSError):
+                raise self._unavailable(language, error) from error
+            raise
+        session = _Session(self, guest, toolchain.version)
+        self._sessions.add(session)
+        return session
+
+    def forget(self, session: object) -> None:
+        """A session is over."""
+        self._sessions.discard(session)
+
+    async def aclose(self) -> None:
+        """Kill everything that runs and refuse what comes after."""
+        self._closed = True
+        running = self._running - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*(session.aclose() for session in [*self._sessions]))
+        if running:
+            await asyncio.wait(running)
+
+    def _admit(self, request: ExecuteRequest) -> str:
+        """The language of a request that may run here."""
+        if self._closed:
+            raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
+        if self.config.require_opt_in and request.metadata.get("unsafeOptIn") is not True:
+            raise located(
+                SandboxDeniedError(
+                    "unsafe_host runs code without any isolation and needs an opt-in for it: pass unsafe_opt_in=True, "
+                    'or metadata={"unsafeOptIn": True}'
+                ),
+                self,
+            )
+        language = request.language or "python"
+        if language not in LANGUAGES:
+            known = ", ".join(sorted(LANGUAGES))
+            raise located(InvalidRequestError(f"unsafe_host does not run {language!r}; it runs {known}"), self)
+        if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
+            what = "the clock" if request.now is not None else f"random numbers of {language}"
+            raise located(
+                InvalidRequestError(
+                    f"unsafe_host cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
+                ),
+                self,
+            )
+        return language
+
+    def warn(self, request: ExecuteRequest, language: str) -> None:
+        """The warning that each execution gets."""
+        mode, size = self.config.mode, len(request.code)
+        logger.warning("UNSAFE: %s code of %d characters runs on the host (mode %s)", language, size, mode)
+
+    def _unavailable(self, language: str, error: OSError) -> SandboxUnavailableError:
+        return SandboxUnavailableError(
+            f"a process for {language} cannot be started: {error.strerror or error}", backend=self.kind
+        )
+
+    def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> ExecuteResult:
+        """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+        error = judge(run.ending)
+        details: dict[str, Any] = {"mode": self.config.mode, "language": language, "version": version}
+        if self.config.mode == "interpreter":
+            details["note"] = "interpreter is the same as subprocess: code never runs inside of the host's own process"
+        if run.left_out:
+            details["files_left_out"] = [*run.left_out[:20]]
+        payload = run.ending.result or {}
+        trace: Any = getattr(request.gateway, "tool_calls", None)
+        return ExecuteResult(
+            backend=info_of(self, **details),
+            value=payload.get("value") if error is None else None,
+            stdout=request.output.text("stdout"),
+            stderr=request.output.text("stderr"),
+            tool_calls=list(trace()) if trace is not None else [],
+            duration=perf_counter() - began,
+            files=run.files,
+            error=located(error, self) if error is not None else None,
+            limits_enforced=self.enforces(request),
+        )
+
+
+class _Session:
+    """A guest for Python that keeps its names from one program to the next."""
+
+    def __init__(self, backend: UnsafeHostBackend, guest: Guest, version: str) -> None:
+        self._backend = backend
+        self._guest = guest
+        self._version = version
+        self._over = ""
+        self._turn = asyncio.Lock()
+        self._task: asyncio.Task[Any] | None = None
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
+        async with self._turn:
+            if self._over:
+                raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
+            if request.language not in ("", "python"):
+                raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
+            began = perf_counter()
+            self._backend.warn(request, "python")
+            self._task = asyncio.current_task()
+            try:
+                run = await self._guest.execute(request, last=False)
+            except InvalidRequestError:
+                raise  # nothing was run
+            except BaseException:
+                await self._end("its last run was stopped")
+                raise
+            finally:
+                self._task = None
+            if run.ending.result is None:
+                await self._end("its last run was stopped, or ended the process")
+            return self._backend.result(request, "python", self._version, run, began)
+
+    async def aclose(self) -> None:
+        """See `SandboxSession.aclose`; a program that runs is cancelled."""
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait({task})
+        await self._end("it was closed")
+
+    async def _end(self, why: str) -> None:
+        self._over = self._over or why
+        self._backend.forget(self)
+        await self._guest.aclose()

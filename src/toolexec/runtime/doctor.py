@@ -1,0 +1,256 @@
+"""What can run code here, found out by trying it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+from toolexec.backend.registry import BackendRegistry
+from toolexec.code.tools import Tools
+from toolexec.discovery.facade import Discovery
+from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExecError
+from toolexec.run.runner import DefaultRunner
+from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS
+from toolexec.runtime.runtime import Runtime
+
+__all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
+
+State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up", "not_in_release"]
+_RELEASED: Final = frozenset({"wasm", "unsafe_host"})
+_TIMEOUT: Final = 300.0  # what is used for the first time may have to be compiled
+_ANSWER: Final = 42
+_PROGRAMS: Final = {
+    "python": "return 6 * 7",
+    "python-science": "import numpy\nreturn int(numpy.full(6, 7).sum())",
+    "javascript": "return 6 * 7",
+    "wasm": '(module (func (export "_start") (result i32) (i32.mul (i32.const 6) (i32.const 7))))',
+    "bash": "tool return $((6 * 7))",
+    "go": "return 6 * 7",
+}
+"""By language: a program whose value is 42."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """How one language of one kind of sandbox is here; `language` is "" for a kind that is not here at all.
+
+    `ready` is available, and has given the right answer if it was asked to; `unavailable` says of itself that it lacks
+    something; `failed` said that it is there and could not run a program; `not_set_up` is part of toolexec and not of
+    this runtime; `not_in_release` is none of toolexec's yet. `reason` and `remedy` say what is missing and what mends
+    it. `first_seconds` is how long the first program took, from nothing, and `again_seconds` the one after it; None
+    when nothing was measured. `profiles` are those that may be served by it.
+    """
+
+    kind: str
+    state: State
+    language: str = ""
+    isolation: str = ""
+    profiles: Sequence[str] = ()
+    reason: str = ""
+    remedy: str = ""
+    version: str = ""
+    first_seconds: float | None = None
+    again_seconds: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-able data."""
+        data: dict[str, Any] = {"kind": self.kind, "language": self.language, "state": self.state}
+        texts = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
+        data |= {"profiles": list(self.profiles), **{name: text for name, text in texts.items() if text}}
+        if self.first_seconds is not None and self.again_seconds is not None:
+            data |= {"firstMs": round(self.first_seconds * 1000, 3), "againMs": round(self.again_seconds * 1000, 3)}
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedProfile:
+    """What serves a security profile here: the `kind` of sandbox for each language, empty if nothing does."""
+
+    profile: str
+    kinds: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-able data."""
+        return {"profile": self.profile, "languages": self.kinds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheState:
+    """The folder of built sandboxes: whether it `exists`, whose it is, whether only they can get in (`private`),
+    whether we can write, and what it takes in bytes. `problem` says why it cannot be used, if so."""
+
+    folder: str
+    exists: bool = False
+    owner: str = ""
+    private: bool = False
+    writable: bool = False
+    bytes: int = 0
+    sandboxes: int = 0
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-able data."""
+        names = ("folder", "exists", "owner", "private", "writable", "bytes", "sandboxes", "problem")
+        return {name: getattr(self, name) for name in names}
+
+
+@runtime_checkable
+class _ByLanguage(Protocol):
+    """A backend that knows of each language whether it can run it."""
+
+    async def check_language(self, language: str) -> Availability: ...
+
+
+async def examine(
+    runtime: Runtime, *, measure: bool = True, tell: Callable[[str, str], None] | None = None
+) -> list[Finding]:
+    """Every kind of sandbox, language by language: first those of *runtime*, then those that are not there.
+
+    With *measure* each language that says it is available runs two small programs (also in a sandbox without
+    isolation: the programs are ours, and harmless), which builds what has to be built first. What a backend raises is
+    in its finding.
+    """
+    backends = runtime.backends
+    findings: list[Finding] = []
+    for backend in backends:
+        for language in sorted(backend.languages, key=lambda name: (name != "python", name)):
+            if tell is not None:
+                tell(backend.kind, language)
+            findings.append(await _examine(backend, language, measure=measure))
+    known = {backend.kind for backend in backends}
+    others = dict.fromkeys(kind for kinds in CANDIDATES.values() for kind in kinds if kind not in known)
+    return [*findings, *(_absent(kind) for kind in others)]
+
+
+def _absent(kind: str) -> Finding:
+    profiles = _profiles(kind)
+    if kind not in _RELEASED:
+        return Finding(kind=kind, state="not_in_release", profiles=profiles, reason="not in this release")
+    return Finding(
+        kind=kind,
+        state="not_set_up",
+        profiles=profiles,
+        reason="this Exec was set up without it",
+        remedy="add it to runtime_backends",
+    )
+
+
+def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[ServedProfile]:
+    """By what each profile would be served, for each language, as far as *findings* know."""
+    ready = {(finding.kind, finding.language) for finding in findings if finding.state == "ready"}
+    served: list[ServedProfile] = []
+    for profile in PROFILES:
+        kinds: dict[str, str] = {}
+        for backend in runtime.candidates(profile):
+            if backend.isolation in ISOLATIONS[profile]:
+                for language in sorted(backend.languages):
+                    if (backend.kind, language) in ready:
+                        kinds.setdefault(language, backend.kind)
+        served.append(ServedProfile(profile=profile, kinds=kinds))
+    return served
+
+
+def cache_state(folder: Path | None = None) -> CacheState:
+    """How the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
+    from toolexec.runtime.backend.wasm.cache import ComponentCache, default_folder
+
+    try:
+        folder = folder or default_folder()
+    except ConfigurationError as error:
+        return CacheState(folder="", problem=str(error))
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        near = next((parent for parent in folder.parents if parent.exists()), folder)
+        problem = "" if os.access(near, os.W_OK) else f"it is not there, and {near} cannot be written to"
+        return CacheState(folder=str(folder), writable=not problem, problem=problem)
+    except OSError as error:
+        return CacheState(folder=str(folder), problem=f"cannot be looked at: {error.strerror}")
+    facts: dict[str, Any] = {
+        "folder": str(folder),
+        "exists": True,
+        "owner": _user_name(status.st_uid),
+        "private": not stat.S_IMODE(status.st_mode) & 0o077,
+        "writable": os.access(folder, os.W_OK),
+    }
+    try:
+        entries = ComponentCache(folder).list()
+    except ToolExecError as error:
+        return CacheState(**facts, problem=str(error))
+    return CacheState(**facts, bytes=sum(entry.size for entry in entries), sandboxes=len(entries))
+
+
+async def _examine(backend: SandboxBackend, language: str, *, measure: bool) -> Finding:
+    try:
+        by_language = isinstance(backend, _ByLanguage)
+        state = await (backend.check_language(language) if by_language else backend.check())
+    except Exception as error:
+        state = Availability(ok=False, reason=_reason(error))
+    found = Finding(
+        kind=backend.kind,
+        language=language,
+        isolation=backend.isolation,
+        profiles=_profiles(backend.kind),
+        state="ready" if state.ok else "unavailable",
+        reason=state.reason,
+        remedy=state.remedy,
+        version=state.version,
+    )
+    if not state.ok or not measure or language not in _PROGRAMS:
+        return found
+    try:
+        first, again = await _run(backend, language), await _run(backend, language)
+    except SandboxUnavailableError as error:
+        return replace(found, state="unavailable", reason=_reason(error))
+    except Exception as error:
+        return replace(found, state="failed", reason=_reason(error))
+    return replace(found, reason="", first_seconds=first, again_seconds=again)
+
+
+async def _run(backend: SandboxBackend, language: str) -> float:
+    """How many seconds one program takes; raises what it ends with, and RuntimeError for a wrong answer."""
+    discovery = Discovery()
+    runner = DefaultRunner(discovery.index, BackendRegistry())
+    profile = next((profile for profile in PROFILES if backend.isolation in ISOLATIONS[profile]), "standard")
+    request = ExecuteRequest(
+        code=_PROGRAMS[language],
+        gateway=Tools(discovery.index, discovery.docs, runner),
+        language=language,
+        timeout=_TIMEOUT,
+        profile=profile,
+        metadata={"unsafeOptIn": True},
+    )
+    began = perf_counter()
+    result = await backend.execute(request.validate())
+    took = perf_counter() - began
+    result.raise_for_error()
+    if result.value != _ANSWER:
+        raise RuntimeError(f"its answer to 6 * 7 is {result.value!r}")
+    return took
+
+
+def _profiles(kind: str) -> list[str]:
+    return [profile for profile in PROFILES if kind in CANDIDATES[profile]]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("toolexec."):
+        return "not in this release"
+    return str(error) or type(error).__name__
+
+
+def _user_name(number: int) -> str:
+    try:
+        import pwd
+    except ImportError:  # not on this system
+        return str(number)
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

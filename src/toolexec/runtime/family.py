@@ -1,0 +1,134 @@
+"""Which processes belong to a guest: those that it started, and those that these started, whatever they did to hide.
+
+A process belongs to a guest if it is in its session, if its parent belongs to it, or if the environment it was started
+with carries the guest's mark. So a program that starts a daemon (in a session of its own, its parent gone) is found by
+the mark, and one that clears the environment is found as long as its parents live. Linux only; elsewhere nothing is
+found, and the process group has to be enough.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["MARK", "Family", "Member"]
+
+MARK: Final = "TOOLEXEC_RUN"
+"""The environment variable with the mark."""
+
+_PROC: Final = Path("/proc")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_ROUNDS: Final = 200
+
+
+class Member(NamedTuple):
+    """A process: memory in bytes, and the CPU time in seconds that it and its ended children have used.
+
+    `started` is in ticks of the kernel since the machine started.
+    """
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+    memory: int
+    own_cpu: float
+    children_cpu: float
+
+
+class Family:
+    """The processes of one guest, whose first one is *root*; *mark* is the value of its MARK. For any thread."""
+
+    def __init__(self, root: int, mark: str) -> None:
+        self.root = root
+        self._mark = f"{MARK}={mark}".encode()
+        self._known: set[tuple[int, int]] = set()  # with the start time, as numbers are used again
+        self._strangers: set[tuple[int, int]] = set()
+        self._lock = threading.Lock()
+        first = _read(root)
+        self._since = first.started if first is not None else 0
+
+    def members(self) -> list[Member]:
+        """Those that live now. Reads all of /proc; processes that were looked at before are not looked at again."""
+        with self._lock:
+            young = {member.pid: member for member in _processes() if member.started >= self._since}
+            found = {pid: member for pid, member in young.items() if self._belongs(member)}
+            grown = True
+            while grown:  # children of members, and theirs
+                children = {pid: m for pid, m in young.items() if pid not in found and m.parent in found}
+                found |= children
+                grown = bool(children)
+            self._known |= {(member.pid, member.started) for member in found.values()}
+            self._strangers &= {(member.pid, member.started) for member in young.values()}
+            return [*found.values()]
+
+    def kill(self) -> bool:
+        """Kill them all, at once and again until there are none. Blocks for a few milliseconds.
+
+        True when none is left. The process *root* must not have been reaped yet: otherwise its number may be that of
+        somebody else.
+        """
+        for round_ in range(_ROUNDS):
+            members = self.members()  # before the first kill, as orphans no longer say whose they are
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.root, signal.SIGKILL)
+            for member in members:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(member.pid, signal.SIGKILL)
+            if round_ and not members:
+                return True
+            time.sleep(0.0005 if round_ < 10 else 0.01)
+        return False
+
+    def _belongs(self, member: Member) -> bool:
+        key = (member.pid, member.started)
+        if member.session == self.root or key in self._known:
+            return True
+        if key in self._strangers:
+            return False
+        try:
+            environment = (_PROC / str(member.pid) / "environ").read_bytes()
+        except OSError:  # it is gone, or of another user
+            return False
+        if self._mark in environment.split(b"\0"):
+            return True
+        if environment:  # during an exec it is empty for a moment
+            self._strangers.add(key)
+        return False
+
+
+def _processes() -> Iterator[Member]:
+    try:
+        names = os.listdir(_PROC)  # noqa: PTH208 - names are all that is needed, and there may be thousands
+    except OSError:
+        return
+    for name in names:
+        if name.isdecimal() and (member := _read(int(name))) is not None:
+            yield member
+
+
+def _read(pid: int) -> Member | None:
+    """What /proc says of a process; None for one that is gone or only waits to be reaped."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return Member(
+        pid=pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        started=int(fields[19]),
+        memory=int(fields[21]) * _PAGE,
+        own_cpu=(int(fields[11]) + int(fields[12])) / _TICKS,
+        children_cpu=(int(fields[13]) + int(fields[14])) / _TICKS,
+    )

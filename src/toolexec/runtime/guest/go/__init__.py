@@ -1,0 +1,1 @@
+"""The guest for Go: files that are compiled together with a program."""

@@ -1,0 +1,1 @@
+"""The guest for JavaScript: a program for Node.js."""

@@ -1,0 +1,425 @@
+// The guest for JavaScript in Node.js: says hello on a socket, runs one program, reports what came of it.
+//
+// Started as `node --expose-internals guest.cjs FD`; the socket is file descriptor FD. Node's own parser, which that
+// option opens, finds the last expression of a program; without it only `return` and `__out` give a value.
+"use strict";
+
+const fs = require("node:fs");
+const net = require("node:net");
+const vm = require("node:vm");
+const { createRequire } = require("node:module");
+
+const FD = Number(process.argv[2]);
+const FILE = "code.js";
+const MAX_FRAME = 16 << 20;
+const MAX_TEXT = 20_000;
+const GONE = { error: "the host is gone", code: "connection_closed" };
+const realExit = process.reallyExit.bind(process);
+
+class ToolError extends Error {
+  constructor(payload) {
+    super(String(payload?.error ?? "unknown error"));
+    this.name = "ToolError";
+    this.code = payload?.code ?? "internal";
+    this.toolId = payload?.toolId ?? null;
+    this.op = payload?.op ?? null;
+    this.backend = payload?.backend ?? null;
+    this.retryable = payload?.retryable === true;
+    this.details = payload?.details ?? {};
+  }
+}
+
+// -- the line to the host ---------------------------------------------------------------------------------------------
+
+class Line {
+  constructor(onMessage) {
+    this._onMessage = onMessage;
+    this._pending = new Map();
+    this._outbox = [];
+    this._chunks = [];
+    this._size = 0;
+    this._lastId = 0;
+    this._socket = new net.Socket({ fd: FD, readable: true, writable: true });
+    this._socket.on("data", (chunk) => this._hear(chunk));
+    this._socket.on("error", () => endGroup());
+    this._socket.on("end", () => endGroup());
+  }
+
+  ask(type, payload) {
+    const id = String(++this._lastId);
+    const text = toText(payload, "an argument");
+    if (text.length * 3 > MAX_FRAME && Buffer.byteLength(text) > MAX_FRAME - 1024) {
+      throw new ToolError({ error: "a request of more than 16 MiB does not fit", code: "protocol" });
+    }
+    const site = new Error().stack.split("\n").slice(1).join("\n"); // an answer comes when the caller's frames are gone
+    this._socket.ref();
+    return new Promise((resolve, reject) => {
+      this._pending.set(id, { resolve, reject, site });
+      this.send(`{"type":"${type}","id":"${id}","payload":${text}}`);
+    });
+  }
+
+  // What is sent in one turn of the program travels together.
+  send(message) {
+    if (this._outbox.push(message) === 1) queueMicrotask(() => this._socket.write(this._take()));
+  }
+
+  sendNow(message) {
+    this._outbox.push(message);
+    let data = this._take();
+    while (data.length) {
+      try {
+        data = data.subarray(fs.writeSync(FD, data));
+      } catch (error) {
+        if (error.code !== "EAGAIN") return;
+      }
+    }
+  }
+
+  get busy() {
+    return this._pending.size > 0;
+  }
+
+  ref(wanted) {
+    wanted ? this._socket.ref() : this._socket.unref();
+  }
+
+  _take() {
+    const frames = [];
+    let batch = [];
+    let size = 0;
+    const close = () => {
+      const body = Buffer.from(`[${batch.join(",")}]`);
+      const head = Buffer.alloc(4);
+      head.writeUInt32BE(body.length);
+      frames.push(head, body);
+    };
+    for (const message of this._outbox.splice(0)) {
+      const bytes = Buffer.byteLength(message) + 1;
+      if (batch.length && size + bytes > MAX_FRAME - 1024) {
+        close();
+        batch = [];
+        size = 0;
+      }
+      batch.push(message);
+      size += bytes;
+    }
+    if (batch.length) close();
+    return Buffer.concat(frames);
+  }
+
+  _hear(chunk) {
+    this._chunks.push(chunk);
+    this._size += chunk.length;
+    while (this._size >= 4) {
+      if (this._chunks[0].length < 4) this._chunks = [Buffer.concat(this._chunks)];
+      const size = this._chunks[0].readUInt32BE(0);
+      if (this._size < 4 + size) return;
+      const all = Buffer.concat(this._chunks);
+      const rest = all.subarray(4 + size);
+      this._chunks = rest.length ? [rest] : [];
+      this._size = rest.length;
+      const frame = JSON.parse(all.toString("utf8", 4, 4 + size));
+      for (const message of Array.isArray(frame) ? frame : [frame]) this._deliver(message);
+    }
+  }
+
+  _deliver(message) {
+    if (message.type !== "response" && message.type !== "error") return this._onMessage(message);
+    const entry = this._pending.get(message.id);
+    if (!entry) return undefined;
+    this._pending.delete(message.id);
+    if (!this.busy) this._socket.unref();
+    if (message.type === "error") {
+      const failure = new ToolError(message.payload);
+      failure.stack = `ToolError: ${failure.message}\n${entry.site}`;
+      entry.reject(failure);
+    } else entry.resolve(message.payload ?? {});
+    return undefined;
+  }
+}
+
+// -- the object `tools` -----------------------------------------------------------------------------------------------
+
+class ResultHandle {
+  #line;
+  constructor(line, data) {
+    this.#line = line;
+    Object.assign(this, data);
+  }
+  async read({ path = "", offset = 0, limit = null } = {}) {
+    return structured(this.#line, await this.#line.ask("read_result", { handle: this.id, path, offset, limit }));
+  }
+  toJSON() {
+    return { $handle: this.id };
+  }
+}
+
+function structured(line, payload) {
+  return payload.handle ? new ResultHandle(line, payload.handle) : payload.structured ?? null;
+}
+
+function makeTools(line) {
+  const call = async (payload) => structured(line, await line.ask("run_tool", payload));
+  const own = {
+    run: (id, args = null, options = {}) =>
+      call(options.timeout === undefined ? { id, args } : { id, args, timeout: options.timeout }),
+    runChain: async (steps) => {
+      const plain = steps.map((step) => ({
+        toolId: step.toolId ?? step.tool,
+        args: step.args ?? null,
+        usePrevious: Boolean(step.usePrevious),
+      }));
+      return structured(line, await line.ask("run_chain", { steps: plain }));
+    },
+    search: async (query, limit = 10) => (await line.ask("search_tools", { query, limit })).results ?? [],
+    describe: (id, level = "full") => line.ask("describe_tool", { id, level }),
+    listNamespaces: async () => (await line.ask("list_namespaces", {})).namespaces ?? [],
+    examples: async (id, limit = 10) => (await line.ask("list_tool_examples", { id, max: limit })).examples ?? [],
+    println: (...values) => console.log(...values),
+  };
+  Object.assign(own, {
+    runTool: own.run,
+    searchTools: own.search,
+    describeTool: own.describe,
+    listToolExamples: own.examples,
+    run_tool: own.run,
+    run_chain: own.runChain,
+    search_tools: own.search,
+    describe_tool: own.describe,
+    list_namespaces: own.listNamespaces,
+    list_tool_examples: own.examples,
+  });
+  const at = (path) =>
+    new Proxy(() => {}, {
+      get: (_, name) => (typeof name === "symbol" || name === "then" ? undefined : at(`${path}:${name}`)),
+      apply: (_, __, args) => call({ id: path, args: args[0] ?? {}, path: true }),
+    });
+  return new Proxy(own, {
+    get: (target, name) => {
+      if (typeof name === "symbol" || name === "then") return undefined;
+      return Object.hasOwn(target, name) ? target[name] : at(name);
+    },
+  });
+}
+
+// -- values and errors as JSON ----------------------------------------------------------------------------------------
+
+function toText(value, what) {
+  const text = JSON.stringify(value, function (key, plain) {
+    const given = this[key];
+    const where = key ? ` at ${JSON.stringify(key)}` : "";
+    if (typeof plain === "number" && !Number.isFinite(plain)) {
+      throw new TypeError(`${what}${where} is ${plain}, which JSON does not have`);
+    }
+    if (typeof plain === "bigint") {
+      if (plain >= Number.MIN_SAFE_INTEGER && plain <= Number.MAX_SAFE_INTEGER) return Number(plain);
+      throw new TypeError(`${what}${where} is a BigInt that JSON cannot hold exactly; make it text`);
+    }
+    if (!key && (typeof plain === "function" || typeof plain === "symbol")) {
+      throw new TypeError(`${what} is a ${typeof plain}, which is not JSON`);
+    }
+    if (given instanceof Map) return Object.fromEntries(given);
+    if (given instanceof Set) return [...given];
+    if (given instanceof Error) return { name: given.name, message: given.message };
+    return plain;
+  });
+  return text ?? "null";
+}
+
+function describeError(error, code) {
+  const isError = error instanceof Error || (typeof error === "object" && error !== null && "stack" in error);
+  const kind = isError ? String(error.name ?? "Error") : "Error";
+  let said = "its text cannot be shown";
+  try {
+    said = isError ? String(error.message ?? "") : `${typeof error} thrown: ${toText(error, "it")}`;
+  } catch {
+    // an exotic value; what it is called has to be enough
+  }
+  const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MAX_TEXT) };
+  const stack = isError && typeof error.stack === "string" ? error.stack : "";
+  const place = error?.toolexecPlace ?? placeIn(stack);
+  if (place) {
+    if (place.line === shift.line && place.column >= shift.column + shift.by) place.column -= shift.by;
+    found.line = place.line;
+    found.column = place.column;
+    found.source = (code.split("\n")[place.line - 1] ?? "").replace(/\r$/, "");
+  }
+  const frames = stack.split("\n").filter((text) => !/^\s+at /.test(text) || text.includes(`${FILE}:`));
+  found.traceback = frames.join("\n").slice(0, MAX_TEXT);
+  if (error instanceof ToolError) {
+    const { message, code: word, toolId, op, backend, retryable, details } = error;
+    found.tool_error = { error: message, code: word, toolId, op, backend, retryable, details };
+  }
+  return found;
+}
+
+function placeIn(stack) {
+  const found = /\bcode\.js:(\d+)(?::(\d+))?/.exec(stack);
+  return found ? { line: Number(found[1]), column: Number(found[2] ?? 0) } : null;
+}
+
+// -- programs ---------------------------------------------------------------------------------------------------------
+
+const HEAD = "(async (__toolexec) => { ";
+const KEEP = "__toolexec.last = (";
+let shift = { line: 0, column: 0, by: 0 }; // by how much the last expression stands further to the right
+
+function prepare(code) {
+  const script = new vm.Script(`${HEAD}${rewrite(code)}\n;return __toolexec.end(typeof __out === "undefined" ? undefined : __out)})`, {
+    filename: FILE,
+    columnOffset: -HEAD.length,
+    importModuleDynamically: vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER, // relative to the working directory
+  });
+  return script.runInThisContext();
+}
+
+// Keeps the value of a final expression and turns imports into what a function may have; lines stay where they are.
+function rewrite(code) {
+  let acorn;
+  try {
+    acorn = require("internal/deps/acorn/acorn/dist/acorn");
+  } catch {
+    return code;
+  }
+  let tree;
+  try {
+    tree = acorn.parse(code, {
+      ecmaVersion: "latest",
+      allowAwaitOutsideFunction: true,
+      allowReturnOutsideFunction: true,
+      allowImportExportEverywhere: true,
+      allowHashBang: true,
+      locations: true,
+    });
+  } catch (error) {
+    if (!error.loc) throw error;
+    const shown = new SyntaxError(error.message.replace(/ \(\d+:\d+\)$/, ""));
+    shown.toolexecPlace = { line: error.loc.line, column: error.loc.column + 1 };
+    shown.stack = `${FILE}:${error.loc.line}:${error.loc.column + 1}\nSyntaxError: ${shown.message}`;
+    throw shown;
+  }
+  const edits = tree.body.filter((node) => node.type === "ImportDeclaration").map((node) => importEdit(node, code));
+  const last = tree.body.at(-1);
+  if (last?.type === "ExpressionStatement") {
+    const { line: number, column } = last.expression.loc.start;
+    shift = { line: number, column: column + 1, by: KEEP.length };
+    edits.push({ start: last.expression.start, end: last.expression.start, text: KEEP });
+    edits.push({ start: last.expression.end, end: last.expression.end, text: ")" });
+  }
+  return edits
+    .sort((one, other) => other.start - one.start)
+    .reduce((text, edit) => text.slice(0, edit.start) + edit.text + text.slice(edit.end), code);
+}
+
+function importEdit(node, code) {
+  const source = `await import(${node.source.raw})`;
+  const names = [];
+  let text = "";
+  for (const item of node.specifiers) {
+    if (item.type === "ImportNamespaceSpecifier") text += `const ${item.local.name} = ${source};`;
+    else {
+      const imported = item.type === "ImportDefaultSpecifier" ? "default" : item.imported.name ?? item.imported.raw;
+      names.push(`${imported}: ${item.local.name}`);
+    }
+  }
+  if (names.length) text += `const { ${names.join(", ")} } = ${source};`;
+  const lines = code.slice(node.start, node.end).split("\n").length - 1;
+  return { start: node.start, end: node.end, text: (text || `${source};`) + "\n".repeat(lines) };
+}
+
+// -- one run ----------------------------------------------------------------------------------------------------------
+
+let running = null;
+
+const line = new Line((message) => {
+  if (message.type === "execute") execute(message);
+  else if (message.type === "bye") realExit(0);
+});
+
+function endGroup() {
+  try {
+    process.kill(-process.pid, "SIGKILL");
+  } catch {
+    // it is no group of its own
+  }
+  realExit(0);
+}
+
+async function execute(message) {
+  const { code = "", env = {}, args = [], stdin = "" } = message.payload ?? {};
+  running = { id: message.id, code };
+  Object.assign(process.env, env);
+  process.argv = [process.argv[0], FILE, ...args];
+  setStdin(stdin);
+  const require = createRequire(`${process.cwd()}/`);
+  Object.assign(globalThis, { tools: makeTools(line), ToolError, require, __filename: FILE, __dirname: process.cwd() });
+  line.ref(false);
+  const control = {
+    last: undefined,
+    end: (out) => (out === undefined ? control.last : out),
+  };
+  let value;
+  let failure = null;
+  try {
+    value = await prepare(code)(control);
+    await settled();
+  } catch (error) {
+    failure = { error: describeError(error, code) };
+  }
+  await Promise.all([printed(process.stdout), printed(process.stderr)]);
+  return finish(failure, value);
+}
+
+// What a full pipe did not take at once is on its way still.
+function printed(stream) {
+  return new Promise((resolve) => stream.write("", resolve));
+}
+
+// Calls that nobody awaited are finished, too.
+async function settled() {
+  while (line.busy) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+function finish(outcome, value) {
+  if (!running) return;
+  const { id, code } = running;
+  running = null;
+  let text;
+  try {
+    text = outcome ? toText(outcome, "the error") : `{"value":${toText(value, "the value")}}`;
+    if (Buffer.byteLength(text) > MAX_FRAME - 1024) {
+      throw new RangeError("the value has more than 16 MiB as JSON; put it into a file");
+    }
+  } catch (error) {
+    text = JSON.stringify({ error: describeError(error, code) });
+  }
+  line.ref(true);
+  line.sendNow(`{"type":"result","id":${JSON.stringify(id)},"payload":${text}}`);
+}
+
+function setStdin(text) {
+  if (!text) return;
+  const name = `.toolexec-stdin-${process.pid}`;
+  fs.writeFileSync(name, Buffer.from(text, "base64"), { mode: 0o600 });
+  fs.closeSync(0);
+  fs.openSync(name, "r"); // takes the lowest free number, which is that of stdin
+  fs.unlinkSync(name);
+}
+
+process.removeAllListeners("warning"); // node's own would tell of what this file uses
+process.on("warning", (warning) => {
+  if (warning.name !== "ExperimentalWarning") console.error(`${warning.name}: ${warning.message}`);
+});
+process.on("uncaughtException", (error) => finish({ error: describeError(error, running?.code ?? "") }));
+process.on("beforeExit", () => {
+  const waits = new Error("the program waits for something that nothing can bring about");
+  finish({ error: { ...describeError(waits, ""), kind: "Deadlock" } });
+});
+process.on("exit", (code) => {
+  if (code === 0) return finish(null, globalThis.__out);
+  return finish({ error: { kind: "Exit", message: `the program ended itself with exit code ${code}` } });
+});
+
+const hello = { protocol: "toolexec-guest", version: 1, capabilities: ["javascript"] };
+line.send(`{"type":"hello","id":"0","payload":${JSON.stringify(hello)}}`);

@@ -1,0 +1,173 @@
+"""What a sandbox backend is given and gives back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolexec.backend.registry import BackendRegistry
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.types import BackendInfo
+from toolexec.discovery import InMemoryDocStore, InMemoryIndex
+from toolexec.errors import (
+    InvalidLimitsError,
+    InvalidRequestError,
+    MissingCodeError,
+    MissingGatewayError,
+    ProgramFailedError,
+    SandboxFailedError,
+)
+from toolexec.run import DefaultRunner
+from toolexec.runtime.base import (
+    PROFILES,
+    Availability,
+    ExecuteRequest,
+    ExecuteResult,
+    SandboxBackend,
+    SessionBackend,
+    info_of,
+    located,
+)
+from toolexec.runtime.gateway.base import Gateway
+from toolexec.runtime.gateway.direct import DirectGateway
+
+
+@pytest.fixture
+def gateway() -> DirectGateway:
+    """A way to no tools."""
+    index = InMemoryIndex()
+    return DirectGateway(index, InMemoryDocStore(index), DefaultRunner(index, BackendRegistry()))
+
+
+class Nowhere:
+    """A backend that is nowhere."""
+
+    kind = "nowhere"
+    languages = frozenset({"python"})
+
+    def __init__(self, isolation: str = "vm") -> None:
+        self.isolation = isolation
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        return LimitsEnforced()
+
+    async def check(self) -> Availability:
+        return Availability(ok=False, reason="it is nowhere", remedy="find it")
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        return ExecuteResult(backend=info_of(self))
+
+    async def aclose(self) -> None:
+        pass
+
+
+class TestRequests:
+    """A request is checked before anything runs."""
+
+    def test_a_good_one(self, gateway: DirectGateway) -> None:
+        """It is given back as it is."""
+        request = ExecuteRequest(code="1", gateway=gateway, env={"A": "b"}, files={"x.csv": b""}, timeout=0.5)
+        assert request.validate() is request
+        assert request.seconds == 0.5
+
+    def test_defaults(self, gateway: DirectGateway) -> None:
+        """30 s, nothing bounded, no profile of its own."""
+        request = ExecuteRequest(code="1", gateway=gateway)
+        assert (request.seconds, request.limits, request.profile, request.best_effort) == (30.0, Limits(), "", False)
+        assert request.output.text() == ""
+
+    @pytest.mark.parametrize("wrong", [None, object(), "gateway"], ids=repr)
+    def test_a_gateway_is_needed(self, wrong: Any) -> None:
+        """Even for code that calls nothing; the error says what to use."""
+        with pytest.raises(MissingGatewayError, match="DirectGateway"):
+            ExecuteRequest(code="1", gateway=wrong).validate()
+
+    @pytest.mark.parametrize("code", ["", "  \n\t", None, b"1", 5], ids=repr)
+    def test_code_is_needed(self, gateway: DirectGateway, code: Any) -> None:
+        """As text that is not blank."""
+        with pytest.raises(MissingCodeError):
+            ExecuteRequest(code=code, gateway=gateway).validate()
+
+    @pytest.mark.parametrize("key", ["wasm_module", "wasm_module_b64"])
+    def test_a_module_stands_for_code(self, gateway: DirectGateway, key: str) -> None:
+        """An empty one does not."""
+        assert ExecuteRequest(code="", gateway=gateway, metadata={key: b"\0asm"}).validate()
+        with pytest.raises(MissingCodeError):
+            ExecuteRequest(code="", gateway=gateway, metadata={key: b""}).validate()
+
+    @pytest.mark.parametrize("timeout", [0, -1, True, "5", float("nan")], ids=repr)
+    def test_a_timeout_is_above_zero(self, gateway: DirectGateway, timeout: Any) -> None:
+        """Anything else is refused, with what it was."""
+        with pytest.raises(InvalidRequestError, match="above 0"):
+            ExecuteRequest(code="1", gateway=gateway, timeout=timeout).validate()
+
+    @pytest.mark.parametrize(
+        "part", [{"env": {"A": 1}}, {"env": {1: "a"}}, {"files": {"a": "text"}}, {"files": {1: b""}}], ids=str
+    )
+    def test_env_and_files(self, gateway: DirectGateway, part: dict[str, Any]) -> None:
+        """Texts to texts, and texts to bytes."""
+        with pytest.raises(InvalidRequestError, match=next(iter(part))):
+            ExecuteRequest(code="1", gateway=gateway, **part).validate()
+
+    def test_the_order_of_the_checks(self) -> None:
+        """The gateway first, then the code; both are requests that make no sense. Limits refuse to be made at all."""
+        with pytest.raises(MissingGatewayError):
+            ExecuteRequest(code="", timeout=-1).validate()
+        for kind in (MissingGatewayError, MissingCodeError, InvalidLimitsError):
+            assert issubclass(kind, InvalidRequestError)
+
+
+class TestResults:
+    """What came of a program."""
+
+    def test_a_good_one(self) -> None:
+        """Nothing is enforced unless the backend says so."""
+        result = ExecuteResult(backend=BackendInfo(kind="x"))
+        assert result.ok
+        assert result.raise_for_error() is result
+        assert result.limits_enforced == LimitsEnforced()
+
+    def test_a_failed_one(self) -> None:
+        """What was captured is beside the error."""
+        result = ExecuteResult(backend=BackendInfo(kind="x"), stdout="so far", error=ProgramFailedError("no"))
+        assert not result.ok
+        with pytest.raises(ProgramFailedError):
+            result.raise_for_error()
+
+
+def test_profiles() -> None:
+    """There are three."""
+    assert PROFILES == ("dev", "standard", "hardened")
+
+
+def test_what_is_a_backend() -> None:
+    """A class needs no base of ours; one that opens sessions is seen as such."""
+    assert isinstance(Nowhere(), SandboxBackend)
+    assert not isinstance(Nowhere(), SessionBackend)
+    assert not isinstance(object(), SandboxBackend)
+
+
+def test_what_is_a_gateway(gateway: DirectGateway) -> None:
+    """Nor does a gateway."""
+    assert isinstance(gateway, Gateway)
+    assert not isinstance(Nowhere(), Gateway)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "readiness"),
+    [("none", "beta"), ("process", "beta"), ("wasm", "prod"), ("container", "prod"), ("vm", "prod")],
+)
+def test_what_a_result_says_about_its_backend(isolation: str, readiness: str) -> None:
+    """Without real isolation it is good for development only."""
+    info = info_of(Nowhere(isolation), version="1")
+    assert (info.kind, info.isolation, info.readiness) == ("nowhere", isolation, readiness)
+    assert info.details == {"version": "1"}
+
+
+def test_where_an_error_happened() -> None:
+    """The kind of sandbox is filled in, and never overwritten."""
+    error = SandboxFailedError("no")
+    assert located(error, Nowhere()) is error
+    assert (error.backend, error.op) == ("nowhere", "execute")
+    assert located(SandboxFailedError("no", backend="inner"), Nowhere()).backend == "inner"

@@ -1,0 +1,176 @@
+"""From what is left of a guest to a result or an error, with the exit codes that kernels and shells really give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolexec.errors import (
+    CodeError,
+    ProgramFailedError,
+    ResourceLimitError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxViolationError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
+from toolexec.runtime.gateway.wire import error_payload
+from toolexec.runtime.outcome import Ending, judge
+
+FAILED = {
+    "error": {"message": "ZeroDivisionError: division by zero", "kind": "ZeroDivisionError", "line": 2, "source": "1/0"}
+}
+
+
+class TestTheProgram:
+    """It said itself how it ended."""
+
+    @pytest.mark.parametrize("payload", [{"value": 5}, {"value": None}, {}], ids=str)
+    def test_it_ran_to_its_end(self, payload: dict[str, Any]) -> None:
+        """There is no error."""
+        assert judge(Ending(result=payload)) is None
+
+    @pytest.mark.parametrize("code", [0, 1, -9, 137, None])
+    def test_what_became_of_the_guest_after_it(self, code: int | None) -> None:
+        """A result that arrived counts, even if the guest was killed on its way out."""
+        assert judge(Ending(result={"value": 1}, exit_code=code, stderr="Segmentation fault")) is None
+        error = judge(Ending(result=FAILED, exit_code=code))
+        assert isinstance(error, ProgramFailedError)
+
+    def test_it_failed(self) -> None:
+        """The cause has the program's line, the error its text and data."""
+        error = judge(Ending(result=FAILED))
+        assert type(error) is ProgramFailedError
+        assert str(error) == "ZeroDivisionError: division by zero (line 2, col 0)"
+        assert error.details["source"] == "1/0"
+        assert not error.retryable
+        assert isinstance(error.__cause__, CodeError)
+        assert error.__cause__.line == 2
+
+    def test_a_tool_failed_it(self) -> None:
+        """The tool's error is the cause's cause; whose tool it was and whether to try again shows."""
+        tool_error = error_payload(ToolTimeoutError("late", tool_id="a:b"))
+        error = judge(Ending(result={"error": {"message": "late", "tool_error": tool_error}}))
+        assert isinstance(error, ProgramFailedError)
+        assert (error.tool_id, error.retryable) == ("a:b", True)
+        assert isinstance(error.__cause__, CodeError)
+        assert isinstance(error.__cause__.__cause__, ToolTimeoutError)
+        again = judge(Ending(result={"error": {"tool_error": error_payload(ToolNotFoundError("a:b"))}}))
+        assert again is not None
+        assert not again.retryable
+
+    @pytest.mark.parametrize(("limited", "kind"), [(True, ResourceLimitError), (False, ProgramFailedError)])
+    def test_it_ran_out_of_memory(self, limited: bool, kind: type[Exception]) -> None:
+        """With a memory limit a MemoryError is that limit; without one it is the program's own."""
+        ending = Ending(result={"error": {"message": "MemoryError", "kind": "MemoryError"}}, memory_limited=limited)
+        error = judge(ending)
+        assert type(error) is kind
+        assert isinstance(error.__cause__, CodeError)
+        if limited:
+            assert error.details["resource"] == "memory"
+            assert error.retryable
+
+    @pytest.mark.parametrize("said", [None, 5, "no", [], {}], ids=str)
+    def test_nonsense_is_a_failure_of_the_program(self, said: Any) -> None:
+        """A guest that reports an error without any form is believed to have failed."""
+        error = judge(Ending(result={"error": said}))
+        assert isinstance(error, ProgramFailedError)
+        assert str(error) == "the program failed"
+
+
+class TestTheHost:
+    """It stopped the program."""
+
+    def test_the_deadline(self) -> None:
+        """It is a TimeoutError that says how long the code had, and that more can be asked for."""
+        error = judge(Ending(stopped="deadline", seconds=1.5))
+        assert isinstance(error, SandboxTimeoutError)
+        assert isinstance(error, TimeoutError)
+        assert "within 1.5 s" in str(error)
+        assert error.details == {"timeout": 1.5}
+        assert error.retryable
+
+    @pytest.mark.parametrize("resource", ["memory", "cpu", "pids", "disk"])
+    def test_a_resource(self, resource: Any) -> None:
+        """The error says which, and that the limit can be raised."""
+        error = judge(Ending(stopped=resource))
+        assert isinstance(error, ResourceLimitError)
+        assert error.details == {"resource": resource}
+        assert "raise the limit" in str(error)
+
+    def test_a_violation(self) -> None:
+        """With what the sandbox said about it; trying again is of no use."""
+        error = judge(Ending(stopped="violation", stderr="forbidden import"))
+        assert isinstance(error, SandboxViolationError)
+        assert "forbidden import" in str(error)
+        assert not error.retryable
+
+    @pytest.mark.parametrize("stopped", ["deadline", "memory", "cpu", "pids", "disk", "violation"])
+    @pytest.mark.parametrize("result", [{"value": 1}, FAILED], ids=["value", "error"])
+    def test_it_has_the_last_word(self, stopped: Any, result: dict[str, Any]) -> None:
+        """A program that was stopped may still have said something; that does not make it one that ended."""
+        error = judge(Ending(stopped=stopped, result=result, exit_code=0))
+        assert error is not None
+        assert not isinstance(error, ProgramFailedError)
+
+
+class TestTheSandbox:
+    """It is gone without a word from the program."""
+
+    @pytest.mark.parametrize(
+        ("code", "kind", "resource"),
+        [
+            (137, ResourceLimitError, "memory"),  # a shell's or a container's word for SIGKILL
+            (-9, ResourceLimitError, "memory"),  # the same, as subprocess says it
+            (152, ResourceLimitError, "cpu"),  # SIGXCPU
+            (-24, ResourceLimitError, "cpu"),
+            (153, ResourceLimitError, "disk"),  # SIGXFSZ
+            (-25, ResourceLimitError, "disk"),
+            (159, SandboxViolationError, None),  # SIGSYS: seccomp
+            (-31, SandboxViolationError, None),
+        ],
+    )
+    def test_exit_codes_that_mean_a_limit(self, code: int, kind: type[Exception], resource: str | None) -> None:
+        """The kernel's way to say what was too much."""
+        error = judge(Ending(exit_code=code))
+        assert type(error) is kind
+        assert error.details.get("resource") == resource
+        assert error.details["exit_code"] == code
+
+    @pytest.mark.parametrize(
+        ("code", "how"),
+        [
+            (None, "without a word"),
+            (0, "with exit code 0"),
+            (1, "with exit code 1"),
+            (2, "with exit code 2"),
+            (125, "with exit code 125"),
+            (126, "with exit code 126"),
+            (127, "with exit code 127"),
+            (143, "with exit code 143"),
+            (-11, "by signal 11"),
+            (-6, "by signal 6"),
+            (-15, "by signal 15"),
+        ],
+    )
+    def test_everything_else_is_a_dead_sandbox(self, code: int | None, how: str) -> None:
+        """Exit code 0 without a result, too: a dead sandbox must not look like a program that ended."""
+        error = judge(Ending(exit_code=code))
+        assert type(error) is SandboxFailedError
+        assert how in str(error)
+        assert not error.retryable
+
+    @pytest.mark.parametrize("code", [1, 137, 159])
+    def test_what_it_said_last(self, code: int) -> None:
+        """The end of its stderr is in the message and the data, at most 2,000 characters."""
+        error = judge(Ending(exit_code=code, stderr="x" * 5000 + "exec format error\n"))
+        assert error is not None
+        assert str(error).endswith("exec format error")
+        assert error.details["stderr"].endswith("exec format error")
+        assert len(error.details["stderr"]) == 2000
+
+    def test_nothing_said(self) -> None:
+        """The message makes no mention of it."""
+        assert "it said" not in str(judge(Ending(exit_code=1, stderr=" \n ")))

@@ -1,0 +1,244 @@
+"""Processes of guests: heard, bounded, ended with all that they have started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolexec.runtime import process as module
+from toolexec.runtime.family import MARK
+from toolexec.runtime.process import GuestProcess, to_the_end
+
+LONG = 60
+ENV = {"PATH": os.environ["PATH"]}
+
+
+class Heard:
+    """What a process has written."""
+
+    def __init__(self) -> None:
+        self.stdout = ""
+        self.stderr = ""
+
+    def __call__(self, text: str, stream: str) -> None:
+        setattr(self, stream, getattr(self, stream) + text)
+
+    async def until(self, text: str) -> None:
+        """Wait until stdout holds *text*."""
+        for _ in range(LONG * 100):
+            if text in self.stdout:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{text!r} was never written; only {self.stdout!r}, {self.stderr!r}")
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """Hears a process."""
+    return Heard()
+
+
+def shell(code: str, heard: Any, folder: Path, **settings: Any) -> GuestProcess:
+    return GuestProcess(["sh", "-c", code], folder=folder, env=ENV, heard=heard, **settings)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def test_a_process_is_heard_and_its_exit_code_known(heard: Heard, tmp_path: Path) -> None:
+    """Both streams, in a folder and environment of its own, without input."""
+    process = shell("cat; pwd; echo err >&2; env; exit 3", heard, tmp_path)
+    assert await asyncio.wait_for(process.wait(), LONG) == 3
+    await process.aclose()
+    assert str(tmp_path) in heard.stdout
+    assert heard.stderr == "err\n"
+    assert {line.partition("=")[0] for line in heard.stdout.splitlines()[1:]} <= {
+        "PATH",
+        "PWD",
+        "_",
+        MARK,
+        "OLDPWD",
+        "SHLVL",
+    }
+
+
+async def test_a_signal_is_a_negative_exit_code(heard: Heard, tmp_path: Path) -> None:
+    """As everywhere in Python."""
+    process = shell("kill -15 $$", heard, tmp_path)
+    assert await asyncio.wait_for(process.wait(), LONG) == -signal.SIGTERM
+    await process.aclose()
+
+
+async def test_a_program_that_is_not_there_cannot_be_started(heard: Heard, tmp_path: Path) -> None:
+    """And leaves nothing open."""
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No such file"):
+        GuestProcess(["/no/such/program"], folder=tmp_path, env=ENV, heard=heard)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_closing_kills_the_group(heard: Heard, tmp_path: Path) -> None:
+    """Also those that are deaf for signals that can be ignored; closing twice is fine."""
+    process = shell("trap '' TERM INT; sleep 1000 & echo $! go; wait", heard, tmp_path)
+    await heard.until("go")
+    await process.aclose()
+    await process.aclose()
+    assert not alive(process.pid)
+    assert not alive(int(heard.stdout.split()[0]))
+    assert await process.wait() == -signal.SIGKILL
+
+
+async def test_what_a_process_wrote_last_is_heard(heard: Heard, tmp_path: Path) -> None:
+    """Closing takes in what is in the pipes."""
+    process = shell("echo first; echo second >&2; sleep 1000", heard, tmp_path)
+    await heard.until("first")
+    process.drain()
+    await process.aclose()
+    assert heard.stderr == "second\n"
+
+
+async def test_an_ended_process_keeps_its_number_until_it_is_closed(heard: Heard, tmp_path: Path) -> None:
+    """So that a kill can never reach somebody else."""
+    process = shell("exit 0", heard, tmp_path)
+    assert await asyncio.wait_for(process.wait(), LONG) == 0
+    assert Path(f"/proc/{process.pid}").exists()
+    await process.aclose()
+    assert not Path(f"/proc/{process.pid}").exists()
+
+
+async def test_a_flood_blocks_neither_side(heard: Heard, tmp_path: Path) -> None:
+    """What nobody keeps is gone."""
+    count = 0
+
+    def counting(text: str, _: str) -> None:
+        nonlocal count
+        count += len(text)
+
+    process = shell("head -c 50000000 /dev/zero | tr '\\0' x", counting, tmp_path)
+    await asyncio.wait_for(process.wait(), LONG)
+    await process.aclose()
+    assert count == 50_000_000
+
+
+async def test_half_characters_are_put_together(heard: Heard, tmp_path: Path) -> None:
+    """However the bytes arrive; what is no text is shown as such."""
+    process = shell("printf '\\303'; sleep 0.2; printf '\\244\\377'; printf '\\303'", heard, tmp_path)
+    await asyncio.wait_for(process.wait(), LONG)
+    await process.aclose()
+    assert heard.stdout == "ä\ufffd\ufffd"
+
+
+async def test_one_may_listen_later(heard: Heard, tmp_path: Path) -> None:
+    """From then on, output goes there; what came before stays where it was."""
+    later = Heard()
+    process = shell("echo one; sleep 0.3; echo two; sleep 1000", heard, tmp_path)
+    await heard.until("one")
+    process.listen(later)
+    await later.until("two")
+    await process.aclose()
+    assert (heard.stdout, later.stdout) == ("one\n", "two\n")
+
+
+async def test_draining_a_flood_comes_to_an_end(heard: Heard, tmp_path: Path) -> None:
+    """It takes in what is there, not what is still to come."""
+    process = shell("yes", lambda *_: None, tmp_path)
+    await asyncio.sleep(0.05)
+    process.drain()
+    await process.aclose()
+
+
+async def test_a_cancelled_close_is_completed_first(heard: Heard, tmp_path: Path) -> None:
+    """No process is left, and the cancellation goes on."""
+    process = shell("echo up; sleep 1000", heard, tmp_path)
+    await heard.until("up")
+    closing = asyncio.create_task(process.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not alive(process.pid)
+
+
+async def test_what_fails_at_the_end_is_raised() -> None:
+    """A failure is not hidden by the waiting."""
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await to_the_end(asyncio.create_task(fail()))
+
+
+async def test_descriptors_are_given_by_choice(heard: Heard, tmp_path: Path) -> None:
+    """One that is passed is there, another one of the host is not."""
+    given, other = os.open("/dev/null", os.O_RDONLY), os.open("/dev/zero", os.O_RDONLY)
+    os.set_inheritable(other, True)
+    process = shell("ls -l /proc/self/fd", heard, tmp_path, fds=[given])
+    await asyncio.wait_for(process.wait(), LONG)
+    await process.aclose()
+    os.close(given)
+    os.close(other)
+    assert "/dev/null" in heard.stdout
+    assert "/dev/zero" not in heard.stdout
+
+
+async def test_without_pidfds_the_exit_is_polled_for(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On systems that lack them all is the same."""
+    monkeypatch.delattr(module.os, "pidfd_open")
+    process = shell("exit 4", heard, tmp_path)
+    assert await asyncio.wait_for(process.wait(), LONG) == 4
+    await process.aclose()
+    process = shell("echo up; sleep 1000", heard, tmp_path)
+    await heard.until("up")
+    await process.aclose()
+    assert not alive(process.pid)
+
+
+async def test_what_cannot_be_killed_is_told(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has it; closing ends all the same."""
+    process = shell("exit 0", heard, tmp_path)
+    monkeypatch.setattr(process.family, "kill", lambda: False)
+    await process.aclose()
+    assert "cannot be ended" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the system tells of a dead parent")
+def test_when_the_host_is_killed_its_guests_die(tmp_path: Path) -> None:
+    """Even with signal 9, in the middle of a tight loop, and with what they have started."""
+    code = f"""
+import asyncio, sys
+from pathlib import Path
+from toolexec.runtime.process import GuestProcess
+async def main():
+    GuestProcess(["sh", "-c", "sleep 1000 & echo $$ $!; while :; do :; done"], folder=Path({str(tmp_path)!r}),
+        env={ENV!r}, heard=lambda text, _: print(text, end="", flush=True))
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        pids = [int(word) for word in host.stdout.readline().split()]
+        assert len(pids) == 2
+        host.kill()
+    for _ in range(LONG * 100):
+        if not any(alive(pid) for pid in pids):
+            return
+        import time
+
+        time.sleep(0.01)
+    raise AssertionError("a guest has outlived its host")
