@@ -7,9 +7,11 @@ How a Markdown file is read here:
 - A `console` block runs each line that begins with `$ ` in a shell, in that folder, and compares what it prints; how
   wide the columns of a table are does not matter.
 - `<!-- file: NAME -->` above a block writes the block to that file. `<!-- no-run -->` leaves a block alone.
+- Any other comment is a name: tests find the block, or the table, below it.
 """
 
 import ast
+import asyncio
 import contextlib
 import doctest
 import importlib
@@ -28,6 +30,11 @@ import pytest
 
 import toolexec
 from toolexec import errors
+from toolexec.code import Tools
+from toolexec.runtime import CANDIDATES, ExecuteRequest
+from toolexec.runtime.backend.unsafe import UnsafeHostBackend
+from toolexec.runtime.backend.wasm import WasmBackend
+from toolexec.runtime.backend.wasm.stdlib import LIMITED, STDLIB, UNAVAILABLE
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(toolexec.__file__).parent
@@ -55,6 +62,18 @@ class Block:
 
 def by_name(path: Path) -> str:
     return str(path.relative_to(SOURCE if SOURCE in path.parents else ROOT))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sandbox_is_built() -> None:
+    """The first use of code mode on a machine takes a while, and is no part of any document."""
+
+    async def build() -> None:
+        sandbox = WasmBackend()
+        await sandbox.start()
+        await sandbox.aclose()
+
+    asyncio.run(build())
 
 
 @pytest.fixture
@@ -129,6 +148,9 @@ def test_the_commands_of_a_document_exist(path: Path) -> None:
             unknown.append(name)
             continue
         command = group.commands.get(name, group)
+        if words and not words[0].startswith("-") and hasattr(command, "commands"):
+            unknown += [f"{name} {words[0]}"] * (words[0] not in command.commands)
+            command = command.commands.get(words[0], command)
         known = shared | {option for param in command.params for option in param.opts}
         unknown += [f"{name} {word}" for word in words if re.match(r"--?[a-z]", word) and word not in known]
     assert unknown == []
@@ -157,6 +179,29 @@ def test_the_names_of_the_migration_guide_exist() -> None:
     names = {name for span in code for name in re.findall(r"[A-Za-z_]\w*", span)}
     assert len(names) > 100
     assert names - public_names() - {"await", "async", "with", "bool", "ex", "f"} == set()
+
+
+def test_the_list_of_modules_is_true() -> None:
+    """`docs/code-mode.md` lists what the sandbox's Python has, what of it is limited, and why others are missing."""
+    guide = ROOT / "docs/code-mode.md"
+    listed = next(block for block in blocks(guide) if block.note == "modules").text.split()
+    assert listed == sorted({name.partition(".")[0] for name in STDLIB if not re.match("_[a-z]", name)}, key=str.lower)
+    assert reasons(guide, "limited") == {name: why for name, why in LIMITED.items() if not name.startswith("_")}
+    missing = reasons(guide, "unavailable")
+    assert len(missing) > 20
+    assert missing == {name: why for name, why in UNAVAILABLE.items() if name in missing}
+
+
+def test_the_tables_of_sandboxes_are_true() -> None:
+    """`docs/security-profiles.md` has the candidates of each profile, and what each sandbox says it enforces."""
+    guide = ROOT / "docs/security-profiles.md"
+    candidates = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(guide, "candidates")}
+    assert candidates == {profile: [*kinds] for profile, kinds in CANDIDATES.items()}
+    ex = toolexec.Exec()
+    request = ExecuteRequest(code="1", gateway=Tools(ex.index, ex.docs, ex.runner))
+    for column, backend in ((1, WasmBackend()), (3, UnsafeHostBackend())):
+        said = {row[0].strip("`"): row[column] == "yes" for row in rows(guide, "enforced")}
+        assert said == backend.enforces(request).to_dict()
 
 
 def test_the_version_is_in_the_changelog() -> None:
@@ -206,6 +251,17 @@ def fences(lines: Sequence[str]) -> Iterator[tuple[int, int, str, str, str]]:
     assert not start, f"the block that begins in line {start} does not end"
 
 
+def rows(path: Path, note: str) -> list[list[str]]:
+    """The cells of the table below the comment *note*, without its head."""
+    table = path.read_text().partition(f"<!-- {note} -->\n")[2].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
+
+
+def reasons(path: Path, note: str) -> dict[str, str]:
+    """The names in the first column of a table, each with what the second column says."""
+    return {name: row[1] for row in rows(path, note) for name in re.findall(r"`([\w.]+)`", row[0])}
+
+
 def without_blocks(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -237,7 +293,8 @@ def public_names() -> set[str]:
     """What the packages export, with the members of classes and the parameters of all that can be called."""
     packages = (
         "toolexec",
-        *(f"toolexec.{name}" for name in "model model.version discovery backend run exec errors".split()),
+        *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
+        *(f"toolexec.runtime{name}" for name in ("", ".backend.wasm", ".backend.unsafe", ".gateway.direct")),
     )
     names = {word for package in packages for word in package.split(".")}
     for module in map(importlib.import_module, packages):

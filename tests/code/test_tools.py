@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from toolexec import Exec
 from toolexec.backend import ProviderBackend
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
@@ -401,3 +402,25 @@ async def test_a_chain_does_not_stream(exam: GatewayExam) -> None:
 
     with pytest.raises(NotImplementedError):
         _StepRunner(DefaultRunner(exam.index, exam.backends).run).stream(ToolCall("exam:add"))
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_under_way_when_the_run_ends() -> None:
+    """It counts as stopped, and what comes of it later changes nothing."""
+    ex, go = Exec(), asyncio.Event()
+
+    async def wait() -> int:
+        await go.wait()
+        return 1
+
+    ex.add(wait, "slow:wait")
+    tools = Tools(ex.index, ex.docs, ex.runner)
+    task = asyncio.create_task(tools.run_tool("slow:wait"))
+    await asyncio.sleep(0)
+    tools.close()
+    go.set()
+    await task
+    (record,) = tools.tool_calls()
+    assert record.error is not None
+    assert "the run ended before" in str(record.error)
+    assert record.value is None

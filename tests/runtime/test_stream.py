@@ -58,7 +58,7 @@ async def test_writing_to_nobody_fails(ends: tuple[Stream, socket.socket]) -> No
     """With an OSError, sooner or later."""
     stream, other = ends
     other.close()
-    with pytest.raises(OSError):  # noqa: PT011
+    with pytest.raises(OSError):
         for _ in range(1000):
             await stream.write(b"x" * 100_000)
             await asyncio.sleep(0)

@@ -23,8 +23,6 @@ from toolexec.run.runner import Runner
 __all__ = ["CodeConfig", "Executor"]
 
 logger = logging.getLogger(__name__)
-_MARGIN_SECONDS = 1.0
-"""How much later than the engine's own deadline the executor steps in: an engine that keeps it knows more to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +100,10 @@ class Executor:
         started = perf_counter()
         timeout = params.timeout
         try:
-            if timeout is None:
+            if timeout is None or _keeps_deadline(self._engine):
                 result: CodeResult = await work
             else:
-                async with asyncio.timeout(timeout + _MARGIN_SECONDS if _keeps_deadline(self._engine) else timeout):
+                async with asyncio.timeout(timeout):
                     result = await work
         except TimeoutError as error:
             late = CodeTimeoutError(
@@ -153,7 +151,8 @@ def _tell(callback: Callable[[CodeEvent], None], event: CodeEvent) -> None:
 
 
 def _keeps_deadline(engine: Engine) -> bool:
-    """Whether the engine stops code at the deadline by itself, and then has more to tell than a cancelled one."""
+    """Whether the engine stops code at the deadline by itself: then it has more to tell than one that is cancelled, and
+    what it does before the code runs, such as building its sandbox, does not count."""
     return getattr(engine, "keeps_deadline", False) is True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 __all__ = ["Output", "Stream"]
 
@@ -39,6 +39,12 @@ class Output:
                 self._sizes[stream] += len(kept)
         if kept and self._tell is not None:
             self._tell(stream, kept)
+
+    def drop(self, characters: Any, stream: Stream = "stdout") -> None:
+        """Count what the sandbox itself has dropped; a number that makes no sense counts as none."""
+        if isinstance(characters, int) and characters > 0:
+            with self._lock:
+                self._dropped[stream] += min(characters, 1 << 62)
 
     def text(self, stream: Stream = "stdout") -> str:
         """All that was kept of *stream*; its end says how much was dropped, if anything was."""

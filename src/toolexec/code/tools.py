@@ -235,8 +235,17 @@ class Tools:
         return self._calls
 
     def close(self) -> None:
-        """Refuse every call from now on: the run is over."""
+        """Refuse every call from now on: the run is over. Calls that are under way count as stopped, whatever comes of
+        them later."""
         self._closed = True
+        with self._lock:
+            left = [record for record in self._records if record.is_open]
+        for record in left:
+            record.is_open = False
+            text = f"{record.tool_id} was stopped: the run ended before the call did"
+            record.error = ToolExecError(text, tool_id=record.tool_id)
+            record.error_op = record.error_op or "run"
+            record.duration = perf_counter() - self._began - record.started
 
     # -- one call -----------------------------------------------------------------------------------------------
 
@@ -263,6 +272,7 @@ class Tools:
         args, cut = _snapshot(call.args, self._room)
         record = ToolCallRecord(call.tool_id, args, started=started - self._began)
         record.cut = cut
+        record.is_open = True
         with self._lock:
             if len(self._records) < _MAX_RECORDS:
                 self._records.append(record)
@@ -280,6 +290,9 @@ class Tools:
 
     def _end(self, admitted: AdmittedCall, result: Result) -> Result:
         record = admitted.record
+        if not record.is_open:
+            return result
+        record.is_open = False
         if result.error is None:
             try:
                 admitted.text = text = _encode(result.value)
@@ -309,6 +322,9 @@ class Tools:
         record = admitted.record
         if isinstance(error, ToolNotFoundError):
             error = self._without_hints(error)
+        if not record.is_open:
+            return error
+        record.is_open = False
         if isinstance(error, ToolExecError):
             record.error = error
         else:

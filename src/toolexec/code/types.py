@@ -86,7 +86,7 @@ class ToolCallRecord:
     `error` is what went wrong, if anything did, and `error_op` whether that was a `run` or a step of a `chain`.
     `duration` is in seconds, `started` seconds after the run began; `backend_kind` says where the tool lives
     (`local`, `provider`, `mcp`; empty when it was never found). `cut` says that arguments or value were too large to
-    be kept with all the others.
+    be kept with all the others. `is_open` is true while the call is under way.
     """
 
     __slots__ = (
@@ -98,6 +98,7 @@ class ToolCallRecord:
         "duration",
         "error",
         "error_op",
+        "is_open",
         "started",
         "tool_id",
     )
@@ -124,6 +125,7 @@ class ToolCallRecord:
         self.started = started
         self.backend_kind = backend_kind
         self.cut = False
+        self.is_open = False
         self._value = value
         self._text = text
 

@@ -234,6 +234,7 @@ class _Run:
             text = text.encode("utf-8", "replace").decode()
         stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
         self._output.write(text if message.type == "print" else f"{text}\n", stream)
+        self._output.drop(message.payload.get("dropped"), stream)
 
     def cancel(self, message_id: str) -> None:
         task = self._tasks.get(message_id)

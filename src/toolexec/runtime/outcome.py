@@ -89,7 +89,7 @@ def _stopped(ending: Ending) -> SandboxError:
         case "deadline":
             return SandboxTimeoutError(
                 f"the code did not end within {ending.seconds:g} s and was stopped; "
-                "pass a longer timeout if it needs more",
+                "raise the time limit if it needs more",
                 details={"timeout": ending.seconds},
             )
         case "violation":

@@ -7,13 +7,17 @@ import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from toolexec.code.limits import Limits
+from toolexec.code.tools import Tools
 from toolexec.errors import (
+    CodeError,
     ConfigurationError,
     InvalidRequestError,
     LimitNotEnforceableError,
+    ProgramFailedError,
     SandboxDeniedError,
     SandboxError,
     SandboxUnavailableError,
@@ -122,7 +126,7 @@ class Runtime:
             backend, request = await self._choose(request)
             logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
             result = await backend.execute(request)
-        return _with_calls(result, request)
+        return _completed(result, request)
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
         """A guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError where the
@@ -131,6 +135,14 @@ class Runtime:
         if not isinstance(backend, SessionBackend):
             raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
         return _RoutedSession(self, await backend.open_session(request), request)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Stop every run, close every sandbox; then an ExceptionGroup tells what failed to close, if anything."""
@@ -224,12 +236,15 @@ class _RoutedSession:
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         request.validate()
         opened = self._opened
+        asked, spoken = request.language or "python", opened.language or "python"
+        if asked != spoken:
+            raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
         limits = opened.limits.narrow(request.limits)
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
         request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
         with self._runtime.tracked():
-            return _with_calls(await self._session.execute(request), request)
+            return _completed(await self._session.execute(request), request)
 
     async def aclose(self) -> None:
         await self._session.aclose()
@@ -248,12 +263,21 @@ def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteReq
     return request
 
 
-def _with_calls(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
-    """The result with the trace that the gateway kept, whatever became of the program."""
-    trace = getattr(request.gateway, "tool_calls", None)
+def _completed(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
+    """The result with the trace that the gateway kept, whatever became of the program, and with the values that handles
+    in its own value stand for."""
+    gateway = request.gateway
+    trace = getattr(gateway, "tool_calls", None)
     if not result.tool_calls and callable(trace):
         calls: Any = trace()
         result.tool_calls = list(calls)
+    if isinstance(gateway, Tools) and len(gateway.handles) and result.error is None:
+        try:
+            result.value = gateway.handles.resolve(result.value)
+        except InvalidRequestError as error:  # the program was run, whatever it names in its value
+            result.value = None
+            result.error = ProgramFailedError(f"the value of the program cannot be had: {error}", op="execute")
+            result.error.__cause__ = CodeError(result.error.message)
     return result
 
 

@@ -169,6 +169,7 @@ class HostCallGateway:
                 stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
                 if isinstance(text, str):
                     self._output.write(text if kind == "print" else f"{text}\n", stream)
+                    self._output.drop(message.payload.get("dropped"), stream)
             else:
                 raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
         return requests, wait

@@ -7,7 +7,7 @@ calls travel together. On a stream of bytes each frame is preceded by its length
 guest → host   hello {protocol, version, capabilities}          first, on a stream
                run_tool, run_chain, search_tools, list_namespaces, describe_tool, list_tool_examples, read_result
                cancel {}                                        of an earlier request, by its id
-               print {text, stream}, println {text}
+               print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
                result {value} or {error}                        the end of a run
                bye {}

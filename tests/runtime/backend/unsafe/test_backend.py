@@ -120,6 +120,15 @@ async def test_check_lists_what_runs_and_what_is_missing(host: Any, monkeypatch:
     assert state.version
 
 
+async def test_each_language_can_be_asked_for(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its version, or what to install."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert (await host.backend.check_language("python")).version
+    missing = await host.backend.check_language("go")
+    assert (missing.ok, "install Go" in missing.reason) == (False, True)
+    assert not (await host.backend.check_language("cobol")).ok
+
+
 async def test_a_clock_cannot_be_replayed(host: Any) -> None:
     """A request for what the machine cannot do is refused, unless the caller takes what there is."""
     with pytest.raises(InvalidRequestError, match="cannot replay the clock"):

@@ -1,1 +1,5 @@
 """A sandbox that is none: code runs as a child process of the host, with limits and without isolation."""
+
+from toolexec.runtime.backend.unsafe.backend import UnsafeConfig, UnsafeHostBackend
+
+__all__ = ["UnsafeConfig", "UnsafeHostBackend"]

@@ -43,6 +43,7 @@ class Guest:
         self._folder: WorkFolder | None = None
         self._process: GuestProcess | None = None
         self._talk: Conversation | None = None
+        self._putting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self, request: ExecuteRequest) -> None:
@@ -50,7 +51,7 @@ class Guest:
 
         Raises OSError, SandboxUnavailableError and CompileFailedError.
         """
-        self._folder = folder = await asyncio.to_thread(WorkFolder)
+        self._folder = folder = WorkFolder()  # not in a thread: a cancellation would lose it
         ours, theirs = socket.socketpair()
         try:
             command = await self._launcher.command(self._language, request.code, folder.root, theirs.fileno())
@@ -80,7 +81,8 @@ class Guest:
                 if self._process is None:
                     await self.open(request)
                 assert self._folder is not None
-                await asyncio.to_thread(self._folder.put, request.files)
+                self._putting = asyncio.create_task(asyncio.to_thread(self._folder.put, request.files))
+                await asyncio.shield(self._putting)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -162,5 +164,8 @@ class Guest:
 
     async def _close(self) -> None:
         await self._stop()
+        if self._putting is not None:  # a thread cannot be stopped, and would write into what is being deleted
+            await asyncio.wait({self._putting})
+            self._putting.exception()
         if self._folder is not None:
             await asyncio.to_thread(self._folder.remove)

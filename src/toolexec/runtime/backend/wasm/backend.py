@@ -22,6 +22,7 @@ _HOMES = {
     "python": ("toolexec.runtime.backend.wasm.python", "PythonLanguage"),
     "wasm": ("toolexec.runtime.backend.wasm.modules", "ModuleLanguage"),
     "javascript": ("toolexec.runtime.backend.wasm.javascript", "JavaScriptLanguage"),
+    "js": ("toolexec.runtime.backend.wasm.javascript", "JavaScriptLanguage"),
     "python-science": ("toolexec.runtime.backend.wasm.science", "ScienceLanguage"),
 }
 
@@ -44,7 +45,7 @@ class WasmBackend:
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """Which limits would hold for *request*."""
-        return self._language(request.language).enforces(request)
+        return self._language(_language_of(request)).enforces(request)
 
     async def check(self) -> Availability:
         """Whether Python can run in it here; `check_language` asks about another one."""
@@ -69,7 +70,7 @@ class WasmBackend:
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         """Run a program; see `SandboxBackend.execute`."""
         try:
-            return await self._language(request.language).execute(request)
+            return await self._language(_language_of(request)).execute(request)
         except SandboxError as error:
             error.locate(op="execute", backend=self.kind)
             raise
@@ -101,3 +102,10 @@ class WasmBackend:
             make: Callable[[WasmConfig], WasmLanguage] = getattr(import_module(module), kind)
             known = self._loaded[name] = make(self.config)
         return known
+
+
+def _language_of(request: ExecuteRequest) -> str:
+    """The language that is meant: with the metadata `packages: science`, Python is the one with numpy and pandas."""
+    if (request.language or "python") == "python" and request.metadata.get("packages") == "science":
+        return "python-science"
+    return request.language

@@ -225,6 +225,9 @@ class ModuleLanguage:
         functions = {item.name: item.type for item in module.exports if isinstance(item.type, wasmtime.FuncType)}
         kind = functions.get(entry)
         results = kinds_of(kind.results) if kind is not None else None
+        if kind is None and entry == _ENTRY and not functions:
+            run.instance.start(run.linked[0], module)  # a module without any function does nothing, and that well
+            return None
         if kind is None or kind.params or results is None:
             ready = sorted(name or "" for name, item in functions.items() if not item.params)
             raise InvalidModuleError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ __all__ = ["load_program"]
 logger = logging.getLogger(__name__)
 _programs: dict[tuple[Path, tuple[str, ...]], Program] = {}
 _lock = threading.Lock()
+atexit.register(_programs.clear)  # while wasmtime can still free them
 
 
 def load_program(

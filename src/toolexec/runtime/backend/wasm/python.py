@@ -16,9 +16,7 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
 from toolexec.errors import (
-    CodeError,
     InvalidRequestError,
-    ProgramFailedError,
     ProtocolError,
     SandboxError,
     SandboxFailedError,
@@ -224,16 +222,7 @@ class PythonLanguage:
         error = judge(ending)
         if error is not None:
             return error.locate(op="execute", backend="wasm"), None
-        value = (ending.result or {}).get("value")
-        gateway = request.gateway
-        if isinstance(gateway, Tools) and len(gateway.handles):
-            try:
-                value = gateway.handles.resolve(value)
-            except InvalidRequestError as problem:  # the program was run, whatever it names in its value
-                failed = ProgramFailedError(f"the value of the program cannot be had: {problem}", op="execute")
-                failed.__cause__ = CodeError(failed.message)
-                return failed.locate(backend="wasm"), None
-        return None, value
+        return None, (ending.result or {}).get("value")
 
     def _info(self, instance: Instance | None) -> BackendInfo:
         details: dict[str, Any] = {"runtime": "wasmtime", "packages": list(self.config.packages)}

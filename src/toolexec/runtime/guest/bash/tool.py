@@ -8,18 +8,17 @@ import sys
 
 def main() -> int:
     """Make the call; gives the exit code."""
-    connection = socket.socket(socket.AF_UNIX)
+    stdin = sys.stdin.read() if "-" in sys.argv[1:] else ""
+    request = {"argv": sys.argv[1:], "stdin": stdin}
     try:
-        connection.connect(os.environ["TOOLEXEC_SOCKET"])
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(os.environ["TOOLEXEC_SOCKET"])
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline()
     except (KeyError, OSError):
         sys.stderr.write("tool: there is no way to the host from here\n")
         return 2
-    stdin = sys.stdin.read() if "-" in sys.argv[1:] else ""
-    request = {"argv": sys.argv[1:], "stdin": stdin}
-    with connection:
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile("rb") as answers:
-            line = answers.readline()
     if not line:
         sys.stderr.write("tool: the host is gone\n")
         return 2

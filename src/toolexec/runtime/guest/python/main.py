@@ -58,7 +58,7 @@ class Guest:
         finally:
             sys.stdout, sys.stderr = own
             for stream in streams:
-                stream.flush()
+                stream.finish()
 
     def connect(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
         """From now on the host is behind these two functions."""

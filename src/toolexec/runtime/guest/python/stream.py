@@ -115,8 +115,20 @@ class Line(StreamChannel):
             raise ToolError(_GONE["error"], code=_GONE["code"])
 
     def _post(self, messages: list[str]) -> None:
+        """Send *messages* in as few frames as they fit into."""
+        batch: list[str] = []
+        size = 0
+        for message in messages:
+            if batch and size + len(message) > _MAX_FRAME - 1024:
+                self._write(batch)
+                batch, size = [], 0
+            batch.append(message)
+            size += len(message) + 1
+        self._write(batch)
+
+    def _write(self, batch: list[str]) -> None:
         if not self._gone:
-            super()._post(messages)
+            super()._post(batch)
 
     def _flush(self) -> None:
         with self._lock:
@@ -234,7 +246,10 @@ def _run(guest: Guest, payload: dict[str, Any]) -> str:
     if payload.get("seed") is not None:
         importlib.import_module("random")  # so that the guest can seed it
     owner = os.getpid()
-    result = guest.execute(payload)
+    try:
+        result = guest.execute(payload)
+    except BaseException:  # an exception whose own class fails when it is looked at
+        result = '{"error":{"kind":"Exception","message":"the program failed in a way that cannot be told"}}'
     if os.getpid() != owner:  # a forked child that came to the end of its parent's program
         _flush_files()
         os._exit(0)

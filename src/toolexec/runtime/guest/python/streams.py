@@ -25,6 +25,7 @@ class Printed(io.TextIOBase):
         self._left = limit
         self._parts: list[str] = []
         self._size = 0
+        self._dropped = 0
 
     def writable(self) -> bool:
         """It is."""
@@ -35,7 +36,8 @@ class Printed(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError("write() argument must be str, not " + type(text).__name__)
         size = len(text)
-        if self._left < 0 or not size:
+        if self._left <= 0:
+            self._dropped += size
             return size
         self._parts.append(text)
         self._size += size
@@ -50,7 +52,13 @@ class Printed(io.TextIOBase):
         text = "".join(self._parts)
         self._parts = []
         self._size = 0
-        if len(text) > self._left >= 0:  # one text over the limit goes out, so that the host can see that more came
-            text = text[: self._left + 1]
-        self._left -= len(text)
-        self._channel.post("print", {"text": text.encode("utf-8", "replace").decode(), "stream": self._stream})
+        kept = text[: self._left]
+        self._left -= len(kept)
+        self._dropped += len(text) - len(kept)
+        self._channel.post("print", {"text": kept.encode("utf-8", "replace").decode(), "stream": self._stream})
+
+    def finish(self) -> None:
+        """Send what there is, and how much was over the limit."""
+        self.flush()
+        if self._dropped:
+            self._channel.post("print", {"text": "", "stream": self._stream, "dropped": self._dropped})
