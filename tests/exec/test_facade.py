@@ -34,6 +34,7 @@ from toolexec.errors import (
     InvalidToolError,
     InvalidToolIDError,
     NoBackendsError,
+    SandboxUnavailableError,
     StreamNotSupportedError,
     ToolConflictError,
     ToolNotFoundError,
@@ -385,13 +386,14 @@ class TestStreaming:
 class TestCode:
     """Code that calls tools comes later; what there is says so."""
 
-    async def test_switched_off(self, ex: Exec) -> None:
+    async def test_switched_off(self) -> None:
         """The error names the switch."""
-        with pytest.raises(ConfigurationError, match="enable_code_execution=True"):
-            await ex.execute_code("1 + 1")
+        async with Exec(enable_code_execution=False) as ex:
+            with pytest.raises(ConfigurationError, match="enable_code_execution=True"):
+                await ex.execute_code("1 + 1")
 
-    async def test_switched_on(self) -> None:
+    async def test_no_sandbox(self) -> None:
         """The error names the profile that nothing serves."""
-        async with Exec(enable_code_execution=True, security_profile="hardened") as ex:
-            with pytest.raises(ConfigurationError, match="hardened"):
+        async with Exec(runtime_backends=[], security_profile="hardened") as ex:
+            with pytest.raises(SandboxUnavailableError, match="hardened"):
                 await ex.execute_code("1 + 1", language="python", timeout=1, max_tool_calls=1, env={"A": "b"})

@@ -22,7 +22,7 @@ def test_defaults() -> None:
     assert options.max_tool_calls == 100
     assert options.default_language == "python"
     assert options.security_profile == "standard"
-    assert options.enable_code_execution is False
+    assert options.enable_code_execution is True
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 from toolexec import Exec, Filters, Step, SyncExec, ToolContext
-from toolexec.errors import ConfigurationError, HandlerError, InputValidationError, ToolNotFoundError, ToolTimeoutError
+from toolexec.errors import (
+    CodeError,
+    ConfigurationError,
+    HandlerError,
+    InputValidationError,
+    InvalidRequestError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
 
 LONG = 60.0
 
@@ -330,3 +338,49 @@ def test_closing_reports_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="no"):
         ex.close()
     assert _threads() == []
+
+
+def test_code_runs() -> None:
+    """Blocking, with tools, as the async method does; settings and refusals are the same."""
+    with Exec().sync as ex:
+        ex.add(lambda a, b: a + b, "math:add")
+        result = ex.execute_code("print('x')\ntools.math.add(a=5, b=3)", allowed_tools=["math:*"])
+        assert (result.value, result.stdout, len(result.tool_calls)) == (8, "x\n", 1)
+        assert isinstance(ex.execute_code("1/0").error, CodeError)
+        with pytest.raises(InvalidRequestError):
+            ex.execute_code("1", language="cobol")
+
+
+def test_code_is_heard_while_it_runs() -> None:
+    """One event after the other, the result last; leaving early stops the code."""
+    with Exec().sync as ex:
+        events = list(ex.stream_code("print('x')\n42"))
+        assert [event.kind for event in events] == ["print", "done"]
+        assert events[-1].result is not None
+        assert events[-1].result.value == 42
+        for event in ex.stream_code("print('x', flush=True)\nwhile True: pass"):
+            assert event.text == "x\n"
+            break
+        assert ex.execute_code("1").value == 1
+
+
+def test_a_session_keeps_its_state() -> None:
+    """Names of one run are there in the next."""
+    with Exec().sync as ex, ex.session(max_tool_calls=3) as session:
+        session.execute_code("x = 20")
+        assert session.execute_code("x + 1").value == 21
+        assert isinstance(session.execute_code("1/0").error, CodeError)
+
+
+def test_a_session_ends_with_its_exec() -> None:
+    """Closing has ended it; leaving its block is fine, running more is refused."""
+    with Exec().sync as ex, ex.session() as session:
+        ex.close()
+        with pytest.raises(ConfigurationError, match="closed"):
+            session.execute_code("1")
+
+
+def test_a_session_must_be_opened() -> None:
+    """It is a block."""
+    with Exec().sync as ex, pytest.raises(ConfigurationError, match="not open"):
+        ex.session().execute_code("1")

@@ -7,17 +7,18 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import Any
 
 from toolexec.backend.here import Wait
+from toolexec.code.allowed import AllowList
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handles
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
+from toolexec.code.snapshot import snapshot
 from toolexec.code.types import CodeEvent, ToolCallRecord
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
-from toolexec.discovery.examples import ToolExample, copy_json
+from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import (
@@ -26,7 +27,6 @@ from toolexec.errors import (
     InvalidResultError,
     ToolCallLimitError,
     ToolExecError,
-    ToolNotAllowedError,
     ToolNotFoundError,
 )
 from toolexec.model.call import ToolCall
@@ -83,8 +83,7 @@ class Tools:
         self._docs = docs
         self._runner = runner
         self._here = runner if isinstance(runner, ThreadRunner) else None
-        self._exact = frozenset(allowed)
-        self._patterns = tuple(pattern for pattern in self._exact if "*" in pattern)
+        self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
         self._calls = 0
@@ -98,7 +97,7 @@ class Tools:
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
         """The best tools for *query* among those that the code may call."""
-        if not self._exact or limit < 1:
+        if not self._allowed or limit < 1:
             return self.index.search(query, limit)
         found: list[Summary] = []
         wanted = limit
@@ -111,7 +110,7 @@ class Tools:
 
     async def list_namespaces(self) -> list[str]:
         """The namespaces of the tools that the code may call, in alphabetical order."""
-        if not self._exact:
+        if not self._allowed:
             return self.index.namespaces()
         return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})
 
@@ -122,30 +121,23 @@ class Tools:
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
-        self._check_allowed(tool_id, "describe")
+        self._allowed.check(tool_id, "describe")
         try:
             return self._docs.describe(tool_id, level)
         except ToolNotFoundError as error:
-            raise self._without_hints(error) from None
+            raise self._allowed.without_hints(error) from None
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
         """A tool's examples; raises as `DocStore.list_examples` does, and ToolNotAllowedError."""
-        self._check_allowed(tool_id, "describe")
+        self._allowed.check(tool_id, "describe")
         try:
             return self._docs.list_examples(tool_id, limit)
         except ToolNotFoundError as error:
-            raise self._without_hints(error) from None
+            raise self._allowed.without_hints(error) from None
 
     def allows(self, tool_id: str) -> bool:
         """Whether the code may call this tool."""
-        if not self._exact or tool_id in self._exact:
-            return True
-        found = self.index.find(tool_id)
-        canonical = found.tool.id if found is not None else tool_id
-        plain = found.tool.replace(version="").id if found is not None and found.tool.version else canonical
-        if canonical in self._exact or (plain in self._exact and self.index.find(plain) is found):
-            return True
-        return any(fnmatchcase(plain, pattern) for pattern in self._patterns)
+        return self._allowed.accepts(tool_id)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -269,7 +261,7 @@ class Tools:
     def _admit(self, call: ToolCall, op: str) -> AdmittedCall:
         """Start the record of a call that is counted already."""
         started = perf_counter()
-        args, cut = _snapshot(call.args, self._room)
+        args, cut = snapshot(call.args, self._room)
         record = ToolCallRecord(call.tool_id, args, started=started - self._began)
         record.cut = cut
         record.is_open = True
@@ -280,8 +272,8 @@ class Tools:
         if self._tell is not None:
             self._say("call_start", record)
         try:
-            if self._exact:
-                self._check_allowed(call.tool_id, op)
+            if self._allowed:
+                self._allowed.check(call.tool_id, op)
             if len(self.handles) and call.args is not None:
                 admitted.call = replace(call, args=self.handles.resolve(call.args))
         except ToolExecError as error:
@@ -321,7 +313,7 @@ class Tools:
         """Record that a call has failed; gives the error that the code gets to see."""
         record = admitted.record
         if isinstance(error, ToolNotFoundError):
-            error = self._without_hints(error)
+            error = self._allowed.without_hints(error)
         if not record.is_open:
             return error
         record.is_open = False
@@ -339,63 +331,12 @@ class Tools:
             self._say("call_end", record)
         return error
 
-    def _check_allowed(self, tool_id: str, op: str) -> None:
-        if not self.allows(tool_id):
-            raise ToolNotAllowedError(
-                f"this code may not call {tool_id}; it may call {', '.join(sorted(self._exact)[:10])}",
-                tool_id=tool_id,
-                op=op,
-            )
-
-    def _without_hints(self, error: ToolNotFoundError) -> ToolNotFoundError:
-        """The error, its suggestions without the tools that the code may not know of."""
-        if not self._exact:
-            return error
-        close = [tool_id for tool_id in error.details.get("close", ()) if self.allows(tool_id)]
-        return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")
-
     def _say(self, kind: Any, record: ToolCallRecord) -> None:
         if self._tell is not None:
             try:
                 self._tell(CodeEvent(kind=kind, call=record))
             except Exception:
                 logger.exception("a callback for events of code failed")
-
-
-def _snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
-    """A copy of *args* as far as there is *room* for it, and whether there was not."""
-    before = room[0]
-    try:
-        return _copied(args, room), False
-    except RecursionError:  # the check of the arguments will say it better
-        room[0] = before
-        return None, False
-    except OverflowError:
-        room[0] = before
-        return None, True
-
-
-def _copied(value: Any, room: list[int]) -> Any:
-    """A copy that shares no dict or list; the usual types first, as most values are of them. Raises OverflowError when
-    there is no *room* for it: what a program sends in a few bytes can take twenty times as many here."""
-    kind = type(value)
-    if kind is int or value is None or kind is float or kind is bool:
-        return value
-    if kind is str:
-        room[0] -= len(value)
-    elif kind is dict:
-        room[0] -= 64 + 100 * len(value)
-        if room[0] >= 0:
-            return {key: _copied(item, room) for key, item in value.items()}
-    elif kind is list:
-        room[0] -= 64 + 8 * len(value)
-        if room[0] >= 0:
-            return [_copied(item, room) for item in value]
-    else:
-        return copy_json(value)
-    if room[0] < 0:
-        raise OverflowError
-    return value
 
 
 _encode = json.JSONEncoder(allow_nan=False).encode
