@@ -27,7 +27,8 @@ def test_imports_point_one_way() -> None:
             for name in names:
                 target = _layer(name)
                 if name.startswith("toolexec.") and (
-                    (target in FREE and layer != "cli") or (target in ORDER and ORDER.index(target) > ORDER.index(layer))
+                    (target in FREE and layer != "cli")
+                    or (target in ORDER and ORDER.index(target) > ORDER.index(layer))
                 ):
                     wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []

@@ -148,3 +148,11 @@ def process() -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False, **options)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> None:
+    """The embedded sandbox, built before the clock of a single test runs."""
+    from toolexec.runtime.backend.wasm.programs import load_program
+
+    load_program()

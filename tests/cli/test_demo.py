@@ -18,6 +18,7 @@ from toolexec.cli.demo.tools import TOOLS, bar_chart, count_lines, summarise_com
 from toolexec.errors import ConfigurationError
 
 Cli = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("sandbox")
 LOG = """Commit history:
 Commit: 38b3e57fad0e4091131421a5dc3ca3b3250fbe90
 Author: Ada
@@ -44,14 +45,31 @@ def test_the_demo_gives_json(cli: Cli) -> None:
     assert [b["name"] for b in outcomes["Connect"]["backends"]] == ["local", "git", "time"]
     assert "git:git_log" in [found["id"] for found in outcomes["Search"]["tools"]]
     assert outcomes["Describe"]["id"] == "git:git_log"
-    assert "Mention the tests" in outcomes["Run"]["value"]
-    assert outcomes["Chain"]["value"].startswith("Most frequent words in 5 commit messages\nsensors")
+    assert "Reading of day 43" in outcomes["Run"]["value"]
+    assert outcomes["Chain"]["value"].startswith("Most frequent words in 48 commit messages\n    day")
     assert outcomes["Stream"] == {
-        "progressEvents": 4,
-        "value": [{"type": ".py", "files": 3, "lines": 11}, {"type": ".md", "files": 1, "lines": 3}],
+        "progressEvents": 5,
+        "value": [
+            {"type": ".csv", "files": 1, "lines": 44},
+            {"type": ".py", "files": 3, "lines": 11},
+            {"type": ".md", "files": 1, "lines": 3},
+        ],
     }
+    _check_code(outcomes["Code: many calls, one value"])
     assert "did you mean 'title'?" in outcomes["A wrong call"]["error"]["message"]
     assert outcomes["A thousand calls"]["demo:double"]["calls"] == 1000
+
+
+def _check_code(outcome: dict[str, Any]) -> None:
+    """Fifty calls from the sandbox, one value back, and figures that fit."""
+    assert outcome["toolCalls"] == 50
+    assert outcome["backend"]["kind"] == "wasm"
+    assert outcome["value"].startswith("Most changed files in 48 commits\n")
+    assert "readings.csv" in outcome["value"]
+    without, within = outcome["withoutCode"], outcome["withCode"]
+    assert within["bytesRead"] == len(json.dumps(outcome["value"], ensure_ascii=False).encode())
+    assert within["bytesWritten"] < without["bytesWritten"]
+    assert within["bytesRead"] < without["bytesRead"]
 
 
 def test_the_demo_is_nice_to_read(cli: Cli) -> None:

@@ -16,6 +16,7 @@ With `--json`, stdout has exactly one JSON document (`run --stream`: one event p
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from toolexec.cli import code_mode
 from toolexec.cli.exit_codes import TABLE, USAGE
+from toolexec.cli.options import AsJson, Config, perform_command
 
 __all__ = ["app", "main"]
 
@@ -64,17 +67,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Config = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="Where tools come from: an mcpServers JSON file, or a Python file with @tool functions or an Exec. May be "
-        "repeated. Default: $TOOLEXEC_CONFIG, else toolexec.json, mcp.json or .mcp.json in the current folder.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 ToolId = Annotated[str, typer.Argument(metavar="TOOL", help="The tool's ID, such as git:git_log.", show_default=False)]
 
 
@@ -95,20 +87,11 @@ def _shared(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find tools, read about them, run them, chain them: Python functions and MCP servers alike.
+    """Find tools, read about them, run them, chain them, call them from code: Python functions and MCP servers alike.
 
     Start with: toolexec demo
     """
     context.obj = (tuple(config or ()), as_json)
-
-
-def _perform(context: typer.Context, command: Any, config: list[Path] | None, as_json: bool, **more: Any) -> None:
-    """Run a command with the options before and after its name together, and exit with its code."""
-    from toolexec.cli.session import perform
-
-    shared, json_too = context.obj
-    code = perform(command, config=(*shared, *(config or ())), as_json=as_json or json_too, **more)
-    raise typer.Exit(code)
 
 
 @app.command()
@@ -128,7 +111,7 @@ def search(
     from toolexec.discovery import Filters
 
     filters = Filters(namespace=namespace, tags=tuple(tag or ()), backend=backend, read_only=read_only or None)
-    _perform(context, lambda session: finding.search(session, query, limit, filters), config, as_json)
+    perform_command(context, lambda session: finding.search(session, query, limit, filters), config, as_json)
 
 
 @app.command()
@@ -142,7 +125,7 @@ def describe(
     """Show what a tool takes and gives, with an example call."""
     from toolexec.cli import finding
 
-    _perform(context, lambda session: finding.describe(session, tool, level), config, as_json)
+    perform_command(context, lambda session: finding.describe(session, tool, level), config, as_json)
 
 
 @app.command()
@@ -170,8 +153,8 @@ def run(
 
     words = arguments or []
     if stream:
-        _perform(context, lambda s: running.stream(s, tool, words, timeout=timeout), config, as_json, lines=True)
-    _perform(context, lambda s: running.run(s, tool, words, timeout=timeout, raw=raw), config, as_json)
+        perform_command(context, lambda s: running.stream(s, tool, words, timeout=timeout), config, as_json, lines=True)
+    perform_command(context, lambda s: running.run(s, tool, words, timeout=timeout, raw=raw), config, as_json)
 
 
 @app.command()
@@ -188,7 +171,7 @@ def chain(
     """
     from toolexec.cli import running
 
-    _perform(context, lambda session: running.chain(session, file), config, as_json)
+    perform_command(context, lambda session: running.chain(session, file), config, as_json)
 
 
 @app.command("list")
@@ -204,7 +187,31 @@ def list_tools(
     from toolexec.cli import finding
 
     most = None if every else limit
-    _perform(context, lambda session: finding.list_tools(session, namespace, most), config, as_json)
+    perform_command(context, lambda session: finding.list_tools(session, namespace, most), config, as_json)
+
+
+@app.command()
+def stubs(
+    context: typer.Context,
+    tools: Annotated[
+        list[str] | None, typer.Argument(metavar="TOOLS", help="Tool IDs; none means all tools.", show_default=False)
+    ] = None,
+    namespace: Annotated[list[str] | None, typer.Option(help="All tools of this namespace; may be repeated.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file, such as tools.pyi.")
+    ] = None,
+    awaitable: Annotated[bool, typer.Option("--async", help="For code that awaits its calls.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print typed Python stubs: what code that calls tools can write.
+
+    In a file named __builtins__.pyi, editors and type checkers know `tools` in the files beside it.
+    """
+    from toolexec.cli import stubs as command
+
+    ids, spaces = tools or [], namespace or []
+    perform_command(context, lambda s: command.stubs(s, ids, spaces, output, awaitable=awaitable), config, as_json)
 
 
 @app.command()
@@ -212,7 +219,12 @@ def backends(context: typer.Context, config: Config = None, as_json: AsJson = Fa
     """Show every place that hosts tools: connected or not, and why not."""
     from toolexec.cli import finding
 
-    _perform(context, finding.backends, config, as_json)
+    perform_command(context, finding.backends, config, as_json)
+
+
+app.command()(code_mode.code)
+app.add_typer(code_mode.sandbox, name="sandbox")
+app.command()(code_mode.doctor)
 
 
 @app.command()
@@ -223,11 +235,11 @@ def demo(
 ) -> None:
     """See it all at work on the Git repository around you. No network."""
     from toolexec.cli import demo as show
-    from toolexec.exec import Exec
 
-    _perform(context, lambda session: show.run(session, fast=fast), None, as_json, make=Exec)
+    perform_command(context, lambda session: show.run(session, fast=fast), None, as_json, make=show.make_exec)
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    gc.set_threshold(50_000)  # imports make no garbage, and looking for it among them takes a tenth of the start
     app(prog_name="toolexec")

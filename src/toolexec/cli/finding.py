@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from toolexec.cli.exit_codes import OK
-from toolexec.cli.manual import manual
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
 from toolexec.cli.tables import backends_table, listing, search_table
@@ -19,7 +18,17 @@ if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
     from toolexec.discovery import DetailLevel, Summary
 
-__all__ = ["backends", "connect", "connect_for", "describe", "list_tools", "search"]
+__all__ = [
+    "backends",
+    "connect",
+    "connect_for",
+    "describe",
+    "list_tools",
+    "mention",
+    "search",
+    "unavailable",
+    "unavailable_data",
+]
 
 
 async def connect(session: Session) -> None:
@@ -47,28 +56,33 @@ async def search(session: Session, query: str, limit: int, filters: Filters) -> 
     """`toolexec search`: the best tools for the words."""
     await connect(session)
     found = await session.ex.search_tools(query, limit, filters=filters)
-    down = _unavailable(session)
+    down = unavailable(session)
     screen = session.screen
     if screen.as_json:
-        screen.document({"query": query, "tools": [summary.to_dict() for summary in found], **_as_data(down)})
+        screen.document({"query": query, "tools": [summary.to_dict() for summary in found], **unavailable_data(down)})
         return OK
     if found:
         screen.show(search_table(found))
     else:
         known = ", ".join(name for name in session.ex.index.namespaces() if name)
         screen.note(f"nothing found for {query!r}; namespaces: {known or 'none'}; toolexec list shows all tools")
-    _mention(session, down)
+    mention(session, down)
     return OK
 
 
 async def describe(session: Session, tool_id: str, level: DetailLevel) -> int:
     """`toolexec describe`: what a tool takes, gives, and how to call it."""
+    from toolexec.cli.manual import manual
+    from toolexec.code.names import ToolNames
+    from toolexec.code.stubs import stub_of
+
     await connect_for(session, tool_id)
     doc = await session.ex.get_tool_doc(tool_id, level)
+    stub = stub_of(doc.tool, names=ToolNames(session.ex.index)) if doc.tool is not None else ""
     if session.screen.as_json:
-        session.screen.document(doc.to_dict())
+        session.screen.document(doc.to_dict() | ({"stub": stub} if stub else {}))
     else:
-        session.screen.show(manual(doc, session.config))
+        session.screen.show(manual(doc, session.config, stub=stub))
     return OK
 
 
@@ -79,17 +93,17 @@ async def list_tools(session: Session, namespace: str | None, limit: int | None)
     filters = Filters(namespace=namespace) if namespace is not None else None
     found = await ex.search_tools("", max(len(ex.index), 1), filters=filters)
     found.sort(key=lambda summary: (summary.namespace, summary.id))
-    down = _unavailable(session)
+    down = unavailable(session)
     if screen.as_json:
         data = {"count": len(found), "namespaces": _by_namespace(found)}
-        screen.document(data | _as_data(down))
+        screen.document(data | unavailable_data(down))
         return OK
     if found:
         screen.show(listing(found, limit))
     else:
         known = ", ".join(one_line(name) for name in ex.index.namespaces() if name)
         screen.note(f"no tools{f' in {namespace}' if namespace else ''}; namespaces: {known or 'none'}")
-    _mention(session, down)
+    mention(session, down)
     return OK
 
 
@@ -111,16 +125,18 @@ def _by_namespace(found: list[Summary]) -> list[dict[str, Any]]:
     return [{"namespace": name, "count": len(tools), "tools": tools} for name, tools in groups.items()]
 
 
-def _unavailable(session: Session) -> list[BackendStatus]:
+def unavailable(session: Session) -> list[BackendStatus]:
     """The backends whose tools may be missing from the answer."""
     return [status for status in session.ex.backend_statuses() if status.enabled and not status.available]
 
 
-def _as_data(down: list[BackendStatus]) -> dict[str, Any]:
+def unavailable_data(down: list[BackendStatus]) -> dict[str, Any]:
+    """The same for JSON: the key `unavailable`, or nothing when all are there."""
     return {"unavailable": [{"backend": s.name, "reason": s.reason} for s in down]} if down else {}
 
 
-def _mention(session: Session, down: list[BackendStatus]) -> None:
+def mention(session: Session, down: list[BackendStatus]) -> None:
+    """The same for people, on stderr."""
     for status in down:
         session.screen.note(f"unavailable: {status.name}: {one_line(status.reason or '', 300)}", style="yellow")
     if down and session.screen.err.is_terminal:

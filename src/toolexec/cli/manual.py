@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["manual"]
 
 
-def manual(doc: ToolDoc, config: Sequence[Path] = ()) -> RenderableType:
-    """The documentation as far as its level goes; *config* goes into the example command."""
+def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> RenderableType:
+    """The documentation as far as its level goes; *config* goes into the example command, *stub* says how code calls
+    the tool."""
     parts: list[RenderableType] = [_head(doc)]
     schema: Any = {}
     if doc.tool is not None:
@@ -31,6 +32,8 @@ def manual(doc: ToolDoc, config: Sequence[Path] = ()) -> RenderableType:
         rows = parameters(schema)
         parts += _section("Parameters", _parameter_table(rows) if rows else _without_names(schema))
         parts += _section("Result", _result(doc.tool))
+    if stub:
+        parts += _section("Call from code", Text(clean(stub.rstrip())))
     if doc.notes:
         parts += _section("Notes", Text(clean(doc.notes)))
     for example in doc.examples:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.cli.terminal import Screen, one_line
 from toolexec.model.call import Progress as Report
 from toolexec.model.call import ProgressCallback
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 __all__ = ["watch"]
 
@@ -24,6 +25,8 @@ class _Watch:
     """A progress bar that appears when the work takes longer than `_PATIENCE` seconds, or reports something."""
 
     def __init__(self, console: Console, label: str) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         columns: tuple[Any, ...] = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),

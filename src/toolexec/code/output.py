@@ -19,7 +19,7 @@ class Output:
     """
 
     def __init__(self, limit: int = 1 << 20, tell: Callable[[Stream, str], None] | None = None) -> None:
-        self._limit = limit
+        self.limit = limit
         self._tell = tell
         self._parts: dict[Stream, list[str]] = {"stdout": [], "stderr": []}
         self._sizes: dict[Stream, int] = {"stdout": 0, "stderr": 0}
@@ -31,7 +31,7 @@ class Output:
         if not text:
             return
         with self._lock:
-            room = self._limit - self._sizes[stream]
+            room = self.limit - self._sizes[stream]
             kept = text[:room] if room > 0 else ""
             self._dropped[stream] += len(text) - len(kept)
             if kept:

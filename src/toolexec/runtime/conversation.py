@@ -330,7 +330,7 @@ def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
         "language": request.language or "python",
         "env": dict(request.env),
         "args": list(request.args),
-        "output_limit": getattr(request.output, "limit", 1 << 20),
+        "output_limit": request.output.limit,
     }
     if request.stdin:
         payload["stdin"] = base64.b64encode(request.stdin).decode()

@@ -10,36 +10,51 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolexec.testing.backend_suite import check_backend
+    from toolexec.testing.escape_battery import run_battery
+    from toolexec.testing.gateway_suite import check_gateway
     from toolexec.testing.index_suite import check_index
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
     from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
     from toolexec.testing.runner_suite import check_runner
+    from toolexec.testing.runtime_suite import check_runtime
+    from toolexec.testing.sandbox_suite import check_sandbox
+    from toolexec.testing.scripted_sandbox import ScriptedSandbox
     from toolexec.testing.searcher_suite import check_searcher
 
 __all__ = [
     "After",
     "InMemoryBackend",
     "RecordedCall",
+    "ScriptedSandbox",
     "ScriptedServer",
     "ScriptedTool",
     "Trouble",
     "check_backend",
+    "check_gateway",
     "check_index",
     "check_runner",
+    "check_runtime",
+    "check_sandbox",
     "check_searcher",
+    "run_battery",
 ]
 
 _HOME_OF = {
     "After": "memory",
     "InMemoryBackend": "memory",
     "RecordedCall": "memory",
+    "ScriptedSandbox": "scripted_sandbox",
     "ScriptedServer": "mcp_server",
     "ScriptedTool": "mcp_server",
     "Trouble": "mcp_server",
     "check_backend": "backend_suite",
+    "check_gateway": "gateway_suite",
     "check_index": "index_suite",
     "check_runner": "runner_suite",
+    "check_runtime": "runtime_suite",
+    "check_sandbox": "sandbox_suite",
     "check_searcher": "searcher_suite",
+    "run_battery": "escape_battery",
 }
 
 

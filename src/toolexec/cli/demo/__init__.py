@@ -1,8 +1,9 @@
-"""`toolexec demo`: everything at work on the Git repository around you, with two real MCP servers and no network."""
+"""`toolexec demo`: everything at work on the Git repository around you, with real MCP servers and a sandbox."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
 
 from toolexec.cli.demo.repository import some_repository
 from toolexec.cli.demo.stage import Stage
@@ -10,8 +11,16 @@ from toolexec.cli.demo.steps import STEPS
 from toolexec.cli.exit_codes import OK
 from toolexec.cli.session import Session
 from toolexec.errors import ConfigurationError
+from toolexec.exec import Exec
 
-__all__ = ["run"]
+__all__ = ["make_exec", "run"]
+
+_RESULT_BYTES: Final = 16 << 20
+
+
+def make_exec() -> Exec:
+    """The Exec of the demo: its code gets even the largest commit as it is, not as a handle."""
+    return Exec(result_bytes=_RESULT_BYTES)
 
 
 async def run(session: Session, *, fast: bool = False) -> int:

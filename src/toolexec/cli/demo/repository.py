@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ _COMMITS: Final = (
     ),
     ("README.md", "# Weather station\n\nReads sensors, draws charts, has tests.\n", "Mention the tests"),
 )
+_DAYS: Final = 43
+"""So many readings follow, each a commit: enough of them for fifty tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,32 @@ def some_repository() -> Generator[Repository, None, None]:
 
 
 def _fill(git: str, root: Path) -> None:
+    """Make the history in one go; nothing of the user's own set-up, such as hooks or signing, has a part in it."""
     _git(git, root, "init", "--quiet")
-    person = ("-c", "user.name=Ada Demo", "-c", "user.email=ada@example.com")
-    plain = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null")  # nothing of the user's own set-up
-    for name, text, message in _COMMITS:
-        (root / name).write_text(text, encoding="utf-8")
-        _git(git, root, "add", name)
-        _git(git, root, *person, *plain, "commit", "--quiet", "--message", message)
+    branch = _git(git, root, "symbolic-ref", "HEAD")
+    _git(git, root, "fast-import", "--quiet", stdin="".join(_history(branch)))
+    _git(git, root, "reset", "--hard", "--quiet")
 
 
-def _git(git: str, folder: Path, *words: str) -> str:
+def _history(branch: str) -> Iterator[str]:
+    lines = "day,degrees\n"
+    commits = list(_COMMITS)
+    for day in range(1, _DAYS + 1):
+        lines += f"{day},{12 + day * 7 % 11}\n"
+        commits.append(("readings.csv", lines, f"Reading of day {day}"))
+    began = int(time.time()) - len(commits) * 86_400
+    for number, (name, text, message) in enumerate(commits):
+        yield f"commit {branch}\ncommitter Ada Demo <ada@example.com> {began + number * 86_400} +0000\n"
+        yield f"{_data(message)}M 644 inline {name}\n{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return f"data {len(text.encode())}\n{text}\n"
+
+
+def _git(git: str, folder: Path, *words: str, stdin: str = "") -> str:
     """What git prints, or nothing when it fails."""
     done = subprocess.run(  # noqa: S603 - a fixed command, without a shell
-        [git, "-C", str(folder), *words], capture_output=True, text=True, errors="replace", check=False
+        [git, "-C", str(folder), *words], input=stdin, capture_output=True, text=True, errors="replace", check=False
     )
     return done.stdout.strip() if done.returncode == 0 else ""

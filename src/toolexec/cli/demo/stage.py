@@ -47,7 +47,9 @@ class Stage:
         """Say what is going to happen."""
         if self.screen.as_json:
             return
-        text = Text.assemble(("toolexec", "bold"), f" in {steps} steps: Python functions and two real MCP servers\n")
+        text = Text.assemble(
+            ("toolexec", "bold"), f" in {steps} steps: Python functions, two real MCP servers, a sandbox\n"
+        )
         kind = "a small repository made for this demo" if self.repository.made else "the repository around you"
         text.append(f"{kind}: {self.repository.root}", style="dim")
         self.screen.show(Text(), Panel(text, border_style="cyan", expand=False, padding=(0, 2)))
@@ -82,6 +84,7 @@ class Stage:
         )
         text.append("  toolexec list -c app.py          ", style="green").append("@tool functions of a Python file\n")
         text.append("  toolexec list -c mcp.json        ", style="green").append("the servers of an mcpServers file\n")
+        text.append("  toolexec code -c app.py FILE     ", style="green").append("code that calls them, in a sandbox\n")
         text.append("  toolexec --help                  ", style="green").append("everything else")
         self.screen.show(Text(), Rule(style="dim"), text)
 

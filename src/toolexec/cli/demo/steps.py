@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from toolexec.cli.demo.code_step import PROGRAM, code
 from toolexec.cli.demo.stage import Outcome, Stage, Step
 from toolexec.cli.demo.tools import TOOLS
 from toolexec.cli.manual import manual
@@ -184,6 +185,7 @@ STEPS: Final[tuple[tuple[str, str, Step], ...]] = (
     ("Run", 'await ex.run_tool("git:git_log", {"repo_path": ".", "max_count": 2})', run),
     ("Chain", _CODE["chain"].strip(), chain),
     ("Stream", _CODE["stream"].strip(), stream),
+    ("Code: many calls, one value", f"await ex.execute_code('''\n{PROGRAM}\n''')", code),
     ("A wrong call", 'await ex.run_tool("demo:bar_chart", {"titel": "Q1", "counts": {"May": "x"}})', refuse),
     ("A thousand calls", _CODE["measure"].strip(), measure),
 )

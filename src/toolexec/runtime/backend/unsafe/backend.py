@@ -105,8 +105,8 @@ class UnsafeHostBackend:
         """See `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
         language = self._admit(request)
         began = perf_counter()
-        self.warn(request, language)
         toolchain = await self._launcher.toolchain(language)
+        self.warn(request, language)
         guest = Guest(self._launcher, language)
         task = asyncio.current_task()
         assert task is not None

@@ -87,9 +87,15 @@ class Launcher:
                 return [str(await self._compile(code, folder)), str(descriptor)]
             case "bash":
                 python = (await self.toolchain("python")).path
-                return [python, "-I", "-X", "utf8", "-c", bundle.bash_guest(), str(descriptor), str(descriptor)]
+                return self._python_command(python, bundle.bash_guest(), folder, descriptor)
             case _:
-                return [path, "-I", "-X", "utf8", "-c", bundle.python_guest(), str(descriptor), str(descriptor)]
+                return self._python_command(path, bundle.python_guest(), folder, descriptor)
+
+    def _python_command(self, python: str, guest: str, folder: Path, descriptor: int) -> list[str]:
+        """A guest from a file: as an argument its text would fill every list of processes."""
+        file = folder / "guest.py"
+        file.write_text(guest, "utf-8")
+        return [python, "-I", "-X", "utf8", str(file), str(descriptor), str(descriptor)]
 
     async def _compile(self, code: str, folder: Path) -> Path:
         """The compiled program."""

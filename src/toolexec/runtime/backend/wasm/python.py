@@ -279,7 +279,7 @@ class PythonSession:
 
 def execute_frame(request: ExecuteRequest) -> str:
     """The `execute` message for *request*."""
-    payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace"}
+    payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
     if request.env:
         payload["env"] = dict(request.env)
     if request.args:

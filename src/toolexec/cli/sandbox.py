@@ -1,0 +1,262 @@
+"""`toolexec sandbox`: build, list, check and remove the sandboxes that code runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from toolexec.cli.building import announce_builds, watch_build
+from toolexec.cli.exit_codes import FAILED, OK
+from toolexec.cli.progress import watch
+from toolexec.cli.session import Session
+from toolexec.cli.tables import duration_text, plain_table
+from toolexec.cli.terminal import one_line
+from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.call import Progress
+from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
+from toolexec.runtime.backend.wasm.requirements import normal_requirements
+
+if TYPE_CHECKING:
+    from toolexec.runtime.base import SandboxBackend
+    from toolexec.testing.escape_battery import BatteryReport, Outcome
+
+__all__ = ["build", "check", "list_sandboxes", "remove", "size_text"]
+
+
+async def build(session: Session, packages: Sequence[str]) -> int:
+    """Build the sandbox with *packages*, unless it is there, and load it once.
+
+    Raises SandboxUnavailableError when it cannot be built, ConfigurationError for what is no package.
+    """
+    from toolexec.runtime.backend.wasm.backend import WasmBackend
+
+    wanted = normal_requirements(packages)
+    cache = ComponentCache()
+    known = _find(await asyncio.to_thread(cache.list), wanted)
+    was_ready = known is not None and known.compiled > 0
+    began = perf_counter()
+    with watch_build(session.screen, keep=True) as view:
+        backend = WasmBackend(packages=wanted, on_build_step=view)
+        try:
+            await view.during(backend.start())
+        finally:
+            await backend.aclose()
+    took = perf_counter() - began
+    made = _find(await asyncio.to_thread(cache.list), wanted)
+    if made is None:
+        raise SandboxUnavailableError(f"the sandbox was built, and is not in {cache.folder} any more; build it again")
+    screen = session.screen
+    if screen.as_json:
+        facts = {"folder": str(cache.folder), "built": not was_ready, "durationMs": round(took * 1000, 3)}
+        screen.document({"sandbox": _data(made), **facts})
+        return OK
+    done = "is ready, it was built before" if was_ready else f"is ready, after {duration_text(took)}"
+    screen.value(Text.assemble((_name(made), "cyan"), f" {done}: Python {made.python}, {size_text(made.size)}"))
+    _tell_packages(session, made)
+    screen.value(Text(f"in {cache.folder}", style="dim"))
+    return OK
+
+
+def _tell_packages(session: Session, made: CachedComponent) -> None:
+    if made.requirements:
+        names = ", ".join(f"{name} {version}" for name, version in made.packages.items())
+        session.screen.value(Text(f"packages: {one_line(names)}"))
+        words = shlex.join(word for name in made.requirements for word in ("--with", name))
+        session.screen.value(Text(f"used by: toolexec code {words} FILE", style="dim"))
+
+
+async def list_sandboxes(session: Session) -> int:
+    """Show every sandbox that was built: its packages, Python, size, and when it was last used."""
+    cache = ComponentCache()
+    found = await asyncio.to_thread(cache.list)
+    screen = session.screen
+    if screen.as_json:
+        screen.document({"folder": str(cache.folder), "sandboxes": [_data(entry) for entry in found]})
+    elif found:
+        screen.show(_table(found))
+        screen.note(f"{size_text(sum(entry.size for entry in found))} in {cache.folder}")
+    else:
+        screen.note("no sandbox has been built yet; toolexec sandbox build does it, and the first toolexec code")
+    return OK
+
+
+async def remove(session: Session, packages: Sequence[str], *, everything: bool) -> int:
+    """Remove the sandbox with *packages* (the plain one for none), or all of them.
+
+    Raises ConfigurationError for packages together with *everything*, and for a sandbox that is not there.
+    """
+    if packages and everything:
+        raise ConfigurationError("--all removes every sandbox; leave out --with")
+    cache = ComponentCache()
+    wanted = normal_requirements(packages)
+    if not everything:
+        found = await asyncio.to_thread(cache.list)
+        if not any(entry.requirements == wanted and entry.size for entry in found):
+            known = ", ".join(dict.fromkeys(_name(entry) for entry in found if entry.size)) or "none"
+            raise ConfigurationError(f"there is no sandbox {_name_of(wanted)} to remove; there is: {known}")
+    freed = await asyncio.to_thread(cache.remove, None if everything else wanted)
+    if session.screen.as_json:
+        session.screen.document({"folder": str(cache.folder), "freedBytes": freed})
+    else:
+        session.screen.value(Text(f"{size_text(freed)} set free in {cache.folder}"))
+    return OK
+
+
+async def check(session: Session, kind: str, language: str, only: Sequence[str], *, unsafe: bool) -> int:
+    """Run hostile programs in a sandbox and show whether it held: all of the escape battery, or those of *only*.
+
+    The exit code is 1 if anything got out. Raises ConfigurationError for an unknown kind, language or program, and for
+    a sandbox without isolation unless *unsafe* is set.
+    """
+    from toolexec.testing.escape_battery import run_battery
+    from toolexec.testing.escapes import ESCAPES
+
+    backend = _backend(session, kind)
+    if backend.isolation in ("none", "process") and not unsafe:
+        raise ConfigurationError(
+            f"{kind} has no isolation: the hostile programs would run on this machine, as you; in a container of their "
+            "own that is fine, then say --unsafe"
+        )
+    known = [escape for escape in ESCAPES if language in escape.programs]
+    chosen = [escape for escape in known if not only or escape.name in only]
+    unknown = sorted({*only} - {escape.name for escape in known})
+    if unknown or not chosen:
+        names = ", ".join(escape.name for escape in known)
+        raise ConfigurationError(f"no {language} programs {', '.join(unknown)}; there are: {names or 'none'}")
+    with watch_build(session.screen) as view:
+        announce_builds(session.ex.runtime, view)
+        await view.during(_start(backend, language))
+    done = 0
+    with watch(session.screen, "hostile programs") as report:
+
+        def hear(outcome: Outcome) -> None:
+            nonlocal done
+            done += 1
+            if report is not None:
+                report(Progress(done=done, total=len(chosen), message=outcome.name))
+
+        found = await run_battery(backend, language=language, escapes=chosen, on_outcome=hear)
+    if session.screen.as_json:
+        session.screen.document(found.to_dict())
+    else:
+        session.screen.show(_battery_table(found))
+        held = sum(outcome.held for outcome in found.outcomes)
+        style = "green" if found.ok else "bold red"
+        line = f"{held} of {len(found.outcomes)} hostile {language} programs were held by {kind}"
+        session.screen.value(Text(line, style=style))
+    return OK if found.ok else FAILED
+
+
+def _backend(session: Session, kind: str) -> SandboxBackend:
+    backends = session.ex.runtime.backends
+    for backend in backends:
+        if backend.kind == kind:
+            return backend
+    names = ", ".join(backend.kind for backend in backends)
+    raise ConfigurationError(f"there is no sandbox {kind!r} here to check; there is: {names}")
+
+
+async def _start(backend: SandboxBackend, language: str) -> None:
+    """Build the embedded sandbox, if it is that one, and say so when it cannot run."""
+    from toolexec.runtime.backend.wasm.backend import WasmBackend
+
+    if isinstance(backend, WasmBackend):
+        state = await backend.check_language(language)
+        if state.ok and language == "python":
+            await backend.start()
+    else:
+        state = await backend.check()
+    if not state.ok:
+        raise SandboxUnavailableError(f"{backend.kind}: {state.reason}; {state.remedy}", backend=backend.kind)
+
+
+def _find(found: Sequence[CachedComponent], wanted: tuple[str, ...]) -> CachedComponent | None:
+    return next((entry for entry in found if entry.current and entry.requirements == wanted), None)
+
+
+def _name(entry: CachedComponent) -> str:
+    return _name_of(entry.requirements)
+
+
+def _name_of(requirements: Sequence[str]) -> str:
+    return " + ".join(requirements) if requirements else "plain"
+
+
+def _table(found: Sequence[CachedComponent]) -> Table:
+    table = plain_table(
+        ("Sandbox", {"overflow": "fold"}),
+        ("Packages in it", {"overflow": "fold", "ratio": 1}),
+        ("Python", {"no_wrap": True}),
+        ("Size", {"justify": "right", "no_wrap": True}),
+        ("Last used", {"no_wrap": True}),
+        ("State", {"no_wrap": True}),
+    )
+    table.expand = True
+    for entry in found:
+        packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
+        table.add_row(
+            Text(one_line(_name(entry)), style="cyan"),
+            Text(one_line(packages), style="dim"),
+            Text(one_line(entry.python)),
+            size_text(entry.size),
+            _ago(entry.used),
+            _state(entry),
+        )
+    return table
+
+
+def _state(entry: CachedComponent) -> Text:
+    if not entry.current:
+        return Text("outdated", style="yellow")
+    if not entry.compiled:
+        return Text("not compiled yet", style="dim")
+    return Text("ready, with the wheel" if entry.shipped else "ready", style="green")
+
+
+def _ago(moment: datetime | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def size_text(count: int) -> str:
+    """Bytes as megabytes."""
+    return f"{count / 1_000_000:.1f} MB"
+
+
+def _data(entry: CachedComponent) -> dict[str, Any]:
+    return {
+        "requirements": list(entry.requirements),
+        "packages": dict(entry.packages),
+        "python": entry.python,
+        "sha256": entry.sha256,
+        "shipped": entry.shipped,
+        "current": entry.current,
+        "compiled": entry.compiled,
+        "bytes": entry.size,
+        "used": entry.used.isoformat() if entry.used is not None else None,
+    }
+
+
+def _battery_table(report: BatteryReport) -> Table:
+    table = plain_table(
+        ("Program", {"no_wrap": True}), ("Result", {"no_wrap": True}), ("Evidence", {"overflow": "fold", "ratio": 1})
+    )
+    table.expand = True
+    for outcome in report.outcomes:
+        word = Text("✓ held", style="green") if outcome.held else Text("✗ ESCAPED", style="bold red")
+        seen = outcome.evidence if not outcome.held else f"ended with {outcome.ending or 'no error'}"
+        table.add_row(Text(one_line(outcome.name), style="cyan"), word, Text(one_line(seen, 300)))
+    return table

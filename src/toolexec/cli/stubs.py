@@ -1,0 +1,72 @@
+"""`toolexec stubs`: what code that calls tools can rely on, as a Python file that editors and models read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolexec.cli.exit_codes import OK
+from toolexec.cli.finding import connect, connect_for, mention, unavailable, unavailable_data
+from toolexec.cli.session import Session
+from toolexec.cli.terminal import one_line
+from toolexec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolexec.model import Tool
+
+__all__ = ["stubs"]
+
+
+async def stubs(
+    session: Session, tool_ids: Sequence[str], namespaces: Sequence[str], file: Path | None, *, awaitable: bool
+) -> int:
+    """Print the stubs of these tools and namespaces (of all tools when none are named), or write them to *file*.
+
+    Raises ConfigurationError for a namespace without tools and a file that cannot be written, and what `Index.get`
+    raises for a tool that is not there; nothing is written then.
+    """
+    from toolexec.code.names import ToolNames
+    from toolexec.code.stubs import python_stubs
+
+    tools = await _chosen(session, tool_ids, namespaces)
+    down = unavailable(session) if namespaces or not tool_ids else []
+    text = python_stubs(tools, names=ToolNames(session.ex.index), awaitable=awaitable)
+    screen = session.screen
+    if file is not None:
+        _write(file, text)
+    if screen.as_json:
+        data = {"tools": [tool.id for tool in tools], **({"file": str(file)} if file else {"stubs": text})}
+        screen.document(data | unavailable_data(down))
+        return OK
+    if file is None:
+        screen.exact(text)
+    else:
+        screen.note(f"stubs of {len(tools)} tool{'' if len(tools) == 1 else 's'} are in {file}")
+    mention(session, down)
+    return OK
+
+
+async def _chosen(session: Session, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
+    index = session.ex.index
+    for tool_id in tool_ids:
+        await connect_for(session, tool_id)
+    if namespaces or not tool_ids:
+        await connect(session)
+    found = [index.get(tool_id).tool for tool_id in tool_ids]
+    if not tool_ids and not namespaces:
+        found = [entry.tool for entry in index.tools()]
+    known = index.namespaces()
+    for namespace in namespaces:
+        if namespace not in known:
+            names = ", ".join(one_line(name) for name in known if name)
+            raise ConfigurationError(f"no tools in the namespace {namespace!r}; namespaces: {names or 'none'}")
+    found += [entry.tool for entry in index.tools() if entry.tool.namespace in namespaces] if namespaces else []
+    return list({tool.id: tool for tool in found}.values())
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error

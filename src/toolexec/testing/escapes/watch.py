@@ -1,0 +1,97 @@
+"""How the host fares while a hostile program runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Watch"]
+
+_TICK_SECONDS = 0.02
+_LOOKS_AT_CHILDREN = 10
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MAX_STALL_SECONDS = 4.0
+_MAX_GROWTH_BYTES = 640 << 20
+
+
+class Watch:
+    """Measures, as `async with`, how long the event loop stood still and how much memory this process and its
+    descendants took on top of what they had. Where there is no /proc, only the peak of this process counts."""
+
+    def __init__(self) -> None:
+        self._stall = 0.0
+        self._before = self._most = _resident_with_children()
+        self._peak_before = _peak()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._look())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _look(self) -> None:
+        last, turn = monotonic(), 0
+        children = 0
+        try:
+            while True:
+                await asyncio.sleep(_TICK_SECONDS)
+                now = monotonic()
+                self._stall, last = max(self._stall, now - last - _TICK_SECONDS), now
+                if turn % _LOOKS_AT_CHILDREN == 0:
+                    children = _resident_with_children() - _resident(os.getpid())
+                turn += 1
+                self._most = max(self._most, _resident(os.getpid()) + children)
+        finally:
+            self._stall = max(self._stall, monotonic() - last - _TICK_SECONDS)
+
+    def seen(self) -> list[str]:
+        """What is more than any program may do to the host, each a sentence."""
+        found: list[str] = []
+        growth = max(self._most - self._before, _peak() - self._peak_before)
+        if growth > _MAX_GROWTH_BYTES:
+            found.append(f"the host took {growth >> 20} MiB of memory for it")
+        if self._stall > _MAX_STALL_SECONDS:
+            found.append(f"the host's event loop stood still for {self._stall:.1f} s")
+        return found
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _resident_with_children() -> int:
+    return sum(map(_resident, [os.getpid(), *_descendants()]))
+
+
+def _resident(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return 0
+
+
+def _descendants() -> list[int]:
+    """All processes below this one."""
+    children: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in (path.name for path in Path("/proc").iterdir()):
+            if name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    parent = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+                    children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    ahead = [os.getpid()]
+    while ahead:
+        below = children.get(ahead.pop(), [])
+        found += below
+        ahead += below
+    return found

@@ -1,0 +1,307 @@
+"""The exam that every router of code takes: `Runtime` itself, and whatever stands in for it.
+
+The checks are plain async functions, free of any test framework. `check_runtime` takes them all; to have each one as a
+test of its own, go through `RUNTIME_CHECKS` with `run_runtime_check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from toolexec.backend.local import LocalBackend
+from toolexec.backend.registry import BackendRegistry
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.tools import Tools
+from toolexec.discovery.docs import InMemoryDocStore
+from toolexec.discovery.memory import InMemoryIndex
+from toolexec.errors import (
+    InvalidRequestError,
+    LimitNotEnforceableError,
+    MissingCodeError,
+    MissingGatewayError,
+    SandboxDeniedError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+)
+from toolexec.model.binding import LocalBinding
+from toolexec.model.declare import declare
+from toolexec.run.runner import DefaultRunner
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.testing.report import Report
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
+
+__all__ = ["RUNTIME_CHECKS", "MakeRuntime", "Router", "RuntimeExam", "check_runtime", "run_runtime_check"]
+
+_PATIENCE: Final = 30.0
+
+
+class Router(Protocol):
+    """What the exam asks of a router; see `Runtime`."""
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """Run a program."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop every run and close every sandbox."""
+        ...
+
+
+MakeRuntime: TypeAlias = Callable[..., Router]
+"""Makes a router from a list of sandboxes; by keyword come `limits`, `default_profile` and `deny_unsafe`."""
+
+
+class RuntimeExam:
+    """Scripted sandboxes, and a tool that their programs call; each check gets a fresh one."""
+
+    def __init__(self, make: MakeRuntime) -> None:
+        self.begun = asyncio.Event()
+        """Set once a program waits."""
+        self.wasm = ScriptedSandbox(self._programs(), kind="wasm", isolation="wasm")
+        self.docker = ScriptedSandbox(
+            self._programs(), kind="docker", isolation="container", languages=["python", "go"]
+        )
+        self.gvisor = ScriptedSandbox(self._programs(), kind="gvisor", isolation="gvisor")
+        self.unsafe = ScriptedSandbox(self._programs(), kind="unsafe_host", isolation="none")
+        self._make = make
+        self._made: list[Router] = []
+        self._index = InMemoryIndex()
+        self._backends = BackendRegistry()
+        local = LocalBackend()
+        self._backends.register(local)
+        declared = declare(self._double, "exam:double")
+        self._index.register(declared.tool, LocalBinding(declared.tool.id))
+        local.add(declared)
+
+    def runtime(self, *backends: SandboxBackend, **options: Any) -> Router:
+        """A router over these sandboxes."""
+        self._made.append(self._make([*backends], **options))
+        return self._made[-1]
+
+    def tools(self) -> Tools:
+        """The gateway of one run."""
+        return Tools(self._index, InMemoryDocStore(self._index), DefaultRunner(self._index, self._backends))
+
+    def request(self, code: str = "value", tools: Tools | None = None, **fields: Any) -> ExecuteRequest:
+        """A request as an engine makes it."""
+        return ExecuteRequest(code=code, gateway=tools or self.tools(), **fields)
+
+    async def aclose(self) -> None:
+        """Close what was made."""
+        for router in self._made:
+            await router.aclose()
+        await self._backends.stop_all()
+
+    def _programs(self) -> dict[str, Any]:
+        return {"value": 1, "calls": self._calls, "waits": self._waits, "fails": ValueError("boom"), "dies": _dies}
+
+    async def _calls(self, request: ExecuteRequest) -> Any:
+        assert request.gateway is not None
+        return (await request.gateway.run_tool("exam:double", {"number": 4})).value
+
+    async def _waits(self, request: ExecuteRequest) -> None:
+        self.begun.set()
+        await asyncio.Event().wait()
+
+    async def _double(self, number: int) -> int:
+        """Twice a number."""
+        return 2 * number
+
+
+async def _dies(request: ExecuteRequest) -> Exception:
+    assert request.gateway is not None
+    await request.gateway.run_tool("exam:double", {"number": 1})
+    return SandboxFailedError("the sandbox died")
+
+
+async def a_program_is_run(exam: RuntimeExam) -> None:
+    """Its value, its trace and the sandbox that ran it arrive."""
+    result = (await exam.runtime(exam.wasm).execute(exam.request("calls"))).raise_for_error()
+    assert (result.value, result.backend.kind) == (8, "wasm")
+    assert [(record.tool_id, record.value) for record in result.tool_calls] == [("exam:double", 8)]
+
+
+async def a_failed_program_is_a_result(exam: RuntimeExam) -> None:
+    """Failure of the program and death of the sandbox are told apart; the trace survives both."""
+    runtime = exam.runtime(exam.wasm)
+    failed, dead = [await runtime.execute(exam.request(code)) for code in ("fails", "dies")]
+    assert failed.error is not None
+    assert failed.error.code == "program_failed"
+    assert dead.error is not None
+    assert dead.error.code == "sandbox_failed"
+    assert len(dead.tool_calls) == 1
+
+
+async def a_request_needs_gateway_and_code(exam: RuntimeExam) -> None:
+    """Without them nothing is run."""
+    runtime = exam.runtime(exam.wasm)
+    await _refused(runtime, ExecuteRequest(code="value"), MissingGatewayError)
+    await _refused(runtime, exam.request(" \n"), MissingCodeError)
+    await _refused(runtime, exam.request(timeout=0), InvalidRequestError)
+    assert exam.wasm.requests == []
+
+
+async def an_unknown_profile_is_refused(exam: RuntimeExam) -> None:
+    """The error lists the profiles."""
+    error = await _refused(exam.runtime(exam.wasm), exam.request(profile="safe"), InvalidRequestError)
+    assert "standard" in str(error)
+
+
+async def a_profile_without_a_sandbox_is_refused(exam: RuntimeExam) -> None:
+    """No sandbox of another profile steps in, and the error says which could serve it."""
+    error = await _refused(exam.runtime(exam.docker), exam.request(profile="hardened"), SandboxDeniedError)
+    assert "container" in str(error)
+    error = await _refused(exam.runtime(exam.gvisor), exam.request(profile="standard"), SandboxUnavailableError)
+    assert "docker" in str(error)
+    assert exam.docker.requests == exam.gvisor.requests == []
+
+
+async def nothing_falls_back_to_the_host(exam: RuntimeExam) -> None:
+    """A sandbox without isolation serves `dev` alone."""
+    runtime = exam.runtime(exam.unsafe)
+    for profile in ("", "standard", "hardened"):
+        await _refused(runtime, exam.request(profile=profile), SandboxUnavailableError)
+    assert exam.unsafe.requests == []
+    assert (
+        await runtime.execute(exam.request(profile="dev", metadata={"unsafeOptIn": True}))
+    ).backend.kind == "unsafe_host"
+
+
+async def isolation_is_judged_by_what_is_underneath(exam: RuntimeExam) -> None:
+    """A sandbox that only looks like a safe one is denied for a safe profile."""
+    exam.docker.isolation = "none"
+    await _refused(exam.runtime(exam.docker), exam.request(profile="standard"), SandboxDeniedError)
+    assert exam.docker.requests == []
+
+
+async def dev_can_be_denied(exam: RuntimeExam) -> None:
+    """`deny_unsafe` closes the one way to the host, too."""
+    runtime = exam.runtime(exam.unsafe, deny_unsafe=("dev", "standard", "hardened"))
+    await _refused(runtime, exam.request(profile="dev"), SandboxDeniedError)
+    assert exam.unsafe.requests == []
+
+
+async def candidates_are_tried_in_order(exam: RuntimeExam) -> None:
+    """The first that is available and speaks the language gets it; the order in which they were added is nothing."""
+    runtime = exam.runtime(exam.docker, exam.wasm)
+    assert (await runtime.execute(exam.request())).backend.kind == "wasm"
+    assert (await runtime.execute(exam.request(language="go"))).backend.kind == "docker"
+    exam.wasm.availability = Availability(ok=False, reason="it is not built", remedy="build it")
+    assert (await runtime.execute(exam.request())).backend.kind == "docker"
+    exam.docker.availability = Availability(ok=False, reason="no daemon")
+    error = await _refused(runtime, exam.request(), SandboxUnavailableError)
+    assert "build it" in str(error)
+    assert "no daemon" in str(error)
+
+
+async def an_unknown_language_is_refused(exam: RuntimeExam) -> None:
+    """The error lists the languages of the profile."""
+    error = await _refused(exam.runtime(exam.wasm), exam.request(language="cobol"), InvalidRequestError)
+    assert "python" in str(error)
+
+
+async def the_sandbox_gets_what_holds(exam: RuntimeExam) -> None:
+    """Profile and limits are those that hold, not those that were asked for: limits are only ever lowered."""
+    exam.wasm.enforced = LimitsEnforced(memory=True, cpu=True)
+    runtime = exam.runtime(exam.wasm, default_profile="hardened", limits=Limits(memory_bytes=100, max_tool_calls=5))
+    await runtime.execute(exam.request(limits=Limits(memory_bytes=200, max_tool_calls=3, cpu_ms=7)))
+    await runtime.execute(exam.request(profile="standard"))
+    first, second = exam.wasm.requests
+    assert first.profile == "hardened"
+    assert first.limits == Limits(memory_bytes=100, max_tool_calls=3, cpu_ms=7)
+    assert second.profile == "standard"
+    assert second.limits == Limits(memory_bytes=100, max_tool_calls=5)
+
+
+async def a_limit_that_would_not_hold_is_refused(exam: RuntimeExam) -> None:
+    """Unless the caller says `best_effort`."""
+    runtime = exam.runtime(exam.wasm)
+    wanted = exam.request(limits=Limits(memory_bytes=1 << 20, cpus=1.5))
+    error = await _refused(runtime, wanted, LimitNotEnforceableError)
+    assert set(error.details["limits"]) == {"memory_bytes", "cpus"}
+    assert exam.wasm.requests == []
+    result = await runtime.execute(exam.request(limits=wanted.limits, best_effort=True))
+    assert result.ok
+    assert not result.limits_enforced.memory
+
+
+async def runs_are_concurrent(exam: RuntimeExam) -> None:
+    """Twenty of them, each with its own trace."""
+    runtime = exam.runtime(exam.wasm)
+    results = await asyncio.gather(*(runtime.execute(exam.request("calls")) for _ in range(20)))
+    assert [result.value for result in results] == [8] * 20
+    assert [len(result.tool_calls) for result in results] == [1] * 20
+
+
+async def cancelling_stops_the_program(exam: RuntimeExam) -> None:
+    """And comes out as a cancellation."""
+    task = asyncio.ensure_future(exam.runtime(exam.wasm).execute(exam.request("waits")))
+    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    task.cancel()
+    await asyncio.wait([task], timeout=_PATIENCE)
+    assert task.cancelled()
+    assert exam.wasm.running == 0
+
+
+async def closing_stops_everything(exam: RuntimeExam) -> None:
+    """Runs end, every sandbox is closed, and nothing can be run any more."""
+    runtime = exam.runtime(exam.wasm, exam.docker)
+    task = asyncio.ensure_future(runtime.execute(exam.request("waits")))
+    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    await asyncio.wait_for(runtime.aclose(), _PATIENCE)
+    await asyncio.wait([task], timeout=_PATIENCE)
+    assert task.cancelled()
+    assert exam.wasm.closed == exam.docker.closed == 1
+    assert exam.wasm.running == 0
+    await _refused(runtime, exam.request(), SandboxUnavailableError)
+
+
+RuntimeCheck: TypeAlias = Callable[[RuntimeExam], Awaitable[None]]
+_ALL: Final[tuple[Any, ...]] = (
+    a_program_is_run,
+    a_failed_program_is_a_result,
+    a_request_needs_gateway_and_code,
+    an_unknown_profile_is_refused,
+    a_profile_without_a_sandbox_is_refused,
+    nothing_falls_back_to_the_host,
+    isolation_is_judged_by_what_is_underneath,
+    dev_can_be_denied,
+    candidates_are_tried_in_order,
+    an_unknown_language_is_refused,
+    the_sandbox_gets_what_holds,
+    a_limit_that_would_not_hold_is_refused,
+    runs_are_concurrent,
+    cancelling_stops_the_program,
+    closing_stops_everything,
+)
+RUNTIME_CHECKS: Final[Mapping[str, RuntimeCheck]] = {check.__name__: check for check in _ALL}
+"""Every check by its name."""
+
+
+async def run_runtime_check(make: MakeRuntime, name: str) -> None:
+    """Put routers that *make* gives through one check; raises AssertionError, or what went wrong, KeyError for an
+    unknown name."""
+    exam = RuntimeExam(make)
+    try:
+        await RUNTIME_CHECKS[name](exam)
+    finally:
+        await exam.aclose()
+
+
+async def check_runtime(make: MakeRuntime, *, known_gaps: Collection[str] = ()) -> None:
+    """Put the routers that *make* gives through every check; see `Report` for known gaps and for what is raised."""
+    report = Report("runtime", RUNTIME_CHECKS, known_gaps)
+    for name in RUNTIME_CHECKS:
+        with report.check(name):
+            await run_runtime_check(make, name)
+    report.conclude()
+
+
+async def _refused(runtime: Router, request: ExecuteRequest, kind: type[Exception]) -> Any:
+    try:
+        result = await runtime.execute(request)
+    except kind as error:
+        return error
+    raise AssertionError(f"{request} gave {result} instead of raising {kind.__name__}")

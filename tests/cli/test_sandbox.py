@@ -1,0 +1,179 @@
+"""The commands for sandboxes: build, list, check, remove."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolexec.cli import sandbox as command
+from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def cache(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own, with the built component and nothing compiled."""
+    real = ComponentCache()
+    own = tmp_path / "cache" / "sandbox"
+    own.mkdir(parents=True, mode=0o700)
+    newest = max(real.folder.glob("*.wasm"), key=lambda path: path.stat().st_mtime)
+    for path in (newest, newest.with_name(f"{newest.name}.json")):
+        shutil.copy(path, own / path.name)
+    monkeypatch.setenv("TOOLEXEC_CACHE", str(own.parent))
+    return own
+
+
+def test_a_sandbox_that_is_there_is_not_built_again(cli: Cli, sandbox: None) -> None:
+    """It says so, and where it is."""
+    done = cli("sandbox", "build")
+    assert done.exit_code == 0
+    assert "plain is ready, it was built before: Python 3." in done.stdout
+    assert str(ComponentCache().folder) in done.stdout.replace("\n", "")
+    data = json.loads(cli("sandbox", "build", "--json").stdout)
+    assert (data["built"], data["sandbox"]["current"], data["sandbox"]["requirements"]) == (False, True, [])
+
+
+def test_a_sandbox_is_built(cli: Cli, cache: Path) -> None:
+    """The steps on stderr, what came of it on stdout; then it is listed, and can be removed."""
+    assert "not compiled yet" in cli("sandbox", "list").stdout
+    done = cli("sandbox", "build")
+    assert done.exit_code == 0
+    assert "compiling the sandbox for this machine" in done.stderr
+    assert "plain is ready, after " in done.stdout
+    assert f"in {cache}" in done.stdout.replace("\n", "")
+    listed = json.loads(cli("sandbox", "list", "--json").stdout)
+    assert listed["folder"] == str(cache)
+    assert [(entry["compiled"], entry["current"]) for entry in listed["sandboxes"]] == [(1, True)]
+    assert "ready" in cli("sandbox", "list").stdout
+    freed = json.loads(cli("sandbox", "remove", "--json").stdout)["freedBytes"]
+    assert freed == listed["sandboxes"][0]["bytes"]
+    assert "no sandbox has been built yet" in cli("sandbox", "list").stderr
+
+
+def test_all_are_removed(cli: Cli, cache: Path) -> None:
+    """Whatever packages they have."""
+    assert "MB set free" in cli("sandbox", "remove", "--all").stdout
+    assert list(cache.glob("*.wasm")) == []
+
+
+def test_what_is_not_there_cannot_be_removed(cli: Cli, cache: Path) -> None:
+    """It says what there is."""
+    done = cli("sandbox", "remove", "--with", "Rich")
+    assert done.exit_code == 2
+    assert "there is no sandbox rich to remove; there is: plain" in done.stderr
+    assert cli("sandbox", "remove", "--all", "--with", "rich").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["build"], ["remove"]])
+def test_what_is_no_package_is_refused(cli: Cli, command: list[str]) -> None:
+    """Nothing is fetched."""
+    done = cli("sandbox", *command, "--with", "../evil")
+    assert done.exit_code == 2
+    assert "is not a package for the sandbox" in done.stderr
+
+
+def test_a_terminal_sees_bars(cli: Cli, cache: Path) -> None:
+    """They stay, for the record."""
+    done = cli("sandbox", "build", FORCE_COLOR="1")
+    assert "100%" in done.stderr
+
+
+def test_hostile_programs_are_held(cli: Cli, sandbox: None) -> None:
+    """By the embedded sandbox; exit code 0."""
+    words = ["--only", "environment", "--only", "read_host_files"]
+    done = cli("sandbox", "check", *words)
+    assert done.exit_code == 0
+    assert "✓ held" in done.stdout
+    assert "2 of 2 hostile python programs were held by wasm" in done.stdout
+    data = json.loads(cli("sandbox", "check", *words, "--json").stdout)
+    assert [(outcome["name"], outcome["held"]) for outcome in data["outcomes"]] == [
+        ("read_host_files", True),
+        ("environment", True),
+    ]
+
+
+def test_an_escape_is_told(cli: Cli) -> None:
+    """With its evidence; exit code 1."""
+    done = cli("sandbox", "check", "--backend", "unsafe_host", "--unsafe", "--only", "read_host_files")
+    assert done.exit_code == 1
+    assert "✗ ESCAPED" in done.stdout
+    assert "0 of 1 hostile python programs were held by unsafe_host" in done.stdout
+
+
+def test_hostile_programs_do_not_run_here_by_accident(cli: Cli) -> None:
+    """Where nothing is around them it must be said."""
+    done = cli("sandbox", "check", "--backend", "unsafe_host")
+    assert done.exit_code == 2
+    assert "--unsafe" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--backend", "docker"], "there is no sandbox 'docker' here to check; there is: wasm, unsafe_host"),
+        (["--only", "nothing"], "no python programs nothing; there are: "),
+        (["--language", "cobol"], "no cobol programs"),
+    ],
+)
+def test_what_cannot_be_checked(cli: Cli, words: list[str], message: str) -> None:
+    """It says what can."""
+    done = cli("sandbox", "check", *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_sandbox_that_cannot_run_is_not_checked(cli: Cli, tmp_path: Path) -> None:
+    """Exit code 3, with the reason."""
+    (tmp_path / "file").write_text("")
+    done = cli("sandbox", "check", TOOLEXEC_CACHE=str(tmp_path / "file"))
+    assert done.exit_code == 3
+    assert "TOOLEXEC_CACHE" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["build"], ["list"], ["check"], ["remove"], []])
+def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
+    """And JSON."""
+    text = cli("sandbox", *words, "--help").stdout
+    assert ("--json" in text) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3, "just now"), (60, "1 minute ago"), (7300, "2 hours ago"), (86_400, "1 day ago"), (None, "never")],
+)
+def test_last_used(seconds: int | None, text: str) -> None:
+    """In words."""
+    moment = datetime.now(UTC) - timedelta(seconds=seconds) if seconds is not None else None
+    assert command._ago(moment) == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "ready"),
+        ({"current": False}, "outdated"),
+        ({"compiled": 0}, "not compiled yet"),
+        ({"shipped": True}, "ready, with the wheel"),
+    ],
+)
+def test_states(changes: dict[str, Any], text: str) -> None:
+    """What would be used, and what not."""
+    facts: dict[str, Any] = {
+        "requirements": (),
+        "packages": {},
+        "python": "3.14.0",
+        "sha256": "",
+        "shipped": False,
+        "current": True,
+        "compiled": 1,
+        "size": 1,
+        "used": None,
+    }
+    assert command._state(CachedComponent(**{**facts, **changes})).plain == text

@@ -1,0 +1,338 @@
+"""Hostile programs: every sandbox holds them, or the gap is listed here by name, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
+from toolexec.runtime.backend.wasm.backend import WasmBackend
+from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.testing.escape_battery import BatteryReport, run_battery
+from toolexec.testing.escapes import ESCAPES, Attempt, Escape
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
+
+_OPEN = "it runs on the host, with the rights of its user"
+UNSAFE_HOST: Mapping[str, Mapping[str, str]] = {
+    "python": dict.fromkeys(
+        (
+            "builtins",
+            "disk_elsewhere",
+            "environment",
+            "host_modules",
+            "kill_processes",
+            "links_out_of_the_folder",
+            "list_processes",
+            "look_around",
+            "network_connect",
+            "network_datagram",
+            "network_listen",
+            "read_host_files",
+            "start_programs",
+            "write_host_files",
+        ),
+        _OPEN,
+    ),
+    "javascript": dict.fromkeys(("kill_processes", "network_connect", "read_host_files"), _OPEN),
+    "bash": dict.fromkeys(
+        (
+            "environment",
+            "kill_processes",
+            "links_out_of_the_folder",
+            "list_processes",
+            "look_around",
+            "network_connect",
+            "network_datagram",
+            "read_host_files",
+            "write_host_files",
+        ),
+        _OPEN,
+    ),
+}
+"""What gets out of `unsafe_host`: it is what its name says."""
+
+
+def of_language(language: str) -> list[Any]:
+    """The escapes that have a program in one language."""
+    return [pytest.param(escape, id=escape.name) for escape in ESCAPES if language in escape.programs]
+
+
+async def attack(
+    backend: Any, escape: Escape, language: str = "python", gaps: Mapping[str, str] | None = None
+) -> BatteryReport:
+    """The report of one escape."""
+    try:
+        return await run_battery(
+            backend,
+            language=language,
+            escapes=[escape],
+            known_gaps={name: reason for name, reason in (gaps or {}).items() if name == escape.name},
+        )
+    finally:
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("escape", of_language("python"))
+async def test_the_embedded_sandbox_holds_python(escape: Escape) -> None:
+    """Nothing gets out, the host is unharmed, the next run is clean: without exceptions."""
+    (await attack(WasmBackend(pool_size=1), escape)).raise_for_gaps()
+
+
+@pytest.mark.skipif(find_spec("quickjs_rs") is None, reason="the extra `javascript` is not installed")
+@pytest.mark.parametrize("escape", of_language("javascript"))
+async def test_the_embedded_sandbox_holds_javascript(escape: Escape) -> None:
+    """Nothing gets out here either."""
+    (await attack(WasmBackend(), escape, "javascript")).raise_for_gaps()
+
+
+@pytest.mark.parametrize("escape", of_language("python"))
+async def test_the_unsafe_host_and_python(escape: Escape) -> None:
+    """What gets out is what is listed, no more and no less."""
+    (await attack(UnsafeHostBackend(), escape, gaps=UNSAFE_HOST["python"])).raise_for_gaps()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+@pytest.mark.parametrize("escape", of_language("javascript"))
+async def test_the_unsafe_host_and_javascript(escape: Escape) -> None:
+    """What gets out is what is listed, no more and no less."""
+    gaps = UNSAFE_HOST["javascript"]
+    (await attack(UnsafeHostBackend(), escape, "javascript", gaps)).raise_for_gaps()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize("escape", of_language("bash"))
+async def test_the_unsafe_host_and_bash(escape: Escape) -> None:
+    """What gets out is what is listed, no more and no less."""
+    (await attack(UnsafeHostBackend(), escape, "bash", UNSAFE_HOST["bash"])).raise_for_gaps()
+
+
+# -- the battery itself -----------------------------------------------------------------------------------------
+
+
+def test_every_escape_has_a_name_of_its_own() -> None:
+    """And says what it is after."""
+    assert len({escape.name for escape in ESCAPES}) == len(ESCAPES)
+    assert all(escape.tries.startswith("to ") and escape.programs for escape in ESCAPES)
+
+
+CLEAN = ["probe", [None, [], False], "[3]", True]
+HARMLESS = Escape(name="harmless", tries="to do nothing", programs={"python": "harmless"})
+
+
+def naive(program: Any) -> ScriptedSandbox:
+    """A sandbox whose hostile program does what *program* says, on the host; ordinary ones run well."""
+
+    async def answer(request: ExecuteRequest) -> Any:
+        if request.code != "harmless":
+            assert request.gateway is not None
+            request.output.write("clean\n")
+            await request.gateway.run_tool("escape:echo", {"text": "probe"})
+            return CLEAN
+        return await program(request)
+
+    return ScriptedSandbox(default=answer)
+
+
+async def evidence(program: Any, escape: Escape = HARMLESS) -> str:
+    """What the battery has to say about a program."""
+    (outcome,) = (await attack(naive(program), escape)).outcomes
+    return outcome.evidence
+
+
+async def test_a_harmless_program_is_held() -> None:
+    """The battery objects to nothing that a decent program does."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        return [1, 2]
+
+    assert await evidence(program) == ""
+
+
+async def test_a_secret_in_the_output_is_seen() -> None:
+    """Wherever it comes out: here the content of the canary file is printed."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        with open(request.code_path if hasattr(request, "code_path") else places["CANARY"]) as canary:
+            request.output.write(canary.read())
+
+    places: dict[str, str] = {}
+    reveal = replace(HARMLESS, programs={"python": "@CANARY@"})
+    sandbox = ScriptedSandbox(default=None)
+
+    async def answer(request: ExecuteRequest) -> Any:
+        if request.code.endswith("canary.txt"):
+            places["CANARY"] = request.code
+            return await program(request)
+        return await naive(program).default(request)
+
+    sandbox.default = answer
+    (outcome,) = (await attack(sandbox, reveal)).outcomes
+    assert not outcome.held
+    assert "it got hold of the file secret" in outcome.evidence
+
+
+async def test_a_forbidden_call_is_seen() -> None:
+    """Even if the sandbox goes around the list of allowed tools."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        gateway: Any = request.gateway
+        gateway._exact = frozenset()
+        return (await gateway.run_tool("escape:forbidden")).value
+
+    found = await evidence(program)
+    assert "it called the forbidden tool 1 times" in found
+    assert "it got hold of the tool secret" in found
+
+
+async def test_a_late_call_is_seen() -> None:
+    """A tool that is called once the result is there."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def program(request: ExecuteRequest) -> Any:
+        async def late() -> None:
+            await asyncio.sleep(0.01)
+            assert request.gateway is not None
+            await request.gateway.run_tool("escape:echo", {"text": 1})
+
+        tasks.append(asyncio.create_task(late()))
+
+    assert "it called a tool after its end" in await evidence(program)
+    await asyncio.gather(*tasks)
+
+
+async def test_a_visitor_is_seen() -> None:
+    """A connection to the host's port, and a datagram."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        _, port = request.code.split()
+        _, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(b"hello\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+
+    visit = replace(HARMLESS, programs={"python": "visit @PORT@"})
+    sandbox = ScriptedSandbox()
+
+    async def answer(request: ExecuteRequest) -> Any:
+        run = program if request.code.startswith("visit") else naive(program).default
+        return await run(request)
+
+    sandbox.default = answer
+    (outcome,) = (await attack(sandbox, visit)).outcomes
+    assert "it connected to the host: 'TCP hello'" in outcome.evidence
+
+
+async def test_a_sandbox_that_fails_is_no_sandbox_that_holds() -> None:
+    """What it raises is evidence against it."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        raise SandboxUnavailableError("gone")
+
+    assert "the sandbox itself failed: SandboxUnavailableError: gone" in await evidence(program)
+
+
+async def test_a_value_that_is_no_json_is_seen() -> None:
+    """It would break whoever passes it on."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        return float("nan")
+
+    assert "the value is not JSON" in await evidence(program)
+
+
+async def test_a_wrong_name_is_seen() -> None:
+    """The result must say which sandbox it comes from."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        from toolexec.code.types import BackendInfo
+
+        return ExecuteResult(backend=BackendInfo(kind="other"))
+
+    assert "the result names the sandbox other" in await evidence(program)
+
+
+async def test_a_dirty_next_run_is_seen() -> None:
+    """What a hostile program leaves behind shows in the ordinary one after it."""
+    dirty: list[str] = []
+
+    async def program(request: ExecuteRequest) -> Any:
+        dirty.append("left behind")
+
+    sandbox = naive(program)
+    clean = sandbox.default
+
+    async def answer(request: ExecuteRequest) -> Any:
+        value = await clean(request)
+        return [*value, *dirty] if isinstance(value, list) else value
+
+    sandbox.default = answer
+    (outcome,) = (await attack(sandbox, HARMLESS)).outcomes
+    assert "the next run was not clean" in outcome.evidence
+
+
+async def test_an_own_judge_is_heard() -> None:
+    """An escape can look at what only it knows about."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        return 13
+
+    def judge(attempt: Attempt) -> str:
+        return "thirteen" if attempt.value == 13 else ""
+
+    assert await evidence(program, replace(HARMLESS, check=judge)) == "thirteen"
+
+
+async def test_a_sandbox_that_runs_nothing_is_refused() -> None:
+    """It would hold every program, and prove nothing."""
+    with pytest.raises(RuntimeError, match="cannot run an ordinary program"):
+        await attack(ScriptedSandbox(default=ValueError("no")), HARMLESS)
+
+
+async def test_known_gaps_are_told_apart() -> None:
+    """A known one is no failure but is reported; one that holds now is news; an unknown name is refused."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        return 13
+
+    leaky = replace(HARMLESS, name="leaky", check=lambda attempt: "it leaks")
+    report = await run_battery(naive(program), escapes=[HARMLESS, leaky], known_gaps={"leaky": "by design"})
+    assert report.ok
+    assert [outcome.name for outcome in report.gaps] == ["leaky"]
+    report.raise_for_gaps()
+    assert report.table().splitlines() == [
+        "wasm, python: 1 of 2 held",
+        "held       harmless  ended well",
+        "known gap  leaky     it leaks (by design)",
+    ]
+    assert report.to_dict()["outcomes"][1]["knownGap"] == "by design"
+    report = await run_battery(naive(program), escapes=[HARMLESS, leaky], known_gaps={"harmless": "it was"})
+    assert not report.ok
+    with pytest.raises(ExceptionGroup) as caught:
+        report.raise_for_gaps()
+    assert [str(error) for error in caught.value.exceptions] == [
+        "leaky (wasm, python): it leaks; it tries to do nothing",
+        "harmless (wasm, python) is a known gap, but it holds",
+    ]
+    assert "ESCAPED    leaky" in report.table()
+    for wrong in ({"known_gaps": {"other": "?"}}, {"language": "cobol"}):
+        with pytest.raises(ValueError, match="there are no"):
+            await run_battery(naive(program), escapes=[HARMLESS], **wrong)
+
+
+async def test_outcomes_are_told_at_once() -> None:
+    """A battery takes a while; `on_outcome` hears of each program when it is judged."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        return 1
+
+    heard: list[str] = []
+    await run_battery(naive(program), escapes=[HARMLESS], on_outcome=lambda outcome: heard.append(outcome.name))
+    assert heard == ["harmless"]

@@ -1,0 +1,177 @@
+"""A gateway in this process and one over each kind of connection take the exam that `toolexec.testing` ships."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolexec.runtime.gateway.base import Gateway
+from toolexec.runtime.gateway.connections import Connection, connect_pipes, connect_socket, memory_pair
+from toolexec.runtime.gateway.direct import DirectGateway
+from toolexec.runtime.gateway.proxy import ProxyGateway
+from toolexec.runtime.gateway.serving import serve_gateway
+from toolexec.runtime.gateway.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
+from toolexec.runtime.gateway.stdio import start_process
+from toolexec.testing.gateway_exam import GatewayParts
+from toolexec.testing.gateway_suite import GATEWAY_CHECKS, check_gateway, run_gateway_check
+
+# A gateway over its own stdio, served again over a socket that it was given: requests go from here to the child, from
+# there to the tools, which are here, and the answers all the way back.
+RELAY = """
+import asyncio, socket, sys
+from toolexec.runtime.gateway.connections import connect_socket
+from toolexec.runtime.gateway.proxy import ProxyGateway
+from toolexec.runtime.gateway.serving import serve_gateway
+from toolexec.runtime.gateway.stdio import own_stdio
+
+async def main():
+    async with ProxyGateway(await own_stdio()) as gateway:
+        print("this must not get between the frames")
+        await serve_gateway(gateway, await connect_socket(socket.socket(fileno=int(sys.argv[1]))))
+
+asyncio.run(main())
+"""
+
+
+class Traced(ProxyGateway):
+    """A proxy in the exam, where the other side's trace is at hand."""
+
+    def __init__(self, connection: Connection, host: DirectGateway) -> None:
+        super().__init__(connection, timeout=60)
+        self.tool_calls = host.tool_calls
+
+
+@asynccontextmanager
+async def direct(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    yield parts.direct()
+
+
+@asynccontextmanager
+async def over(here: Connection, there: Connection, host: DirectGateway) -> AsyncGenerator[Gateway]:
+    serving = asyncio.create_task(serve_gateway(host, there))
+    async with Traced(here, host) as gateway:
+        yield gateway
+    await asyncio.wait_for(serving, 30)
+
+
+@asynccontextmanager
+async def over_memory(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    async with over(*memory_pair(), parts.direct()) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def over_a_socketpair(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    here, there = [await connect_socket(sock) for sock in socket.socketpair()]
+    async with over(here, there, parts.direct()) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def over_pipes(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    one, two = os.pipe(), os.pipe()
+    here, there = await connect_pipes(one[0], two[1]), await connect_pipes(two[0], one[1])
+    async with over(here, there, parts.direct()) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def over_a_unix_socket(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    host = parts.direct()
+    with tempfile.TemporaryDirectory() as folder:
+        async with listen_unix(Path(folder) / "gateway", lambda connection: serve_gateway(host, connection)) as path:
+            async with Traced(await connect_unix(path), host) as gateway:
+                yield gateway
+
+
+@asynccontextmanager
+async def over_tcp(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    host = parts.direct()
+    async with listen_tcp(lambda connection: serve_gateway(host, connection)) as address:
+        async with Traced(await connect_tcp(address), host) as gateway:
+            yield gateway
+
+
+@asynccontextmanager
+async def over_a_subprocess(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    host = parts.direct()
+    here, there = socket.socketpair()
+    command = [sys.executable, "-c", RELAY, str(there.fileno())]
+    process = await start_process(command, env=dict(os.environ), pass_fds=[there.fileno()])
+    there.close()
+    async with over(await connect_socket(here), process, host) as gateway:
+        yield gateway
+
+
+GATEWAYS: dict[str, Callable[[GatewayParts], AbstractAsyncContextManager[Gateway]]] = {
+    "direct": direct,
+    "memory": over_memory,
+    "socketpair": over_a_socketpair,
+    "pipes": over_pipes,
+    "unix": over_a_unix_socket,
+    "tcp": over_tcp,
+    "subprocess": over_a_subprocess,
+}
+
+
+@pytest.mark.parametrize("check", GATEWAY_CHECKS)
+@pytest.mark.parametrize("gateway", GATEWAYS)
+async def test_every_gateway_keeps_the_contract(gateway: str, check: str) -> None:
+    """Each gateway passes each check of the suite."""
+    await run_gateway_check(GATEWAYS[gateway], check)
+
+
+class Leaky(DirectGateway):
+    """A gateway that forgets the caps and the list of allowed tools: a bad example."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        super().__init__(parts.index, parts.docs, parts.runner)
+
+
+@asynccontextmanager
+async def leaky(parts: GatewayParts) -> AsyncGenerator[Gateway]:
+    yield Leaky(parts)
+
+
+GAPS = [
+    "the_call_cap_holds_under_load",
+    "failing_calls_count",
+    "a_chain_gives_back_what_it_did_not_use",
+    "a_chain_over_a_cap_does_not_begin",
+    "a_tool_that_is_not_allowed_is_not_called",
+    "the_trace_is_a_snapshot",
+]
+
+
+async def test_the_suite_passes_as_a_whole() -> None:
+    """`check_gateway` takes every check at once."""
+    await check_gateway(over_memory)
+
+
+async def test_the_suite_reports_every_breach_by_name() -> None:
+    """A gateway that breaks the contract gets one failure for each check, with the check's name as a note."""
+    with pytest.raises(ExceptionGroup) as caught:
+        await check_gateway(leaky)
+    assert [note for error in caught.value.exceptions for note in error.__notes__] == [
+        f"gateway check: {name}" for name in GAPS
+    ]
+
+
+async def test_known_gaps_are_excused() -> None:
+    """Gaps that are listed by name do not fail the suite."""
+    await check_gateway(leaky, known_gaps=GAPS)
+
+
+async def test_a_gap_that_was_closed_is_news() -> None:
+    """A listed gap that passes fails the suite, so that the list stays true."""
+    with pytest.raises(ExceptionGroup) as caught:
+        await check_gateway(direct, known_gaps=["a_tool_runs"])
+    assert "listed as a known gap, but it passes" in str(caught.value.exceptions[0])

@@ -1,0 +1,101 @@
+"""Code on the host ends at its deadline, with all that it has started."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolexec.errors import (
+    SandboxTimeoutError,
+)
+from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "import time\ntime.sleep(1000)",
+        "tools.test.wait()",
+        "await tools.test.wait()",
+        "import re\nre.match(r'(a+)+$', 'a' * 50 + 'b')",
+        "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\nwhile True: pass",
+    ],
+    ids=["loop", "sleep", "call", "await", "regex", "deaf"],
+)
+async def test_a_program_is_stopped_at_its_deadline(host: Any, alive: Any, code: str) -> None:
+    """Whatever it does; what it printed and called is there, and no process is left."""
+    code = "import os\nprint(os.getpid(), flush=True)\ntools.math.add(a=1, b=1)\n" + code
+    result = await host.run(code, timeout=0.7)
+    assert isinstance(result.error, SandboxTimeoutError)
+    assert result.error.retryable
+    assert result.tool_calls[0].value == 2
+    assert not alive(int(result.stdout))
+    assert result.limits_enforced.timeout
+
+
+async def test_a_deadline_before_the_guest_is_up_is_a_deadline(host: Any) -> None:
+    """The whole run has one time limit."""
+    result = await host.run("1", timeout=0.001)
+    assert isinstance(result.error, SandboxTimeoutError)
+
+
+async def test_grandchildren_that_hide_are_ended_too(host: Any, alive: Any) -> None:
+    """Deaf ones, those in a session of their own, and daemons whose parents are gone."""
+    code = """
+import os, subprocess, sys
+hidden = "import os, signal, time; signal.signal(15, 1); print(os.getpid(), flush=True); time.sleep(1000)"
+ask = dict(stdout=subprocess.PIPE, text=True)
+plain = subprocess.Popen([sys.executable, "-c", hidden], **ask)
+apart = subprocess.Popen([sys.executable, "-c", hidden], start_new_session=True, **ask)
+bare = subprocess.Popen([sys.executable, "-c", hidden], start_new_session=True, env={}, **ask)
+daemon = subprocess.Popen(
+    [sys.executable, "-c", f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {hidden!r}], start_new_session=True)"],
+    **ask)
+pids = [int(child.stdout.readline()) for child in (plain, apart, bare, daemon)]
+daemon.wait()
+print(*pids)
+while True: pass
+"""
+    result = await host.run(code, timeout=3)
+    pids = [int(word) for word in result.stdout.split()]
+    assert len(pids) == 4
+    assert [pid for pid in pids if alive(pid)] == []
+
+
+async def test_a_fork_bomb_ends_with_its_time(host: Any, alive: Any) -> None:
+    """The group goes as one."""
+    code = """
+import os, time
+root = os.getpid()
+for _ in range(7):
+    os.fork()
+os.write(1, b"%d\\n" % os.getpid())
+while True: time.sleep(10)
+"""
+    result = await host.run(code, timeout=2)
+    assert isinstance(result.error, SandboxTimeoutError)
+    pids = [int(line) for line in result.stdout.split()]
+    assert len(pids) > 1
+    assert [pid for pid in pids if alive(pid)] == []
+
+
+async def test_background_processes_end_with_the_run(host: Any, alive: Any) -> None:
+    """Also when the program itself has ended well."""
+    code = "import subprocess\nreturn subprocess.Popen(['sleep', '1000']).pid"
+    assert not alive(await host.value(code))
+
+
+async def test_many_runs_at_once_do_not_mix(host: Any) -> None:
+    """Each has its own tools, output and folder."""
+    results = await asyncio.gather(*(host.run(f"print({n})\nopen('f', 'w').write('{n}')\n{n}") for n in range(6)))
+    assert [(r.value, r.stdout, r.files) for r in results] == [(n, f"{n}\n", {"f": b"%d" % n}) for n in range(6)]
+
+
+async def test_closing_twice_is_fine() -> None:
+    """As with everything that has aclose."""
+    backend = UnsafeHostBackend()
+    await backend.aclose()
+    await backend.aclose()
