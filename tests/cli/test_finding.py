@@ -87,7 +87,7 @@ def test_a_tool_that_became_unavailable_is_marked(cli: Cli, tmp_path: Path) -> N
 
 def test_describe_lays_out_a_tool(cli: Cli, tools_file: Path) -> None:
     """Parameters, result, and a command that is ready to run."""
-    done = cli("describe", "math:add", "-c", tools_file)
+    done = cli("describe", "math:add", "-c", tools_file, COLUMNS="160")
     assert done.exit_code == 0
     assert "read-only · local · tags: sums" in done.stdout
     assert "the first number" in done.stdout

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +19,9 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
 from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.testing import escape_battery
 from toolexec.testing.escape_battery import BatteryReport, run_battery
-from toolexec.testing.escapes import ESCAPES, Attempt, Escape
+from toolexec.testing.escapes import ESCAPES, Attempt, Escape, watch
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 _OPEN = "it runs on the host, with the rights of its user"
@@ -155,38 +160,118 @@ async def test_a_harmless_program_is_held() -> None:
     assert await evidence(program) == ""
 
 
-async def test_a_secret_in_the_output_is_seen() -> None:
-    """Wherever it comes out: here the content of the canary file is printed."""
-
-    async def program(request: ExecuteRequest) -> Any:
-        with open(request.code_path if hasattr(request, "code_path") else places["CANARY"]) as canary:
-            request.output.write(canary.read())
-
-    places: dict[str, str] = {}
-    reveal = replace(HARMLESS, programs={"python": "@CANARY@"})
-    sandbox = ScriptedSandbox(default=None)
+def also(program: Any) -> ScriptedSandbox:
+    """A sandbox whose programs are all ordinary but those that begin with `hostile`."""
+    sandbox = naive(program)
+    ordinary = sandbox.default
 
     async def answer(request: ExecuteRequest) -> Any:
-        if request.code.endswith("canary.txt"):
-            places["CANARY"] = request.code
-            return await program(request)
-        return await naive(program).default(request)
+        return await (program if request.code.startswith("hostile") else ordinary)(request)
 
     sandbox.default = answer
-    (outcome,) = (await attack(sandbox, reveal)).outcomes
-    assert not outcome.held
-    assert "it got hold of the file secret" in outcome.evidence
+    return sandbox
+
+
+async def test_a_secret_in_the_output_is_seen() -> None:
+    """Wherever it comes out; here the content of the canary file is printed."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        request.output.write(Path(request.code.split()[1]).read_text())
+
+    escape = replace(HARMLESS, programs={"python": "hostile @CANARY@"})
+    (outcome,) = (await attack(also(program), escape)).outcomes
+    assert outcome.evidence == "it got hold of the file secret"
+
+
+async def test_changed_files_and_dead_processes_are_seen() -> None:
+    """And the canaries are there again for the next program."""
+
+    async def program(request: ExecuteRequest) -> Any:
+        _, folder, child = request.code.split()
+        Path(folder, "new.txt").write_text("x")
+        os.kill(int(child), signal.SIGKILL)
+        await asyncio.sleep(0.2)
+
+    escape = replace(HARMLESS, programs={"python": "hostile @FOLDER@ @CHILD@"})
+    report = await run_battery(also(program), escapes=[escape, HARMLESS])
+    assert report.outcomes[0].evidence == (
+        "it changed the host's files: canary.txt, new.txt; it ended a process of the host"
+    )
+
+
+async def test_a_process_that_goes_on_is_seen_and_ended() -> None:
+    """By its heartbeats; it is told to stop by their answers."""
+    answers: list[bytes] = []
+
+    async def program(request: ExecuteRequest) -> Any:
+        _, port, token = request.code.split()
+
+        async def beat() -> None:
+            while True:
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+                writer.write(f"beat-{token} 12345\n".encode())
+                answers.append(await reader.readline())
+                writer.close()
+                await writer.wait_closed()
+                if answers[-1] == b"stop\n":
+                    return
+                await asyncio.sleep(0.05)
+
+        beats.append(asyncio.create_task(beat()))
+        await asyncio.sleep(0.1)
+
+    beats: list[asyncio.Task[None]] = []
+    escape = replace(HARMLESS, programs={"python": "hostile @PORT@ @TOKEN@"})
+    (outcome,) = (await attack(also(program), escape)).outcomes
+    assert outcome.evidence == "its process 12345 outlived the run"
+    await asyncio.wait_for(asyncio.gather(*beats), 30)
+    assert answers[-1] == b"stop\n"
+
+
+async def test_a_host_that_stands_still_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is memory that the host takes for a program."""
+    monkeypatch.setattr(watch, "_MAX_STALL_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "_MAX_GROWTH_BYTES", 32 << 20)
+
+    async def program(request: ExecuteRequest) -> Any:
+        taken = bytearray(b"x") * (256 << 20)
+        time.sleep(0.5)
+        await asyncio.sleep(0.1)
+        return len(taken)
+
+    found = await evidence(program)
+    assert "the host's event loop stood still" in found
+    assert "MiB of memory for it" in found
+
+
+async def test_a_run_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However patient its sandbox is."""
+    monkeypatch.setattr(escape_battery, "_CAP_SECONDS", 0.1)
+    monkeypatch.setattr(escape_battery, "_GRACE_SECONDS", 0.0)
+
+    async def program(request: ExecuteRequest) -> Any:
+        await asyncio.Event().wait()
+
+    sandbox = naive(program)
+    execute = sandbox.execute
+
+    async def patient(request: ExecuteRequest) -> ExecuteResult:
+        return await execute(replace(request, timeout=1000))
+
+    sandbox.execute = patient  # type: ignore[method-assign]
+    (outcome,) = (await attack(sandbox, replace(HARMLESS, timeout=0.1))).outcomes
+    assert "it ran for" in outcome.evidence
+    assert "the sandbox itself failed: TimeoutError" in outcome.evidence
 
 
 async def test_a_forbidden_call_is_seen() -> None:
-    """Even if the sandbox goes around the list of allowed tools."""
+    """Though the gateway should have refused it."""
 
     async def program(request: ExecuteRequest) -> Any:
-        gateway: Any = request.gateway
-        gateway._exact = frozenset()
-        return (await gateway.run_tool("escape:forbidden")).value
+        assert request.gateway is not None
+        return (await request.gateway.run_tool("escape:forbidden")).value
 
-    found = await evidence(program)
+    found = await evidence(program, replace(HARMLESS, allowed=()))
     assert "it called the forbidden tool 1 times" in found
     assert "it got hold of the tool secret" in found
 
@@ -208,7 +293,7 @@ async def test_a_late_call_is_seen() -> None:
 
 
 async def test_a_visitor_is_seen() -> None:
-    """A connection to the host's port, and a datagram."""
+    """A connection to the host's port."""
 
     async def program(request: ExecuteRequest) -> Any:
         _, port = request.code.split()
@@ -218,16 +303,9 @@ async def test_a_visitor_is_seen() -> None:
         await asyncio.sleep(0.05)
         writer.close()
 
-    visit = replace(HARMLESS, programs={"python": "visit @PORT@"})
-    sandbox = ScriptedSandbox()
-
-    async def answer(request: ExecuteRequest) -> Any:
-        run = program if request.code.startswith("visit") else naive(program).default
-        return await run(request)
-
-    sandbox.default = answer
-    (outcome,) = (await attack(sandbox, visit)).outcomes
-    assert "it connected to the host: 'TCP hello'" in outcome.evidence
+    escape = replace(HARMLESS, programs={"python": "hostile @PORT@"})
+    (outcome,) = (await attack(also(program), escape)).outcomes
+    assert outcome.evidence == "it connected to the host: 'TCP hello'"
 
 
 async def test_a_sandbox_that_fails_is_no_sandbox_that_holds() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.errors import (
@@ -180,7 +181,8 @@ class Runtime:
         profile, only = effective_profile(request.profile, self.default_profile)
         limits = self.limits.narrow(request.limits)
         assert request.gateway is not None
-        request = replace(request, profile=profile, limits=limits, gateway=counted(request.gateway, limits))
+        gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
+        request = replace(request, profile=profile, limits=limits, gateway=gateway, language=language)
         candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
         refused: list[str] = []
         denied: SandboxError | None = None
@@ -236,7 +238,8 @@ class _RoutedSession:
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         request.validate()
         opened = self._opened
-        asked, spoken = request.language or "python", opened.language or "python"
+        asked = ALIASES.get(request.language, request.language) or "python"
+        spoken = opened.language or "python"
         if asked != spoken:
             raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
         limits = opened.limits.narrow(request.limits)

@@ -29,6 +29,8 @@ _PATIENCE_SECONDS = 0.001
 _BUSY_CALLS = 3
 _MOST_HELPERS = 63
 _MOST_PENDING = 50_000
+_MOST_QUESTIONS = 16
+_CALLS = frozenset({"run_tool", "run_chain"})
 _LONGEST_WAIT = 1e6
 
 
@@ -65,6 +67,8 @@ class HostCallGateway:
         self._bell.acquire()
         self._waking = False
         self._stopped = False
+        self._questions: deque[Message] = deque()  # this and the rest is touched on the event loop only
+        self._asking = 0
         self._tasks: dict[str, asyncio.Task[Any]] = {}  # by request; touched on the event loop only
 
     # -- in the guest's thread ------------------------------------------------------------------------------------
@@ -268,12 +272,24 @@ class HostCallGateway:
     # -- on the event loop ----------------------------------------------------------------------------------------
 
     def _begin(self, requests: Sequence[tuple[Message, AdmittedCall | None]]) -> None:
-        """Start the calls of a frame, all at the same time."""
+        """Start the calls of a frame, all at the same time; questions about tools, a few at a time."""
         if self._stopped:
             return
         for message, admitted in requests:
-            task = self._loop.create_task(self._answer(message, admitted), context=self._context.copy())
-            self._tasks[message.id] = task
+            if message.type in _CALLS:
+                self._begin_one(message, admitted)
+            else:
+                self._questions.append(message)
+        self._ask_on()
+
+    def _ask_on(self) -> None:
+        while self._questions and self._asking < _MOST_QUESTIONS and not self._stopped:
+            self._asking += 1
+            self._begin_one(self._questions.popleft(), None)
+
+    def _begin_one(self, message: Message, admitted: AdmittedCall | None) -> None:
+        task = self._loop.create_task(self._answer(message, admitted), context=self._context.copy())
+        self._tasks[message.id] = task
 
     async def _answer(self, message: Message, admitted: AdmittedCall | None) -> None:
         try:
@@ -287,6 +303,9 @@ class HostCallGateway:
             raise
         finally:
             self._tasks.pop(message.id, None)
+            if message.type not in _CALLS:
+                self._asking -= 1
+                self._ask_on()
         self._settle(message.id, text)
 
     def _cancel(self, message_id: str) -> None:

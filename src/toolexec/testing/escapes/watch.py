@@ -31,6 +31,7 @@ class Watch:
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.get_running_loop().create_task(self._look())
+        await asyncio.sleep(0)  # so that it looks before anything else runs
         return self
 
     async def __aexit__(

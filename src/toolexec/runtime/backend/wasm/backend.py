@@ -22,7 +22,6 @@ _HOMES = {
     "python": ("toolexec.runtime.backend.wasm.python", "PythonLanguage"),
     "wasm": ("toolexec.runtime.backend.wasm.modules", "ModuleLanguage"),
     "javascript": ("toolexec.runtime.backend.wasm.javascript", "JavaScriptLanguage"),
-    "js": ("toolexec.runtime.backend.wasm.javascript", "JavaScriptLanguage"),
     "python-science": ("toolexec.runtime.backend.wasm.science", "ScienceLanguage"),
 }
 

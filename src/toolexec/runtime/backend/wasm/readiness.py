@@ -6,6 +6,7 @@ from toolexec.errors import ToolExecError
 from toolexec.runtime.backend.wasm.cache import SHIPPED, ComponentCache
 from toolexec.runtime.backend.wasm.component import builder_version, installed_version
 from toolexec.runtime.backend.wasm.config import WasmConfig
+from toolexec.runtime.backend.wasm.requirements import normal_requirements
 from toolexec.runtime.base import Availability
 
 __all__ = ["sandbox_availability"]
@@ -20,7 +21,7 @@ def sandbox_availability(config: WasmConfig) -> Availability:
         cached = ComponentCache(config.cache_folder).list()
     except ToolExecError as error:
         return Availability(ok=False, reason=str(error), remedy="set TOOLEXEC_CACHE to a folder of your own")
-    wanted = set(config.packages)
+    wanted = set(normal_requirements(config.packages))
     if any(entry.current and set(entry.requirements) == wanted for entry in cached):
         return Availability(ok=True, version=f"wasmtime {version}")
     if SHIPPED.exists() and not wanted:

@@ -148,7 +148,7 @@ class Guest:
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == filename:
-                line, column = trace.tb_lineno, _column(trace)
+                line, column = trace.tb_lineno, _column(trace, filename)
             trace = trace.tb_next
         return line, column
 
@@ -183,13 +183,15 @@ def _only_own(shown: Any, files: set[str], depth: int) -> None:
         _only_own(other, files, depth + 1)
 
 
-def _column(trace: Any) -> int:
+def _column(trace: Any, filename: str) -> int:
+    """The column in characters; what Python keeps counts bytes."""
     positions = getattr(trace.tb_frame.f_code, "co_positions", None)
     if positions is None:
         return 0
     for number, position in enumerate(positions()):
         if number == trace.tb_lasti // 2:
-            return (position[2] or 0) + 1
+            text = linecache.getline(filename, trace.tb_lineno).encode("utf-8", "replace")
+            return len(text[: position[2] or 0].decode("utf-8", "replace")) + 1
     return 0
 
 

@@ -13,7 +13,8 @@ _CHUNK = 8192
 
 
 class Printed(io.TextIOBase):
-    """A text stream that posts what is written to the host, line by line, and stops at a limit."""
+    """A text stream that posts what is written to the host, line by line (to stderr at
+    once), and stops at a limit."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -41,7 +42,7 @@ class Printed(io.TextIOBase):
             return size
         self._parts.append(text)
         self._size += size
-        if self._size >= _CHUNK or text.endswith("\n"):
+        if self._size >= _CHUNK or text.endswith("\n") or self._stream == "stderr":
             self.flush()
         return size
 
