@@ -59,6 +59,7 @@ REQUESTS: Final = frozenset(
 )
 _NOTES: Final = frozenset({"cancel", "print", "println", "wait"})
 _MAX_IDS: Final = 64
+_MAX_CONTAINERS: Final = 1_000_000
 
 Phase: TypeAlias = Literal["new", "ready", "running", "done", "closed"]
 
@@ -111,7 +112,10 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 def decode_json(text: str) -> Any:
     """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
-    replaced by a question mark. Raises ValueError and RecursionError."""
+    replaced by a question mark. Raises ValueError, also for more than a million lists and objects (each takes
+    some twenty times the memory that it takes in the text), and RecursionError."""
+    if len(text) > _MAX_CONTAINERS and text.count("[") + text.count("{") > _MAX_CONTAINERS:
+        raise ValueError(f"there are more than {_MAX_CONTAINERS} lists and objects in it")
     data = _decode(text)
     return _whole(data) if "\\ud" in text or "\\uD" in text else data
 

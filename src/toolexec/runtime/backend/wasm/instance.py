@@ -156,6 +156,11 @@ class Instance:
         return self._prepared().output.dropped
 
     @property
+    def is_over(self) -> bool:
+        """Whether it ended without an answer or was closed, and cannot run again."""
+        return self._over is not None
+
+    @property
     def fuel_used(self) -> int:
         """The fuel that runs have burned since `prepare`."""
         return self._fuel_used

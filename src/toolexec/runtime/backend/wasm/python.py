@@ -263,7 +263,8 @@ class PythonSession:
             finally:
                 if not finished:
                     self._end("a run was stopped, and its state is lost")
-            if result.error is not None and result.error.code not in ("program_failed", "resource_limit"):
+            lost = result.error is not None and result.error.code not in ("program_failed", "resource_limit")
+            if lost or self._instance.is_over:
                 self._end("a run was stopped, and its state is lost")
             return result
 

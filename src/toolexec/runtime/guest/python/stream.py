@@ -96,7 +96,7 @@ class Line(StreamChannel):
         """Send a message that has no answer, with what else waits to be sent."""
         text = payload.get("text") or ""
         with self._lock:
-            for start in range(0, len(text), _MAX_PRINT):
+            for start in range(0, max(len(text), 1), _MAX_PRINT):
                 super().post(kind, {**payload, "text": text[start : start + _MAX_PRINT]})
 
     def send(self, kind: str, message_id: str, payload: str) -> None:

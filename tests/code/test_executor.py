@@ -1,0 +1,382 @@
+"""Limits, deadline, allow-list and trace around one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from toolexec.code.engine import Engines
+from toolexec.code.executor import CodeConfig, Executor
+from toolexec.code.limits import Limits
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeEvent, CodeParams, CodeResult
+from toolexec.errors import (
+    CodeError,
+    CodeTimeoutError,
+    ConfigurationError,
+    ConnectionClosedError,
+    InvalidLimitsError,
+    SandboxUnavailableError,
+    ToolCallLimitError,
+    ToolNotAllowedError,
+)
+from toolexec.testing.gateway_exam import GatewayExam
+
+Program = Callable[[CodeParams, Tools], Awaitable[Any]]
+
+
+class ScriptedEngine:
+    """Runs one function in place of any code."""
+
+    languages = frozenset({"python", "javascript"})
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.seen: list[CodeParams] = []
+        self.tools: list[Tools] = []
+
+    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+        """Run the function; what it gives is the value, or the whole result."""
+        self.seen.append(params)
+        self.tools.append(tools)
+        value = await self.program(params, tools)
+        return value if isinstance(value, CodeResult) else CodeResult(value=value)
+
+
+def executor(exam: GatewayExam, program: Program, **config: Any) -> Executor:
+    """An executor whose code is *program*."""
+    parts: dict[str, Any] = {"index": exam.index, "docs": exam.docs, "run": exam.runner}
+    return Executor(CodeConfig(engine=ScriptedEngine(program), **{**parts, **config}))
+
+
+def engine_of(made: Executor) -> ScriptedEngine:
+    """The engine of `executor`."""
+    engine = made.config.engine
+    assert isinstance(engine, ScriptedEngine)
+    return engine
+
+
+async def nothing(params: CodeParams, tools: Tools) -> None:
+    """A program that does nothing."""
+
+
+class TestConfig:
+    """What an executor is made of."""
+
+    def test_all_that_is_missing_is_named(self) -> None:
+        """In a fixed order, in one error."""
+        with pytest.raises(ConfigurationError, match=r"missing required fields: index, docs, run, engine$"):
+            CodeConfig()
+
+    @pytest.mark.parametrize("name", ["index", "docs", "run", "engine"])
+    async def test_one_that_is_missing_is_named(self, exam: GatewayExam, name: str) -> None:
+        """And only that one."""
+        parts: dict[str, Any] = {"index": exam.index, "docs": exam.docs, "run": exam.runner, "engine": Engines([])}
+        with pytest.raises(ConfigurationError, match=rf"missing required fields: {name}$"):
+            CodeConfig(**{**parts, name: None})
+
+    @pytest.mark.parametrize("timeout", [0, -1, "3", True])
+    async def test_a_timeout_must_be_above_zero(self, exam: GatewayExam, timeout: Any) -> None:
+        """In the configuration and in the parameters."""
+        with pytest.raises(ConfigurationError, match="above 0 seconds"):
+            executor(exam, nothing, default_timeout=timeout)
+        with pytest.raises(ConfigurationError, match="above 0 seconds"):
+            await executor(exam, nothing).execute(CodeParams(code="", timeout=timeout))
+
+
+class TestParams:
+    """What the engine is handed."""
+
+    async def test_defaults_are_filled_in(self, exam: GatewayExam) -> None:
+        """Language and timeout; the code goes through unchanged, and may be empty."""
+        runs = executor(exam, nothing, default_timeout=20.0)
+        await runs.execute(CodeParams(code=""))
+        await runs.execute(CodeParams(code="  x\n", language="JS", timeout=5.0))
+        first, second = engine_of(runs).seen
+        assert (first.code, first.language, first.timeout) == ("", "python", 20.0)
+        assert (second.code, second.language, second.timeout) == ("  x\n", "javascript", 5.0)
+
+    async def test_the_operators_language_is_kept(self, exam: GatewayExam) -> None:
+        """Where the parameters name none."""
+        runs = executor(exam, nothing, default_language="javascript")
+        result = await runs.execute(CodeParams(code=""))
+        assert engine_of(runs).seen[0].language == result.language == "javascript"
+
+    async def test_a_timeout_can_only_be_lowered(self, exam: GatewayExam) -> None:
+        """The operator's is the most there is; without one, that of the parameters holds."""
+        runs = executor(exam, nothing, default_timeout=10.0)
+        await runs.execute(CodeParams(code="", timeout=100.0))
+        assert engine_of(runs).seen[0].timeout == 10.0
+        runs = executor(exam, nothing)
+        await runs.execute(CodeParams(code=""))
+        await runs.execute(CodeParams(code="", timeout=100.0))
+        assert [params.timeout for params in engine_of(runs).seen] == [None, 100.0]
+
+    @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, 5), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
+    async def test_caps_can_only_be_lowered(self, exam: GatewayExam, ours: int, asked: int, holds: int) -> None:
+        """And the engine is told what holds, for calls and for steps."""
+        limits = Limits(max_tool_calls=ours, max_chain_steps=ours)
+        runs = executor(exam, nothing, limits=limits)
+        await runs.execute(CodeParams(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
+        expected = Limits(max_tool_calls=holds, max_chain_steps=holds)
+        assert engine_of(runs).seen[0].limits == engine_of(runs).tools[0].limits == expected
+
+    def test_negative_caps_are_refused(self) -> None:
+        """They would mean that there is none."""
+        with pytest.raises(InvalidLimitsError, match="max_tool_calls"):
+            CodeParams(code="", limits=Limits(max_tool_calls=-1))
+
+
+class TestResult:
+    """What comes back."""
+
+    async def test_value_trace_and_output(self, exam: GatewayExam) -> None:
+        """All that the run did, and how long it took."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("two and three", 5)
+            return (await tools.run_tool("exam:add", {"a": 2, "b": 3})).value
+
+        result = await executor(exam, program).execute(CodeParams(code="x"))
+        assert (result.value, result.stdout, result.stderr, result.ok) == (5, "two and three 5\n", "", True)
+        assert [(record.tool_id, record.args, record.value) for record in result.tool_calls] == [
+            ("exam:add", {"a": 2, "b": 3}, 5)
+        ]
+        assert result.duration > 0
+        assert result.language == "python"
+
+    async def test_output_of_the_engine_is_kept(self, exam: GatewayExam) -> None:
+        """What it captured by itself comes before what went through the tools; the same text is there once."""
+
+        async def both(params: CodeParams, tools: Tools) -> Any:
+            tools.println("tools")
+            return CodeResult(stdout="engine\n", stderr="bad\n")
+
+        async def same(params: CodeParams, tools: Tools) -> Any:
+            tools.println("tools")
+            return CodeResult(stdout=tools.output.text())
+
+        result = await executor(exam, both).execute(CodeParams(code=""))
+        assert (result.stdout, result.stderr) == ("engine\ntools\n", "bad\n")
+        assert (await executor(exam, same).execute(CodeParams(code=""))).stdout == "tools\n"
+
+    async def test_a_failure_keeps_what_there_was(self, exam: GatewayExam) -> None:
+        """The engine's error is the result's, as it is."""
+        failure = CodeError("boom", line=3)
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("before")
+            await tools.run_tool("exam:add", {"a": 1})
+            return CodeResult(error=failure)
+
+        result = await executor(exam, program).execute(CodeParams(code=""))
+        assert result.error is failure
+        assert (result.stdout, len(result.tool_calls)) == ("before\n", 1)
+        with pytest.raises(CodeError, match=r"boom \(line 3, col 0\)"):
+            result.raise_for_error()
+
+    async def test_a_tool_that_fails_is_no_failure_of_the_code(self, exam: GatewayExam) -> None:
+        """Code that goes on after a failed call succeeds; the trace has the failure."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            return (await tools.run_tool("exam:fail")).ok
+
+        result = await executor(exam, program).execute(CodeParams(code=""))
+        assert result.value is False
+        (record,) = result.tool_calls
+        assert record.error is not None
+        assert (record.error.code, record.error_op, record.backend_kind) == ("handler_failed", "run", "local")
+
+    async def test_what_was_not_run_raises(self, exam: GatewayExam) -> None:
+        """There is no result to put it into."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            raise SandboxUnavailableError("install something")
+
+        with pytest.raises(SandboxUnavailableError, match="install something"):
+            await executor(exam, program).execute(CodeParams(code=""))
+
+    async def test_a_summary_is_logged(self, exam: GatewayExam, caplog: pytest.LogCaptureFixture) -> None:
+        """One line for each run."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            await tools.run_tool("exam:add", {"a": 1})
+
+        with caplog.at_level(logging.INFO, logger="toolexec.code"):
+            await executor(exam, program).execute(CodeParams(code=""))
+        assert [record.getMessage().rpartition("with ")[2] for record in caplog.records] == ["1 tool calls"]
+
+    async def test_output_is_bounded(self, exam: GatewayExam) -> None:
+        """What is over the bound is dropped and counted."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("x" * 1000)
+
+        result = await executor(exam, program, output_chars=10).execute(CodeParams(code=""))
+        assert result.stdout.startswith("x" * 10 + "\n... output limit reached: 991 more")
+
+
+class TestLimits:
+    """What a run may do."""
+
+    async def test_the_cap_on_calls(self, exam: GatewayExam) -> None:
+        """The third of two is not made; catching the error does not help."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            refused = 0
+            for _ in range(5):
+                try:
+                    await tools.run_tool("exam:add", {"a": 1})
+                except ToolCallLimitError:
+                    refused += 1
+            return refused
+
+        result = await executor(exam, program, limits=Limits(max_tool_calls=2)).execute(CodeParams(code=""))
+        assert (result.value, len(result.tool_calls), exam.calls) == (3, 2, ["add", "add"])
+
+    async def test_no_cap(self, exam: GatewayExam) -> None:
+        """0 is none."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            for _ in range(150):
+                await tools.run_tool("exam:add", {"a": 1})
+
+        assert len((await executor(exam, program).execute(CodeParams(code=""))).tool_calls) == 150
+
+    async def test_each_run_has_its_own_cap(self, exam: GatewayExam) -> None:
+        """Runs at the same time do not count each other's calls."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            for _ in range(3):
+                await tools.run_tool("exam:add", {"a": 1})
+            return params.code
+
+        runs = executor(exam, program, limits=Limits(max_tool_calls=3))
+        results = await asyncio.gather(*(runs.execute(CodeParams(code=str(number))) for number in range(10)))
+        assert [result.value for result in results] == [str(number) for number in range(10)]
+        assert {len(result.tool_calls) for result in results} == {3}
+
+    async def test_the_list_of_allowed_tools(self, exam: GatewayExam) -> None:
+        """Others are refused before they are run, and the refusal is in the trace."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            with pytest.raises(ToolNotAllowedError):
+                await tools.run_tool("vault:secret")
+
+        result = await executor(exam, program).execute(CodeParams(code="", allowed_tools=["exam:*"]))
+        assert exam.calls == []
+        assert [record.error.code for record in result.tool_calls if record.error] == ["tool_not_allowed"]
+
+    async def test_tools_are_closed_after_the_run(self, exam: GatewayExam) -> None:
+        """Code that kept them can call nothing any more."""
+        runs = executor(exam, nothing)
+        await runs.execute(CodeParams(code=""))
+        with pytest.raises(ConnectionClosedError, match="the run is over"):
+            await engine_of(runs).tools[0].run_tool("exam:add", {"a": 1})
+
+    async def test_a_large_result_stays_outside(self, exam: GatewayExam) -> None:
+        """`result_bytes` is the budget of the tools' handles."""
+        runs = executor(exam, nothing, result_bytes=10)
+        await runs.execute(CodeParams(code=""))
+        assert engine_of(runs).tools[0].handles.budget == 10
+
+
+class TestDeadline:
+    """One deadline for the whole run."""
+
+    async def test_a_slow_engine_is_stopped(self, exam: GatewayExam) -> None:
+        """The tool that is under way is, too; what there was until then is kept."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("before")
+            await tools.run_tool("exam:wait")
+
+        result = await executor(exam, program).execute(CodeParams(code="", timeout=0.1))
+        assert isinstance(result.error, CodeTimeoutError)
+        assert isinstance(result.error, TimeoutError)
+        assert str(result.error) == "limit exceeded: timeout after 0.1 s"
+        assert result.error.details == {"timeout": 0.1}
+        assert (result.stdout, exam.stopped, len(result.tool_calls)) == ("before\n", ["wait"], 1)
+
+    async def test_a_deadline_of_the_engine_is_one_of_the_code(self, exam: GatewayExam) -> None:
+        """Even where nobody has set a timeout."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            raise TimeoutError("mine")
+
+        result = await executor(exam, program).execute(CodeParams(code=""))
+        assert isinstance(result.error, CodeTimeoutError)
+        assert str(result.error.__cause__) == "mine"
+
+    async def test_an_engine_that_keeps_the_deadline_is_left_to_it(self, exam: GatewayExam) -> None:
+        """It has more to tell than one that is cancelled, and may need time before the code runs."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            await asyncio.sleep(0.1)
+            return CodeResult(error=CodeTimeoutError("its own"))
+
+        runs = executor(exam, program)
+        engine_of(runs).keeps_deadline = True  # type: ignore[attr-defined]
+        result = await runs.execute(CodeParams(code="", timeout=0.01))
+        assert str(result.error) == "its own"
+
+    async def test_cancelling_is_no_timeout(self, exam: GatewayExam) -> None:
+        """It comes out as what it is, and stops the code."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            await tools.run_tool("exam:wait")
+
+        task = asyncio.create_task(executor(exam, program).execute(CodeParams(code="", timeout=60.0)))
+        await exam.until(lambda: exam.calls == ["wait"])
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert exam.stopped == ["wait"]
+
+
+class TestEvents:
+    """What a callback hears while the code runs."""
+
+    async def test_in_order_on_the_event_loop(self, exam: GatewayExam) -> None:
+        """Prints and calls, from whatever thread they come."""
+        heard: list[tuple[str, str]] = []
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("one")
+            await tools.run_tool("exam:add", {"a": 1})
+            await asyncio.to_thread(tools.output.write, "two", "stderr")
+            await asyncio.sleep(0)
+
+        def hear(event: CodeEvent) -> None:
+            asyncio.get_running_loop()
+            heard.append((event.kind, event.text or (event.call.tool_id if event.call else "")))
+
+        await executor(exam, program).execute(CodeParams(code="", on_event=hear))
+        await asyncio.sleep(0)
+        assert heard == [
+            ("print", "one\n"),
+            ("call_start", "exam:add"),
+            ("call_end", "exam:add"),
+            ("print", "two"),
+        ]
+
+    async def test_a_callback_that_fails_harms_nobody(
+        self, exam: GatewayExam, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What it raises is logged."""
+
+        async def program(params: CodeParams, tools: Tools) -> Any:
+            tools.println("one")
+            await asyncio.sleep(0)
+            return 1
+
+        def hear(event: CodeEvent) -> None:
+            raise ValueError("deaf")
+
+        result = await executor(exam, program).execute(CodeParams(code="", on_event=hear))
+        assert result.value == 1
+        assert "a callback for events of code failed" in caplog.text
