@@ -5,7 +5,7 @@ Results go to stdout, everything else to stderr. Exit codes:
 | code | meaning |
 | ---: | --- |
 | 0 | done |
-| 1 | the tool or the code ran and failed, a chain stopped at a failed step, or a check did not hold |
+| 1 | the tool or the code failed, a chain stopped early, or a check did not hold |
 | 2 | the command line, a configuration file or a chain file makes no sense |
 | 3 | it could not be run: no such tool, wrong arguments, server unavailable, no sandbox |
 | 130 | interrupted with Ctrl-C (141: nobody reads the output, 143: terminated) |

@@ -18,7 +18,7 @@ TERMINATED: Final = 143
 
 TABLE: Final = (
     (OK, "done"),
-    (FAILED, "the tool or the code ran and failed, a chain stopped at a failed step, or a check did not hold"),
+    (FAILED, "the tool or the code failed, a chain stopped early, or a check did not hold"),
     (USAGE, "the command line, a configuration file or a chain file makes no sense"),
     (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable, no sandbox"),
     (INTERRUPTED, "interrupted with Ctrl-C (141: nobody reads the output, 143: terminated)"),

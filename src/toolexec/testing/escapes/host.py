@@ -9,7 +9,7 @@ __all__ = ["HOST_ESCAPES", "TRY"]
 TRY = """
 def attempt(name, action):
     try:
-        print(name, "gave", str(action())[:4000], flush=True)
+        print(name, "gave", str(action())[:30_000], flush=True)
     except BaseException as error:
         print(name, "raised", type(error).__name__, str(error)[:300], flush=True)
 """

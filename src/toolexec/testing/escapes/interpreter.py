@@ -160,17 +160,18 @@ import gc, sys
 texts = []
 frame = sys._getframe()
 while frame is not None:
-    texts.append(repr(frame.f_globals)[:20_000])
-    texts.append(repr(frame.f_locals)[:20_000])
+    texts.append(repr(frame.f_globals)[:5_000])
+    texts.append(repr(frame.f_locals)[:5_000])
     frame = frame.f_back
 for thing in gc.get_objects()[:200_000]:
     if isinstance(thing, dict):
         for key in list(thing):
             if isinstance(key, str) and ("secret" in key.lower() or "VARIABLE" in key or "forbidden" in key):
                 texts.append(repr((key, thing.get(key)))[:1000])
-for module in list(sys.modules.values()):
-    texts.append(repr(list(vars(module)))[:2000])
-print("\\n".join(texts)[:1_000_000])
+for name, module in list(sys.modules.items()):
+    if any(word in name for word in ("toolexec", "guest", "wit", "host", "main")):
+        texts.append(repr(vars(module))[:10_000])
+print("\\n".join(texts)[-200_000:])
 """,
         },
     ),
@@ -209,7 +210,7 @@ return {honest: true};
     _crash("abort", "import os\nos.abort()"),
     _crash("signal", "import signal\nsignal.raise_signal(signal.SIGKILL)", bash="kill -9 $$"),
     _crash("segfault", "import faulthandler\nfaulthandler._sigsegv()"),
-    _crash("fatal", "import faulthandler\nfaulthandler._stack_overflow()"),
+    _crash("fatal", "import faulthandler\nfaulthandler._sigabrt()"),
     _crash("system_exit", "import sys\nsys.exit('forged')", bash="exit 3"),
     _crash("keyboard", "raise KeyboardInterrupt"),
     _crash("generator_exit", "raise GeneratorExit"),

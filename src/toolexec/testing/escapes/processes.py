@@ -187,8 +187,10 @@ def load():
 attempt("load", load)
 attempt("mmap", lambda: __import__("mmap").mmap(-1, 4096).write(b"\\x90" * 4096))
 def forge():
-    code = attempt.__code__.replace(co_code=b"\\x64\\xff" * 40, co_consts=(), co_names=())
-    return type(attempt)(code, {})()
+    def victim():
+        return 1
+    code = victim.__code__.replace(co_code=b"\\x64\\xff" * 40, co_consts=(), co_names=())
+    return type(victim)(code, {})()
 print("last", flush=True)
 forge()
 """,

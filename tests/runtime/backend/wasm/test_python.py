@@ -353,6 +353,12 @@ class TestSessions:
             assert output.text() == f"{number}\n"
         assert [len(each.tool_calls()) for each in tools] == [1, 1]
 
+    async def test_one_program_right_after_the_other(self, session: PythonSession, kit: Kit) -> None:
+        """What the end of one leaves to do does not touch the next, however soon that comes."""
+        for number in range(300):
+            result = await self.run(session, kit, f"tools.kit.add(a={number}, b=1)")
+            assert result.raise_for_error().value == number + 1
+
     async def test_a_failed_program_leaves_it_alive(self, session: PythonSession, kit: Kit) -> None:
         """What it did until then stays."""
         assert not (await self.run(session, kit, "x = 1\n1 / 0")).ok

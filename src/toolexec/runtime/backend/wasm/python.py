@@ -255,7 +255,7 @@ class PythonSession:
                 return self._instance
 
             def after() -> None:
-                self._switch.gateway = None
+                """Leave the gateway: it is stopped, and the next run may have put its own there already."""
 
             try:
                 result = await self._language.run_guest(request, open_instance, after)

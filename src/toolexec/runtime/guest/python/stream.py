@@ -127,8 +127,12 @@ class Line(StreamChannel):
         self._write(batch)
 
     def _write(self, batch: list[str]) -> None:
-        if not self._gone:
+        if self._gone:
+            return
+        try:
             super()._post(batch)
+        except BrokenPipeError:  # the host has hung up: nobody is there to hear of it
+            self._gone = True
 
     def _flush(self) -> None:
         with self._lock:
