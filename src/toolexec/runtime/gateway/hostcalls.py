@@ -103,7 +103,7 @@ class HostCallGateway:
         """Have calls made that nobody waits for here: by the helpers where a handler is sync, else by the loop."""
         within = self._ends - monotonic()
         rest: list[tuple[Message, AdmittedCall | None]] = []
-        had = len(self._shared)
+        shared = False
         for message in requests:
             admitted = self._server.admit_here(message, within) if self._helpers is not None else None
             if isinstance(admitted, str):
@@ -112,11 +112,12 @@ class HostCallGateway:
                 rest.append((message, None))
             elif admitted[1]:
                 self._shared.append((message, admitted[0]))
+                shared = True
             else:
                 rest.append((message, admitted[0]))
         if rest:
             self._loop.call_soon_threadsafe(self._begin, rest)
-        if self._helpers is not None and len(self._shared) > had:
+        if self._helpers is not None and shared:  # one that works already may be about to end
             self._helpers.start(self._help)
 
     def _help(self) -> None:

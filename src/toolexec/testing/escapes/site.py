@@ -180,7 +180,7 @@ class Site:
             if word == f"beat-{self._token}":
                 self._beats[pid] = time.monotonic()
                 writer.write(b"stop\n" if self._ending else b"go on\n")
-            else:
+            elif said or not self._beats:  # a beat may be killed before it says anything
                 self._visits.append(f"TCP {said}")
         except (TimeoutError, OSError):
             self._visits.append("TCP, without a word")
