@@ -1,4 +1,4 @@
-"""toolplane's `execute` on its default backend: one run with one call, and what a call adds."""
+"""toolplane on Monty, its sandbox (its default is the process itself): one run with one call, and each call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def main(meter: Meter) -> None:
 
     async def timed(calls: int) -> float:
         started = perf_counter()
-        result = await plane.execute(code.format(calls))
+        result = await plane.execute(code.format(calls), backend="monty")
         taken = perf_counter() - started
         assert result.ok, result
         return taken
