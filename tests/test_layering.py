@@ -1,4 +1,4 @@
-"""Imports point one way: model ← discovery ← backend ← run ← code ← runtime ← exec ← server, cli."""
+"""Imports point one way, from the command line down to the errors."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,20 @@ from pathlib import Path
 import toolexec
 
 ROOT = Path(toolexec.__file__).parent
-ORDER = ["errors", "model", "discovery", "backend", "run", "code", "runtime", "exec", "server", "cli"]
+ORDER = [
+    "errors",
+    "model",
+    "discovery",
+    "backend",
+    "run",
+    "code",
+    "runtime",
+    "exec",
+    "integrations",
+    "server",
+    "config",
+    "cli",
+]
 FREE = {"testing"}  # the fakes and suites may use everything, and nothing uses them but a command that runs one
 
 

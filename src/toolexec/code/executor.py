@@ -92,6 +92,7 @@ class Executor:
             output=Output(config.output_chars, tell.printed if tell is not None else None),
             tell=tell,
             result_bytes=config.result_bytes,
+            origin=params.origin,
         )
         return tools, params
 

@@ -30,6 +30,7 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model.call import ToolCall
+from toolexec.model.origin import HERE, Origin
 from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.runner import Runner, ThreadRunner
 from toolexec.run.types import Result, StepResult
@@ -60,8 +61,8 @@ class Tools:
 
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
     `github:*`; none means all tools. *output* takes what `println` writes. *tell* hears of each call's start and end,
-    in the thread that makes it. Safe to use from several threads and tasks at once: the caps hold for all of them
-    together.
+    in the thread that makes it. *origin* is where all calls come from. Safe to use from several threads and tasks at
+    once: the caps hold for all of them together.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Tools:
         output: Output | None = None,
         tell: Callable[[CodeEvent], None] | None = None,
         result_bytes: int = DEFAULT_RESULT_BYTES,
+        origin: Origin = HERE,
     ) -> None:
+        self.origin = origin
         self.index = index
         self.limits = limits or Limits()
         self.output = output or Output()
@@ -153,7 +156,7 @@ class Tools:
     def admit(self, tool_id: str, args: Mapping[str, Any] | None = None, timeout: float | None = None) -> AdmittedCall:
         """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
         self._reserve(1)
-        return self._admit(ToolCall(tool_id, args, timeout), "run")
+        return self._admit(ToolCall(tool_id, args, timeout, origin=self.origin), "run")
 
     async def finish(self, admitted: AdmittedCall) -> Result:
         """Make an admitted call, on the event loop."""
@@ -197,6 +200,7 @@ class Tools:
         async def run(call: ToolCall) -> Result:
             nonlocal begun
             begun += 1  # a step that is cancelled counts: it may have done its work
+            call.origin = self.origin
             return await self.finish(self._admit(call, "chain"))
 
         try:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ToolExecError
+from toolexec.model.origin import HERE, Origin
 
 __all__ = ["BackendInfo", "CodeEvent", "CodeParams", "CodeResult", "EventCallback", "Readiness", "ToolCallRecord"]
 
@@ -60,7 +61,7 @@ class CodeParams:
     are its environment variables and `files` its files by relative path. With `seed` and `now` (a Unix time) its random
     numbers and clock are the same in every run. `profile` asks for a security profile other than the default.
     `best_effort` accepts a sandbox that cannot enforce every limit. `on_event` hears of prints and tool calls while
-    the code runs. `metadata` is for the sandbox.
+    the code runs. `metadata` is for the sandbox. `origin` is where the calls of the code come from.
     """
 
     code: str
@@ -78,6 +79,7 @@ class CodeParams:
     best_effort: bool = False
     on_event: EventCallback | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    origin: Origin = HERE
 
 
 class ToolCallRecord:

@@ -3,7 +3,8 @@
 ```
 ToolExecError
 ├─ ConfigurationError              options, files or a missing extra
-│   └─ MissingExtraError           an optional dependency is not installed
+│   ├─ MissingExtraError           an optional dependency is not installed
+│   └─ SecretError                 a secret that the configuration refers to is not there
 ├─ InvalidToolError                a tool definition is not acceptable
 │   └─ ToolConflictError           the ID is taken by another definition
 ├─ InvalidSchemaError              a JSON Schema cannot be used
@@ -35,7 +36,13 @@ ToolExecError
 │   ├─ ConnectionLostError         retryable: the server died during the call
 │   └─ ToolTimeoutError            retryable: the deadline passed (also a TimeoutError)
 ├─ PolicyError                     a rule forbids the call; nothing has run
-│   └─ ToolNotAllowedError         the code may not call this tool
+│   ├─ ToolNotAllowedError         the code may not call this tool
+│   ├─ ApprovalRequiredError       it needs approval, and nobody can be asked
+│   ├─ ApprovalDeniedError         somebody was asked and said no
+│   └─ DefinitionChangedError      the tool is not the one that was accepted
+├─ RateLimitedError                retryable: too many calls in too short a time
+├─ AuditError                      the audit log cannot be written or does not verify
+├─ ResultNotFoundError             no result is kept under this handle
 ├─ CodeExecutionError              code was run and failed
 │   └─ CodeError                   the program's own failure: message, line, traceback
 ├─ LimitExceededError              code used up what it was granted
@@ -86,7 +93,6 @@ from toolexec.errors.code import (
     LimitNotEnforceableError,
     MissingCodeError,
     MissingGatewayError,
-    PolicyError,
     ProgramFailedError,
     ProtocolError,
     ResourceLimitError,
@@ -98,6 +104,16 @@ from toolexec.errors.code import (
     SandboxViolationError,
     ToolCallLimitError,
     ToolNotAllowedError,
+)
+from toolexec.errors.gate import (
+    ApprovalDeniedError,
+    ApprovalRequiredError,
+    AuditError,
+    DefinitionChangedError,
+    PolicyError,
+    RateLimitedError,
+    ResultNotFoundError,
+    SecretError,
 )
 from toolexec.errors.tools import (
     BackendDisabledError,
@@ -134,6 +150,9 @@ from toolexec.errors.tools import (
 )
 
 __all__ = [
+    "ApprovalDeniedError",
+    "ApprovalRequiredError",
+    "AuditError",
     "BackendDisabledError",
     "BackendError",
     "BackendExistsError",
@@ -146,6 +165,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionClosedError",
     "ConnectionLostError",
+    "DefinitionChangedError",
     "DocNotFoundError",
     "ExampleTooLargeError",
     "ExecutionError",
@@ -176,14 +196,17 @@ __all__ = [
     "PolicyError",
     "ProgramFailedError",
     "ProtocolError",
+    "RateLimitedError",
     "RemoteToolError",
     "ResourceLimitError",
+    "ResultNotFoundError",
     "SandboxDeniedError",
     "SandboxError",
     "SandboxFailedError",
     "SandboxTimeoutError",
     "SandboxUnavailableError",
     "SandboxViolationError",
+    "SecretError",
     "StreamNotSupportedError",
     "ToolCallLimitError",
     "ToolCollisionError",

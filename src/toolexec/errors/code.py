@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolexec.errors.base import ToolExecError
+from toolexec.errors.gate import PolicyError
 
 __all__ = [
     "ChainStepLimitError",
@@ -22,7 +23,6 @@ __all__ = [
     "LimitNotEnforceableError",
     "MissingCodeError",
     "MissingGatewayError",
-    "PolicyError",
     "ProgramFailedError",
     "ProtocolError",
     "ResourceLimitError",
@@ -35,12 +35,6 @@ __all__ = [
     "ToolCallLimitError",
     "ToolNotAllowedError",
 ]
-
-
-class PolicyError(ToolExecError):
-    """A rule forbids the call; nothing has run."""
-
-    code = "policy_denied"
 
 
 class ToolNotAllowedError(PolicyError):

@@ -13,6 +13,7 @@ from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
 from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.origin import HERE, Origin
 from toolexec.run.chain import notify, run_step
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult
@@ -110,9 +111,17 @@ class ChainResult:
 
 
 async def execute_chain(
-    runner: Runner, index: Index, steps: Sequence[Step], *, on_progress: ProgressCallback | None = None
+    runner: Runner,
+    index: Index,
+    steps: Sequence[Step],
+    *,
+    on_progress: ProgressCallback | None = None,
+    origin: Origin = HERE,
 ) -> ChainResult:
-    """Run *steps*; raises InvalidChainError, before anything runs, for a chain that cannot work."""
+    """Run *steps*, each as a call from *origin*.
+
+    Raises InvalidChainError, before anything runs, for a chain that cannot work.
+    """
     names, referring = _check(index, steps)
     started = perf_counter()
     outcome = ChainResult()
@@ -135,7 +144,7 @@ async def execute_chain(
         else:
             if step.use_previous and step.args is not None and isinstance(args, dict):
                 args = {"previous": previous, **args}
-            call = ToolCall(step.tool_id, args, step.timeout)
+            call = ToolCall(step.tool_id, args, step.timeout, origin=origin)
             done, _ = await run_step(runner, call, number, step.name)
             if step.retries and done.error is not None:
                 done = await _try_again(runner, index, step, call, done)

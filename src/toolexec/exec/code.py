@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
+import hashlib
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
@@ -13,14 +15,15 @@ from toolexec.code.limits import Limits
 from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.options import Options
+from toolexec.model.origin import HERE, current_origin
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxBackend, SandboxSession
 from toolexec.runtime.engine import RuntimeEngine, code_result
 from toolexec.runtime.runtime import Runtime
 
-__all__ = ["CodeRuns", "CodeSession", "CodeSettings"]
+__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings"]
 
 _OPT_IN = "unsafeOptIn"
 
@@ -78,6 +81,26 @@ class CodeRuns:
             self._engine = RuntimeEngine(runtime, options.security_profile)
         return self._engine
 
+    @contextmanager
+    def run(self, params: CodeParams) -> Generator[CodeRun, None, None]:
+        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `engine` does."""
+        executor, gate, origin = self.executor, self._options.gate, current_origin()
+        if gate is None:
+            origin = origin.within("code", "") if origin is not HERE else HERE
+            yield CodeRun(executor, replace(params, origin=origin))
+            return
+        code = params.code.encode(errors="surrogatepass")
+        digest = hashlib.sha256(code).hexdigest()
+        language = params.language or self._options.default_language
+        with gate.group("code", origin, {"language": language, "bytes": len(code), "sha256": digest}) as scope:
+            config = executor.config
+            assert config.index is not None
+            assert config.docs is not None
+            index, docs = gate.view(config.index, config.docs, scope.origin)
+            run = CodeRun(Executor(replace(config, index=index, docs=docs)), replace(params, origin=scope.origin))
+            yield run
+            scope.failure = run.failure
+
     @property
     def executor(self) -> Executor:
         """What counts, limits and traces; raises as `engine` does."""
@@ -117,7 +140,13 @@ class CodeRuns:
 
     async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
-        return await self.executor.execute(self.params(code, settings))
+        return await self._execute(self.params(code, settings))
+
+    async def _execute(self, params: CodeParams) -> CodeResult:
+        with self.run(params) as run:
+            result = await run.executor.execute(run.params)
+            run.failure = result.error
+            return result
 
     async def stream(self, code: str, settings: CodeSettings) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what happens; see `Exec.stream_code`."""
@@ -130,7 +159,7 @@ class CodeRuns:
                 also(event)
 
         params = replace(self.params(code, settings), on_event=hear)
-        work = asyncio.create_task(self.executor.execute(params))
+        work = asyncio.create_task(self._execute(params))
         work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
         try:
             while (event := await events.get()) is not None:
@@ -179,15 +208,27 @@ class CodeSession:
         session = self._session
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
-        executor, engine = self._runs.executor, self._runs.engine
+        engine = self._runs.engine
         more: CodeSettings = settings  # type: ignore[assignment]
-        tools, params = executor.prepare(self._runs.params(code, self._settings, more))
-        request = engine.request(params, tools)
+        with self._runs.run(self._runs.params(code, self._settings, more)) as run:
+            tools, params = run.executor.prepare(run.params)
+            request = engine.request(params, tools)
 
-        async def work() -> CodeResult:
-            return code_result(await session.execute(request))
+            async def work() -> CodeResult:
+                return code_result(await session.execute(request))
 
-        return await executor.run(params, tools, work())
+            result = await run.executor.run(params, tools, work())
+            run.failure = result.error
+            return result
+
+
+@dataclass(slots=True)
+class CodeRun:
+    """What one run of code is made with, and how it failed, if it did."""
+
+    executor: Executor
+    params: CodeParams
+    failure: ToolExecError | None = None
 
 
 def _default_backends() -> Sequence[SandboxBackend]:

@@ -33,6 +33,7 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler
+from toolexec.model.origin import HERE, current_origin
 from toolexec.model.tool import Tool
 from toolexec.run.layers.timeout import Timeout
 from toolexec.run.layers.trace import Trace
@@ -73,6 +74,12 @@ class Exec:
         self.local = self._local_backend()
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
+        self._resolver = Resolver(
+            self.index,
+            self.backends,
+            tool_resolver=options.tool_resolver,
+            bindings_resolver=options.bindings_resolver,
+        )
         self.runner: Runner = self._build_runner()
         self._discovery = discovery
         self._sources = Sources(self.index, self.backends, options.start_timeout)
@@ -99,22 +106,18 @@ class Exec:
 
     def _build_runner(self) -> Runner:
         options = self.options
-        resolver = Resolver(
-            self.index,
-            self.backends,
-            tool_resolver=options.tool_resolver,
-            bindings_resolver=options.bindings_resolver,
-        )
         runner: Runner = DefaultRunner(
             self.index,
             self.backends,
-            resolver=resolver,
+            resolver=self._resolver,
             validate_input=options.validate_input,
             validate_output=options.output_validation,
         )
         runner = Timeout(runner, options.default_timeout)
         for wrap in reversed(options.layers):
             runner = wrap(runner)
+        if options.gate is not None:
+            runner = options.gate.wrap(runner, self._resolver.resolve)
         return Trace(runner, options.trace) if options.trace is not None else runner
 
     # -- tools --------------------------------------------------------------------------------------------------
@@ -242,15 +245,23 @@ class Exec:
         """The best tools for *query*, best first; an empty query gives the first by ID."""
         if self._sources.pending:
             await self.start()
-        return [self._with_state(summary) for summary in self.index.search(query, limit, filters=filters)]
+        index, _ = self.visible()
+        return [self._with_state(summary) for summary in index.search(query, limit, filters=filters)]
 
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does."""
         if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
-        doc = self.docs.describe(tool_id, level)
+        _, docs = self.visible()
+        doc = docs.describe(tool_id, level)
         reason = self._sources.unavailable(doc.id)
         return replace(doc, unavailable=reason) if reason else doc
+
+    def visible(self) -> tuple[Index, DocStore]:
+        """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
+        `current_origin`."""
+        gate = self.options.gate
+        return gate.view(self.index, self.docs, current_origin()) if gate is not None else (self.index, self.docs)
 
     def _with_state(self, summary: Summary) -> Summary:
         reason = self._sources.unavailable(summary.id)
@@ -273,7 +284,7 @@ class Exec:
         """
         if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
-        return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress))
+        return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
 
     async def run_chain(
         self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
@@ -286,7 +297,14 @@ class Exec:
         if self._sources.pending:
             await self.start()
         checked = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
-        return await execute_chain(self.runner, self.index, checked, on_progress=on_progress)
+        gate, origin = self.options.gate, current_origin()
+        if gate is None:
+            origin = origin.within("chain", "") if origin is not HERE else HERE
+            return await execute_chain(self.runner, self.index, checked, on_progress=on_progress, origin=origin)
+        with gate.group("chain", origin, {"steps": len(checked)}) as scope:
+            result = await execute_chain(self.runner, self.index, checked, on_progress=on_progress, origin=scope.origin)
+            scope.failure = result.error
+            return result
 
     async def stream_tool(
         self,
@@ -304,7 +322,7 @@ class Exec:
         """
         if self._sources.pending and self.index.find(tool_id) is None:
             await self.start()
-        events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback))
+        events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:
             async for event in events:
                 yield event

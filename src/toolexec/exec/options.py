@@ -12,6 +12,7 @@ from toolexec.code.limits import Limits
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError
+from toolexec.run.gate import Gate
 from toolexec.run.layers.trace import TraceHook
 from toolexec.run.resolve import BindingsResolver, ToolResolver
 from toolexec.run.runner import OutputValidation, Runner
@@ -32,8 +33,9 @@ class Options:
     Parts: `index`, `docs` and `backends` replace the ones that an Exec makes for itself. `local_handlers` maps handler
     names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
-    the index does not know. `trace` hears of every call. `layers` are your own rules around every call, each a function
-    from a runner to a runner; the first is outermost, all are inside of trace and outside of the time limit.
+    the index does not know. `trace` hears of every call. `gate` holds the rules around every call: policy, approval,
+    rate limits, audit and more. `layers` are your own rules around every call, each a function from a runner to a
+    runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
 
     Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
     strict, False off.
@@ -59,6 +61,7 @@ class Options:
     tool_resolver: ToolResolver | None = None
     bindings_resolver: BindingsResolver | None = None
     trace: TraceHook | None = None
+    gate: Gate | None = None
     layers: Sequence[Callable[[Runner], Runner]] = ()
     validate_input: bool = True
     validate_output: OutputValidation | bool | None = None

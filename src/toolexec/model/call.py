@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from toolexec.model.origin import HERE, Origin, new_run_id
+
 __all__ = ["Progress", "ProgressCallback", "ToolCall", "tell"]
 
 logger = logging.getLogger(__name__)
@@ -48,7 +50,8 @@ class ToolCall:
 
     Treat it as a value: a layer that wants another call makes one with `dataclasses.replace`. (It is not frozen only
     because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in seconds; None leaves it to
-    the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event.
+    the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event. `origin` says
+    who makes the call and on which path. `run_id` is empty until somebody needs it; see `identify`.
     """
 
     tool_id: str
@@ -56,3 +59,11 @@ class ToolCall:
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
     fallback: bool = False
+    origin: Origin = HERE
+    run_id: str = ""
+
+    def identify(self) -> str:
+        """The ID of this call in audit and traces, made when it is first asked for."""
+        if not self.run_id:
+            self.run_id = new_run_id()
+        return self.run_id

@@ -1,0 +1,1 @@
+"""One file, the environment and flags, and what comes of them."""

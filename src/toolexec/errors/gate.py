@@ -1,0 +1,65 @@
+"""Errors of the gate: what stands between a call and its tool said no."""
+
+from __future__ import annotations
+
+from toolexec.errors.base import ConfigurationError, ToolExecError
+
+__all__ = [
+    "ApprovalDeniedError",
+    "ApprovalRequiredError",
+    "AuditError",
+    "DefinitionChangedError",
+    "PolicyError",
+    "RateLimitedError",
+    "ResultNotFoundError",
+    "SecretError",
+]
+
+
+class PolicyError(ToolExecError):
+    """A rule forbids the call; nothing has run."""
+
+    code = "policy_denied"
+
+
+class ApprovalRequiredError(PolicyError):
+    """The call needs somebody's approval, and there is no way to ask for it; nothing has run."""
+
+    code = "approval_required"
+
+
+class ApprovalDeniedError(PolicyError):
+    """Somebody was asked to approve the call and said no, or did not answer in time; nothing has run."""
+
+    code = "approval_denied"
+
+
+class DefinitionChangedError(PolicyError):
+    """The tool is not the one that was accepted; it is in quarantine until somebody accepts its new definition."""
+
+    code = "definition_changed"
+
+
+class RateLimitedError(ToolExecError):
+    """Too many calls in too short a time; nothing has run. `details["retry_after"]` says in how many seconds to try."""
+
+    code = "rate_limited"
+    default_retryable = True
+
+
+class AuditError(ToolExecError):
+    """The audit log cannot be written, or does not verify; a call that could not be logged was not made."""
+
+    code = "audit"
+
+
+class ResultNotFoundError(ToolExecError):
+    """No result is kept under this handle: it has expired, belongs to somebody else, or never was."""
+
+    code = "result_not_found"
+
+
+class SecretError(ConfigurationError):
+    """A secret that the configuration refers to is not there; the message names where it is needed, never a value."""
+
+    code = "secret"

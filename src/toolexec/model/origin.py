@@ -1,0 +1,114 @@
+"""Where a call comes from: who makes it, on which path, and how that person can be asked."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+__all__ = [
+    "ANYONE",
+    "HERE",
+    "ApprovalAnswer",
+    "ApprovalRequest",
+    "Approver",
+    "CallPath",
+    "Caller",
+    "Origin",
+    "acting",
+    "current_origin",
+    "new_run_id",
+]
+
+CallPath: TypeAlias = Literal["direct", "chain", "code"]
+ApprovalAnswer: TypeAlias = Literal["no", "once", "session", "always"]
+"""`once` is for this call, `session` for calls like it in this session, `always` for calls like it from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who makes a call, as far as that was proven.
+
+    `id` is empty when nobody in particular is known. `roles` and `scopes` are what policies speak of; `method` says how
+    the caller was identified (`api_key`, `jwt`; empty: not at all); `claims` are facts that came with the proof.
+    """
+
+    id: str = ""
+    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    tenant: str = ""
+    method: str = ""
+    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """What somebody is asked to approve: this tool with these arguments (already without secrets), and why it is
+    asked. `caller` wants it, by way of `path`."""
+
+    tool_id: str
+    args: Mapping[str, Any]
+    reason: str
+    description: str = ""
+    caller: Caller = field(default_factory=Caller)
+    path: CallPath = "direct"
+    run_id: str = ""
+
+
+Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer] | ApprovalAnswer]
+"""Asks somebody. Whatever it raises, and any answer but those above, counts as no."""
+
+ANYONE = Caller()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a call comes from.
+
+    `session` groups the calls of one conversation; `path` says whether the call is made for itself, as a step of a
+    chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
+    `ask` is how this caller can be asked for approval, if at all.
+    """
+
+    caller: Caller = ANYONE
+    session: str = ""
+    path: CallPath = "direct"
+    parent: str = ""
+    client: str = ""
+    ask: Approver | None = None
+
+    def within(self, path: CallPath, run_id: str) -> Origin:
+        """The origin of calls that a chain or code with the ID *run_id* makes."""
+        return replace(self, path=path, parent=run_id)
+
+
+HERE = Origin()
+"""The origin of calls that this very program makes for itself."""
+
+_current: ContextVar[Origin] = ContextVar("toolexec_origin", default=HERE)
+_prefix = secrets.token_hex(6)
+_numbers = itertools.count(1)
+
+
+def current_origin() -> Origin:
+    """The origin of what is done just now: the one of the innermost `acting`."""
+    return _current.get()
+
+
+@contextmanager
+def acting(origin: Origin) -> Generator[Origin, None, None]:
+    """Have all that an `Exec` does in the block done for *origin*: `with acting(Origin(caller=Caller(id="ann"))):`."""
+    token = _current.set(origin)
+    try:
+        yield origin
+    finally:
+        _current.reset(token)
+
+
+def new_run_id() -> str:
+    """An ID that no other run has, in this process or another; later ones of a process have higher numbers."""
+    return f"{_prefix}-{next(_numbers):x}"

@@ -1,0 +1,144 @@
+"""The gate: every rule around calls, put together in the one right order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index, Registered
+from toolexec.discovery.view import DocsView, IndexView
+from toolexec.model.origin import Origin, new_run_id
+from toolexec.run.runner import Runner
+
+__all__ = ["Find", "Gate", "GatePart", "GroupEnd", "GroupObserver", "GroupRun", "GroupScope", "HidesTools"]
+
+Find: TypeAlias = Callable[[str], Registered]
+"""Finds the tool that a call means; raises as `Resolver.resolve` does."""
+
+GroupEnd: TypeAlias = Callable[[BaseException | None], None]
+
+
+class GatePart(Protocol):
+    """One rule around calls."""
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """A runner that keeps the rule around *inner*."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRun:
+    """A run that makes calls of its own: a chain, or code. Its calls have `run_id` as their `origin.parent`.
+
+    `origin` is where the whole run comes from; `details` are facts about it that hold no secrets (the number of steps;
+    the language, size and digest of code).
+    """
+
+    kind: Literal["chain", "code"]
+    run_id: str
+    origin: Origin
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@runtime_checkable
+class GroupObserver(Protocol):
+    """A part that also wants to know of chains and code as a whole."""
+
+    def begin(self, group: GroupRun) -> GroupEnd:
+        """Take note that *group* begins; what is returned is called once, at its end, with its failure or None.
+
+        May raise a ToolExecError: then the run does not begin.
+        """
+        ...
+
+
+@runtime_checkable
+class HidesTools(Protocol):
+    """A part that keeps some callers from knowing of some tools."""
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """Whether *origin* may know of the tool; must be quick, it is asked for every tool of a search."""
+        ...
+
+
+class Gate:
+    """Rules around every call of an `Exec`, on whatever path it is made.
+
+    Each part is optional. Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate
+    limit; the time limit and the call itself are inside of all of them. So a call that is refused is traced and
+    audited, nobody is asked to approve what is forbidden anyway, and waiting for approval uses up no limit.
+    """
+
+    def __init__(
+        self,
+        *,
+        telemetry: GatePart | None = None,
+        audit: GatePart | None = None,
+        budget: GatePart | None = None,
+        policy: GatePart | None = None,
+        pinning: GatePart | None = None,
+        approval: GatePart | None = None,
+        rate_limit: GatePart | None = None,
+    ) -> None:
+        self.telemetry = telemetry
+        self.audit = audit
+        self.budget = budget
+        self.policy = policy
+        self.pinning = pinning
+        self.approval = approval
+        self.rate_limit = rate_limit
+        everything = (telemetry, audit, budget, policy, pinning, approval, rate_limit)
+        self.parts: tuple[GatePart, ...] = tuple(part for part in everything if part is not None)
+        self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]
+        self._hiding = [part for part in self.parts if isinstance(part, HidesTools)]
+
+    def wrap(self, runner: Runner, find: Find) -> Runner:
+        """*runner* with all parts around it."""
+        for part in reversed(self.parts):
+            runner = part.wrap(runner, find)
+        return runner
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """Whether *origin* may know of the tool."""
+        return all(part.shows(entry, origin) for part in self._hiding)
+
+    def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
+        """What *origin* may know of."""
+        if not self._hiding:
+            return index, docs
+        caller = origin.caller
+        view = IndexView(index, lambda entry: self.shows(entry, origin), f"{caller.tenant}\0{caller.id}")
+        return view, DocsView(docs, view)
+
+    @contextmanager
+    def group(
+        self, kind: Literal["chain", "code"], origin: Origin, details: Mapping[str, Any]
+    ) -> Generator[GroupScope, None, None]:
+        """A chain or code runs in the block; it gives the origin of the calls in it.
+
+        Set the scope's `failure` when the run failed without raising. Raises what an observer raises at the start.
+        """
+        run = GroupRun(kind=kind, run_id=new_run_id(), origin=origin, details=details)
+        ends: list[GroupEnd] = []
+        scope = GroupScope(origin.within(kind, run.run_id))
+        try:
+            for observer in self._observers:
+                ends.append(observer.begin(run))  # noqa: PERF401 - one that raises must not lose those before it
+            yield scope
+        except BaseException as error:
+            scope.failure = error
+            raise
+        finally:
+            for end in reversed(ends):
+                end(scope.failure)
+
+
+@dataclass(slots=True)
+class GroupScope:
+    """The run of a chain or of code: where its calls come from, and how it failed, if it did."""
+
+    origin: Origin
+    failure: BaseException | None = None

@@ -1,0 +1,1 @@
+"""Everything that an `Exec` can do, as one MCP server."""

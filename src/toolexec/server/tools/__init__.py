@@ -1,0 +1,1 @@
+"""The tools that the server itself offers: find, read, run, chain, code."""

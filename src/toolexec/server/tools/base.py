@@ -1,0 +1,58 @@
+"""What a tool of the server is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from toolexec.exec.facade import Exec
+from toolexec.model.call import ProgressCallback
+from toolexec.model.origin import Origin
+from toolexec.run.results import ResultStore
+
+__all__ = ["MetaCall", "MetaHandler", "MetaReply", "MetaTool"]
+
+
+@dataclass(slots=True, kw_only=True)
+class MetaReply:
+    """What a tool of the server answers: `value` fits its output schema and becomes the structured content; `text` is
+    what a model reads in its place (empty: the value as JSON). `content` are parts in MCP's spelling that go along
+    (images, links). `is_error` marks a failure that the model should read."""
+
+    value: Mapping[str, Any]
+    text: str = ""
+    content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaCall:
+    """One call of a tool of the server; `args` fit its input schema. `results` keeps what is too large for a reply;
+    `on_progress` is None when the client did not ask to hear."""
+
+    ex: Exec
+    args: Mapping[str, Any]
+    origin: Origin
+    results: ResultStore
+    on_progress: ProgressCallback | None = None
+
+
+MetaHandler: TypeAlias = Callable[[MetaCall], Awaitable[MetaReply]]
+"""Does the work, within `acting(call.origin)`. A ToolExecError that it raises becomes a reply with `error` in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaTool:
+    """A tool of the server: what clients see of it, and what it does."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any]
+    handle: MetaHandler
+    read_only: bool = True
+    destructive: bool = False
+    idempotent: bool = True
+    open_world: bool = False
