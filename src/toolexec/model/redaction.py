@@ -2,39 +2,298 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote, quote_plus
 
-__all__ = ["REDACTED", "Redactor", "redactor"]
+from toolexec.model.secret_keys import is_telling
+from toolexec.model.secret_texts import without_secrets
+
+__all__ = ["REDACTED", "Redactor", "has_secret_marks", "redactor"]
 
 REDACTED = "[REDACTED]"
 
+_SHORTEST: Final = 5  # of `jwt=x`
+_MIN_LENGTH: Final = 6
+_ANY_CASE_LENGTH: Final = 8
+_MAX_DEPTH: Final = 120
+_MAX_SCHEMAS: Final = 64
+_MARKS: Final = ("writeOnly", "x-secret", "x-sensitive")
+_ALSO: Final = ("allOf", "anyOf", "oneOf")
+_CONDITIONAL: Final = ("if", "then", "else", "not", "dependentSchemas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """The known values in every form: `exact` as they are, `folded` in lower case for any case; longest first."""
+
+    values: frozenset[str] = frozenset()
+    exact: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
+    patterns: Mapping[str, re.Pattern[str]] | None = None
+
 
 class Redactor:
-    """Replaces secrets by `[REDACTED]`: known values anywhere, values under telling keys, texts that look like keys."""
+    """Replaces secrets by `[REDACTED]`: known values anywhere, values under telling keys, texts that look like keys.
+
+    It never raises and never changes what it is given. Safe to use from several threads.
+    """
 
     def __init__(self) -> None:
-        self._known: list[str] = []
+        self._lock = threading.Lock()
+        self._known = _Known()
 
     def add(self, *values: str) -> None:
-        """Have these values replaced wherever they occur from now on; very short ones are ignored."""
-        self._known = sorted({*self._known, *(value for value in values if len(value) >= 6)}, key=len, reverse=True)
+        """Have these values replaced wherever they occur from now on, also encoded (URL, base64, hex, JSON).
+
+        Those of fewer than 6 characters are ignored; from 8 on, upper and lower case are the same. The lines of a long
+        value (a key in PEM) count for themselves, too.
+        """
+        with self._lock:
+            wanted = {part for value in values for part in _parts(value)}
+            if not wanted <= self._known.values:
+                self._known = _prepare(self._known.values | wanted)
 
     def text(self, text: str) -> str:
         """*text* without secrets."""
-        for value in self._known:
-            text = text.replace(value, REDACTED)
-        return text
+        try:
+            if len(text) < _SHORTEST:
+                return text
+            known = self._known
+            if known.values and len(text) >= _MIN_LENGTH:
+                text = _without_known(text, known)
+            return without_secrets(text, REDACTED)
+        except Exception:
+            return REDACTED  # a text that cannot be looked through may hold anything
 
     def value(self, value: Any, schema: Mapping[str, Any] | None = None) -> Any:
-        """A copy of a JSON value without secrets; *schema* may mark more of it as secret."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return {key: self.value(item) for key, item in value.items()}
+        """A copy of a JSON value without secrets.
+
+        *schema* is its JSON Schema, which may mark parts as secret: `writeOnly`, `format: password`, `x-secret`. What
+        is nested deeper than 120 levels is replaced as a whole; what is no JSON becomes text.
+        """
+        try:
+            walk = _Walk(self, schema if schema is not None and has_secret_marks(schema) else None)
+            return walk.copy(value, 0, walk.root)
+        except Exception:
+            return REDACTED  # a mapping or sequence of somebody's own may do anything
+
+    @property
+    def knows_any(self) -> bool:
+        """Whether there are known secrets."""
+        return bool(self._known.values)
+
+    def knows(self, value: str) -> bool:
+        """Whether *value* is one of the known secrets."""
+        return value in self._known.values
+
+
+class _Walk:
+    """One copy of one value."""
+
+    def __init__(self, redact: Redactor, schema: Mapping[str, Any] | None) -> None:
+        self._text = redact.text
+        self._knows = redact.knows
+        self._shortest = _MIN_LENGTH if redact.knows_any else 12
+        self._schema = schema
+        self.root: tuple[Mapping[str, Any], ...] = (schema,) if schema is not None else ()
+        self._left = 1_000_000
+
+    def copy(self, value: Any, depth: int, schemas: tuple[Mapping[str, Any], ...]) -> Any:
+        """*value* without secrets; *schemas* are those that speak of it."""
+        if schemas:
+            schemas = _applicable(schemas, self._schema)
+            if any(map(_is_marked, schemas)) and not _says_nothing(value):
+                return REDACTED
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        if value is None or kind is bool:
+            return value
+        if kind is int or kind is float:
+            return REDACTED if self._knows(str(value)) else value
+        self._left -= 1
+        if depth >= _MAX_DEPTH or self._left < 0:
+            return REDACTED
+        if kind is dict or isinstance(value, Mapping):
+            return self._mapping(cast("Mapping[Any, Any]", value), depth, schemas)
         if isinstance(value, list | tuple):
-            return [self.value(item) for item in value]
-        return value
+            return self._list(cast("Sequence[Any]", value), depth, schemas)
+        return self._text(value if isinstance(value, str) else repr(value))
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int, schemas: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        for key, item in value.items():
+            name = key if type(key) is str else str(key)
+            if is_telling(name) and not _says_nothing(item):
+                item = REDACTED  # noqa: PLW2901 - whatever it is
+            elif type(item) is str and not schemas:
+                item = self._text(item)  # noqa: PLW2901
+            else:
+                item = self.copy(item, depth + 1, _of_property(schemas, name) if schemas else ())  # noqa: PLW2901
+            if len(name) >= self._shortest:
+                shown = self._text(name)
+                name = shown if shown == name or shown not in copy else f"{shown} {len(copy)}"
+            copy[name] = item
+        if "value" in copy and any(is_telling(str(value[key])) for key in ("name", "key", "header") if key in value):
+            copy["value"] = REDACTED
+        return copy
+
+    def _list(self, value: Sequence[Any], depth: int, schemas: tuple[Mapping[str, Any], ...]) -> list[Any]:
+        copy: list[Any] = []
+        pair = len(value) == 2
+        told = False
+        for place, item in enumerate(value):
+            if told and isinstance(item, str) and not item.startswith("--"):
+                copy.append(REDACTED)
+                told = False
+                continue
+            copy.append(self.copy(item, depth + 1, _of_item(schemas, place) if schemas else ()))
+            # ["--password", "..."], and ["Authorization", "..."] as some write headers
+            told = type(item) is str and (item.startswith("-") or (pair and not place)) and is_telling(item)
+        return copy
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or value is True or value is False or value in ("", REDACTED)
+
+
+def has_secret_marks(schema: Any) -> bool:
+    """Whether a JSON Schema marks anything as secret; only then it is worth walking along it."""
+    todo: list[Any] = [schema]
+    for node in todo:
+        if isinstance(node, Mapping):
+            mapping = cast("Mapping[str, Any]", node)
+            if _is_marked(mapping):
+                return True
+            todo.extend(mapping.values())
+        elif isinstance(node, list):
+            todo.extend(cast("list[Any]", node))
+    return False
+
+
+def _is_marked(schema: Mapping[str, Any]) -> bool:
+    return schema.get("format") == "password" or any(schema.get(mark) is True for mark in _MARKS)
+
+
+def _applicable(
+    schemas: tuple[Mapping[str, Any], ...], root: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The schemas with those that they refer to or are put together from."""
+    found: list[Mapping[str, Any]] = list(schemas)
+    for schema in found:
+        if len(found) > _MAX_SCHEMAS:
+            break
+        more = [schema.get(word) for word in _CONDITIONAL[:4]]
+        more += [_referred(schema.get(word), root) for word in ("$ref", "$dynamicRef")]
+        more += [part for word in _ALSO for part in _sequence(schema.get(word))]
+        more += _values(schema.get("dependentSchemas"))
+        for part in more:
+            if isinstance(part, Mapping) and not any(part is known for known in found):
+                found.append(cast("Mapping[str, Any]", part))
+    return tuple(found[:_MAX_SCHEMAS])
+
+
+def _referred(reference: Any, root: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    node = root
+    for step in reference[1:].split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping):
+            node = cast("Mapping[str, Any]", node).get(name)
+        elif isinstance(node, list) and name.isdecimal() and int(name) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(name)]
+        else:
+            return None
+    return node
+
+
+def _of_property(schemas: tuple[Mapping[str, Any], ...], name: str) -> tuple[Mapping[str, Any], ...]:
+    found: list[Any] = []
+    for schema in schemas:
+        properties = schema.get("properties")
+        own = cast("Mapping[str, Any]", properties).get(name) if isinstance(properties, Mapping) else None
+        if own is not None:
+            found.append(own)
+        else:
+            # Which pattern fits is not tried: patterns come from anywhere, and may take forever.
+            found += _values(schema.get("patternProperties"))
+            found += [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+    return tuple(part for part in found if isinstance(part, Mapping))
+
+
+def _of_item(schemas: tuple[Mapping[str, Any], ...], place: int) -> tuple[Mapping[str, Any], ...]:
+    found: list[Any] = []
+    for schema in schemas:
+        for word in ("prefixItems", "items"):
+            found += [part for at, part in enumerate(_sequence(schema.get(word))) if at == place]
+        found += [schema.get(word) for word in ("items", "additionalItems", "contains", "unevaluatedItems")]
+    return tuple(part for part in found if isinstance(part, Mapping))
+
+
+def _sequence(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _values(value: Any) -> list[Any]:
+    return list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
+
+
+def _parts(value: str) -> Iterator[str]:
+    stripped = value.strip()
+    if len(stripped) >= _MIN_LENGTH:
+        yield stripped
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (line.strip() for line in lines if len(line.strip()) >= 16 and "-----" not in line)
+
+
+def _prepare(values: frozenset[str]) -> _Known:
+    exact: set[str] = set()
+    folded: set[str] = set()
+    for value in values:
+        raw = value.encode(errors="surrogatepass")
+        forms = {value, quote(raw, safe=""), quote(raw), quote_plus(raw), raw.hex()}
+        forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+        (folded if len(value) >= _ANY_CASE_LENGTH else exact).update(forms)
+        exact.update(_base64_forms(raw))
+    patterns = {form.lower(): re.compile(re.escape(form), re.IGNORECASE) for form in folded}
+    return _Known(
+        values=values,
+        exact=tuple(sorted(exact, key=len, reverse=True)),
+        folded=tuple(sorted(patterns, key=len, reverse=True)),
+        patterns=patterns,
+    )
+
+
+def _base64_forms(raw: bytes) -> Iterator[str]:
+    """What of the base64 of any text that contains *raw* tells of it, wherever in that text it begins."""
+    for before in range(3):
+        text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
+        start = (before * 8 + 5) // 6
+        end = (before + len(raw)) * 8 // 6
+        core = text[start:end]
+        if len(core) >= _MIN_LENGTH:
+            yield core
+            yield core.replace("+", "-").replace("/", "_")
+
+
+def _without_known(text: str, known: _Known) -> str:
+    lowered = text.lower()
+    hits = [form for form in known.folded if form in lowered]
+    if hits and known.patterns is not None:
+        for form in hits:
+            text = known.patterns[form].sub(REDACTED, text)
+    for form in known.exact:
+        if form in text:
+            text = text.replace(form, REDACTED)
+    return text
 
 
 redactor = Redactor()
