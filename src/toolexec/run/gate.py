@@ -11,12 +11,10 @@ from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.origin import Origin, new_run_id
+from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
 __all__ = ["Find", "Gate", "GatePart", "GroupEnd", "GroupObserver", "GroupRun", "GroupScope", "HidesTools"]
-
-Find: TypeAlias = Callable[[str], Registered]
-"""Finds the tool that a call means; raises as `Resolver.resolve` does."""
 
 GroupEnd: TypeAlias = Callable[[BaseException | None], None]
 
@@ -67,9 +65,10 @@ class HidesTools(Protocol):
 class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
 
-    Each part is optional. Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate
-    limit; the time limit and the call itself are inside of all of them. So a call that is refused is traced and
-    audited, nobody is asked to approve what is forbidden anyway, and waiting for approval uses up no limit.
+    Each part is optional; a policy brings an approval part along, which asks the caller where that can be done.
+    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit; the time limit and
+    the call itself are inside of all of them. So a call that is refused is traced and audited, nobody is asked to
+    approve what is forbidden anyway, and waiting for approval uses up no limit.
     """
 
     def __init__(
@@ -83,6 +82,8 @@ class Gate:
         approval: GatePart | None = None,
         rate_limit: GatePart | None = None,
     ) -> None:
+        if approval is None and policy is not None:
+            approval = _asking(policy)
         self.telemetry = telemetry
         self.audit = audit
         self.budget = budget
@@ -142,3 +143,11 @@ class GroupScope:
 
     origin: Origin
     failure: BaseException | None = None
+
+
+def _asking(policy: GatePart) -> GatePart | None:
+    """The part that asks where *policy* says so: with nobody to ask, such calls are refused."""
+    from toolexec.run.layers.approval import Approval
+    from toolexec.run.policy import Policy
+
+    return Approval(policy.decide) if isinstance(policy, Policy) else None

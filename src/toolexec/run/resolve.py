@@ -12,10 +12,12 @@ from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
 
-__all__ = ["BindingsResolver", "Resolver", "ToolResolver"]
+__all__ = ["BindingsResolver", "Find", "Resolver", "ToolResolver"]
 
 ToolResolver: TypeAlias = Callable[[str], Tool | None]
 BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
+Find: TypeAlias = Callable[[str], Registered]
+"""Finds the tool that a call means; raises as `Resolver.resolve` does."""
 
 
 class Resolver:

@@ -1,0 +1,148 @@
+"""What was approved for longer than one call, and how that is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import ConfigurationError
+from toolexec.model.origin import Caller
+
+__all__ = ["ApprovalMemory", "Approved", "approved"]
+
+logger = logging.getLogger(__name__)
+_FORMAT: Final = 1
+_MAX_BYTES: Final = 16 << 20
+_Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Approved:
+    """One caller may call one tool, as it is defined now and where it lives now, with any arguments."""
+
+    tenant: str
+    caller: str
+    tool_id: str
+    digest: str
+
+
+def approved(entry: Registered, caller: Caller) -> Approved:
+    """What it means to approve the tool for *caller*. The digest changes with the tool's definition and backend."""
+    definition = {"tool": entry.tool.to_dict(), "binding": entry.binding.to_dict()}
+    text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Approved(tenant=caller.tenant, caller=caller.id, tool_id=entry.tool.id, digest=digest)
+
+
+class ApprovalMemory:
+    """Keeps what was approved for good in the JSON file *path*, which only its owner may read.
+
+    The file is replaced as a whole, so that it is never half written; what another process adds to it is seen at the
+    next question. Of two processes that add at the same instant one may be forgotten, and is asked again. Raises
+    ConfigurationError when the file cannot be read, is damaged, or can be written by others.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._stamp: _Stamp | None = None
+        self._known: frozenset[Approved] = frozenset()
+        self._read()
+
+    def __contains__(self, wanted: Approved) -> bool:
+        """Whether this was approved; a file that has become unreadable approves nothing."""
+        return wanted in self._refreshed()
+
+    def entries(self) -> list[Approved]:
+        """All that was approved, in order."""
+        return sorted(self._refreshed())
+
+    def add(self, new: Approved) -> None:
+        """Remember *new*. Raises OSError when the file cannot be written."""
+        self._write(self._refreshed() | {new})
+
+    def forget(self, tools: str = "*", *, caller: str | None = None) -> int:
+        """Ask again about the tools whose ID matches the pattern *tools*, of one caller or of all; gives how many were
+        forgotten. Raises OSError when the file cannot be written."""
+        known = self._refreshed()
+        kept = {
+            one for one in known if not fnmatchcase(one.tool_id, tools) or (caller is not None and one.caller != caller)
+        }
+        if len(kept) < len(known):
+            self._write(kept)
+        return len(known) - len(kept)
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
+    def _refreshed(self) -> frozenset[Approved]:
+        try:
+            self._read()
+        except ConfigurationError as error:
+            logger.warning("nothing counts as approved: %s", error)
+            self._known, self._stamp = frozenset(), None
+        return self._known
+
+    def _read(self) -> None:
+        """Take over the file, if it is another than last time."""
+        try:
+            with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+                if stamp == self._stamp:
+                    return
+                self._check(status)
+                data = json.loads(file.read(_MAX_BYTES))
+        except FileNotFoundError:
+            self._known, self._stamp = frozenset(), None
+            return
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigurationError(
+                f"cannot read the approvals in {self.path}: {error}; repair or delete it"
+            ) from error
+        self._known, self._stamp = self._entries(data), stamp
+
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022 or status.st_uid != os.geteuid():
+            raise ConfigurationError(
+                f"the approvals in {self.path} could have been written by others; make it a file of your own "
+                f"that only you can write: chmod 600 {self.path}"
+            )
+
+    def _entries(self, data: Any) -> frozenset[Approved]:
+        try:
+            if data["version"] != _FORMAT:
+                raise ValueError(f"its version is {data['version']!r}, not {_FORMAT}")
+            found = [Approved(**one) for one in data["always"]]
+            if not all(isinstance(value, str) for one in found for value in asdict(one).values()):
+                raise ValueError("an entry has something else than text in it")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"the approvals in {self.path} are damaged: {error}; repair or delete it"
+            ) from error
+        return frozenset(found)
+
+    def _write(self, entries: Collection[Approved]) -> None:
+        data = {"version": _FORMAT, "always": [asdict(one) for one in sorted(entries)]}
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)  # readable by its owner only
+        try:
+            with os.fdopen(file, "w") as out:
+                json.dump(data, out, indent=1)
+                out.flush()
+                os.fsync(out.fileno())
+            Path(name).replace(self.path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+        self._refreshed()

@@ -1,0 +1,304 @@
+"""Ask somebody before a call is made."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Generator, Hashable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast, get_args
+
+from toolexec.backend.here import Wait
+from toolexec.discovery.index import Registered
+from toolexec.errors import (
+    ApprovalDeniedError,
+    ApprovalRequiredError,
+    ConfigurationError,
+    InputValidationError,
+    ToolExecError,
+    Violation,
+)
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import explain_not_json
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.model.redaction import Redactor, redactor
+from toolexec.run.approvals import ApprovalMemory, Approved, approved
+from toolexec.run.layers.policy import denied
+from toolexec.run.policy_rules import Decide, Verdict
+from toolexec.run.resolve import Find
+from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.types import Result
+
+__all__ = ["Approval", "AskFirst"]
+
+logger = logging.getLogger(__name__)
+_ANSWERS: Final = get_args(ApprovalAnswer)
+_MAX_DESCRIPTION: Final = 500
+_MAX_SESSIONS: Final = 10_000
+_UNANSWERED: Final = "unanswered"
+_NO_MAPPING: Final = Violation(
+    path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
+)
+
+
+class Approval:
+    """Has somebody asked before calls that *decide* (a policy's, as a rule) gives the effect `ask`.
+
+    Whoever makes the call is asked, by `Origin.ask`; without that, *ask* is. It is called on the event loop and must
+    not block it; it has *timeout* seconds. If nobody can be asked, ApprovalRequiredError is raised; ApprovalDeniedError
+    if the answer is no, comes too late, or is no answer. The call that is approved is the one that is made: later
+    changes of its arguments, or of the tool, do not go with it.
+
+    `once` is for this call. `session` covers all further calls of this tool by this caller in this session, on every
+    path and with any arguments; without a session, that is as long as this object lives. `always` is kept in
+    *remember*; without that, it lasts as long as this object, too. Both end when the tool's definition or backend
+    changes.
+
+    Arguments are shown without the secrets that *redact* knows of. Raises ConfigurationError for a timeout that is not
+    above 0.
+    """
+
+    def __init__(
+        self,
+        decide: Decide,
+        *,
+        ask: Approver | None = None,
+        timeout: float = 120.0,
+        remember: ApprovalMemory | None = None,
+        redact: Redactor = redactor,
+    ) -> None:
+        if not timeout > 0:
+            raise ConfigurationError(f"the timeout of approvals must be above 0 seconds, not {timeout}")
+        self.decide = decide
+        self.ask = ask
+        self.timeout = timeout
+        self.memory = remember
+        self.redact = redact
+        self._sessions: OrderedDict[tuple[str, Approved], None] = OrderedDict()
+        self._always: OrderedDict[Approved, None] = OrderedDict()
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """A runner that asks before it makes such calls."""
+        return AskFirst(self, inner, find)
+
+    def remembers(self, session: str, wanted: Approved) -> bool:
+        """Whether this needs no question any more."""
+        if (session, wanted) in self._sessions:
+            self._sessions.move_to_end((session, wanted))
+            return True
+        return wanted in self._always or (self.memory is not None and wanted in self.memory)
+
+    def remember(self, session: str, wanted: Approved, answer: ApprovalAnswer) -> None:
+        """Take note of an answer that is for longer than one call."""
+        if answer == "session":
+            _keep(self._sessions, (session, wanted))
+        elif answer == "always":
+            if self.memory is not None:
+                try:
+                    self.memory.add(wanted)
+                    return
+                except OSError as error:
+                    logger.warning("an approval is remembered until the end of this process only: %s", error)
+            _keep(self._always, wanted)
+
+
+def _keep(kept: OrderedDict[Any, None], key: Any) -> None:
+    kept[key] = None
+    if len(kept) > _MAX_SESSIONS:
+        kept.popitem(last=False)  # whoever it was is asked again
+
+
+@dataclass(slots=True)
+class _Line:
+    """Calls that wait for the same question to be answered, one after the other."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+    unanswered: int = 0
+
+
+class AskFirst:
+    """Makes calls, some of them only after somebody was asked; see `Approval`."""
+
+    def __init__(self, approval: Approval, inner: Runner, find: Find) -> None:
+        self.inner = inner
+        self._approval = approval
+        self._decide = approval.decide
+        self._find = find
+        self._lines: dict[tuple[Hashable, str, Approved], _Line] = {}
+        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
+
+    async def run(self, call: ToolCall) -> Result:
+        """Make the call, if it needs no approval or gets it."""
+        entry = self._find(call.tool_id)
+        verdict = self._decide(entry, call)
+        if verdict.effect != "allow":
+            call = await self._approved(entry, call, verdict)
+        return await self.inner.run(call)
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Stream the call, if it needs no approval or gets it."""
+        entry = self._find(call.tool_id)
+        verdict = self._decide(entry, call)
+        if verdict.effect != "allow":
+            call = await self._approved(entry, call, verdict)
+        events = self.inner.stream(call)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        """Whether `run_here` would make the call: not one that somebody is asked about."""
+        inner = self._inner_here
+        if inner is None or not inner.runs_here(call, within):
+            return False
+        try:
+            return self._decide(self._find(call.tool_id), call).effect == "allow"
+        except ToolExecError:
+            return False  # the usual road says it better
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in this thread, or give None where somebody is asked first; see `ThreadRunner.run_here`."""
+        inner = self._inner_here
+        return inner.run_here(call, wait, within) if inner is not None and self.runs_here(call, within) else None
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    async def _approved(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ToolCall:
+        """The call as it was approved; raises as `Approval` says."""
+        if verdict.effect == "deny":
+            raise denied(entry, verdict)
+        frozen = _frozen(entry, call)
+        wanted = approved(entry, call.origin.caller)
+        session = call.origin.session
+        if self._approval.remembers(session, wanted):
+            return frozen
+        ask = call.origin.ask or self._approval.ask
+        if ask is None:
+            raise ApprovalRequiredError(
+                f"{entry.tool.id} needs somebody's approval{_because(verdict)}, and there is no way to ask here; have "
+                "the policy allow it, or call it where somebody can be asked",
+                tool_id=entry.tool.id,
+                op="approval",
+                details={"rule": verdict.rule, "reason": verdict.reason},
+            )
+        with self._line(ask, session, wanted) as line:
+            unanswered = line.unanswered
+            async with line.turn:
+                if not self._approval.remembers(session, wanted):
+                    answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
+                    if line.unanswered == unanswered:
+                        answer = await self._answer(ask, self._request(entry, frozen, verdict))
+                        line.unanswered += answer == _UNANSWERED
+                    if answer not in _ANSWERS or answer == "no":
+                        raise self._refusal(entry, answer)
+                    self._approval.remember(session, wanted, cast("ApprovalAnswer", answer))
+        self._check_unchanged(call, wanted)
+        return frozen
+
+    @contextmanager
+    def _line(self, ask: Approver, session: str, wanted: Approved) -> Generator[_Line, None, None]:
+        """The line that is there as long as somebody waits in it. Those who are asked in another way, such as the
+        client of another request, have a line of their own: one who never answers holds up nobody else."""
+        key = (ask if isinstance(ask, Hashable) else id(ask), session, wanted)
+        line = self._lines.setdefault(key, _Line())
+        line.waiting += 1
+        try:
+            yield line
+        finally:
+            line.waiting -= 1
+            if not line.waiting:
+                del self._lines[key]
+
+    async def _answer(self, ask: Approver, request: ApprovalRequest) -> object:
+        """What was answered; "no" where asking failed, and `unanswered` when it took too long."""
+        task = asyncio.ensure_future(_ask(ask, request))
+        try:
+            done, _ = await asyncio.wait([task], timeout=self._approval.timeout)
+        finally:
+            if not task.done():
+                task.cancel()
+                task.add_done_callback(_look_at)
+        if not done:
+            return _UNANSWERED
+        failure = None if task.cancelled() else task.exception()
+        if task.cancelled() or failure is not None:
+            logger.warning("asking for approval of %s failed: %s", request.tool_id, type(failure).__name__)
+            return "no"
+        return task.result()
+
+    def _request(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ApprovalRequest:
+        tool = entry.tool
+        schema = tool.input_schema.to_json()
+        return ApprovalRequest(
+            tool_id=tool.id,
+            args=self._approval.redact.value(call.args, schema if isinstance(schema, dict) else None),
+            reason=_plain(verdict.reason) or f"the policy ({verdict.rule}) says that somebody must be asked",
+            description=_plain(self._approval.redact.text(tool.description)),
+            caller=call.origin.caller,
+            path=call.origin.path,
+            run_id=call.run_id,
+        )
+
+    def _refusal(self, entry: Registered, answer: object) -> ApprovalDeniedError:
+        why = (
+            f"nobody answered within {self._approval.timeout:g} s"
+            if answer == _UNANSWERED
+            else "somebody was asked and said no"
+        )
+        return ApprovalDeniedError(
+            f"{entry.tool.id} was not approved: {why}; do not call it again unless you are told to",
+            tool_id=entry.tool.id,
+            op="approval",
+            details={"reason": why},
+        )
+
+    def _check_unchanged(self, call: ToolCall, wanted: Approved) -> None:
+        """Raises when the call's ID leads to another tool by now, which nobody has seen."""
+        if approved(self._find(call.tool_id), call.origin.caller) != wanted:
+            raise ApprovalDeniedError(
+                f"{wanted.tool_id} has changed while somebody was asked to approve it; call it again to have it asked "
+                "again",
+                tool_id=wanted.tool_id,
+                op="approval",
+                retryable=True,
+                details={"reason": "the tool has changed"},
+            )
+
+
+async def _ask(ask: Approver, request: ApprovalRequest) -> object:
+    answer = ask(request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _look_at(task: asyncio.Future[object]) -> None:
+    """Take a failure that nobody waits for any more, so that it is not reported as forgotten."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
+    """The call with arguments of its own, which nobody can change while somebody reads them."""
+    args: Any = {} if call.args is None else call.args
+    problems = explain_not_json(dict(args)) if isinstance(args, Mapping) else [_NO_MAPPING]
+    if problems:
+        raise InputValidationError(problems, tool_id=entry.tool.id, op="validate_input")
+    call.identify()
+    return replace(call, args=copy.deepcopy(dict(args)))
+
+
+def _because(verdict: Verdict) -> str:
+    return f": {verdict.reason}" if verdict.reason else f" (the policy's {verdict.rule})"
+
+
+def _plain(text: str) -> str:
+    """One line of what can be seen: no control characters, no marks that hide or reorder, at most 500 characters."""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * _MAX_DESCRIPTION]).split())
+    return line if len(line) <= _MAX_DESCRIPTION else f"{line[: _MAX_DESCRIPTION - 1]}…"

@@ -1,0 +1,179 @@
+"""What callers may do: rules, and the verdict on a call that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import ConfigurationError
+from toolexec.model.call import ToolCall
+from toolexec.model.origin import Caller, Origin
+from toolexec.run.layers.policy import Authorize
+from toolexec.run.policy_conditions import as_json
+from toolexec.run.policy_rules import Effect, Rule, Verdict, check_effect, check_keys, is_destructive
+from toolexec.run.resolve import Find
+from toolexec.run.runner import Runner
+
+__all__ = ["Effect", "Policy", "Rule", "Verdict"]
+
+_MAX_PLANS: Final = 50_000
+_MAX_VERDICTS: Final = 64
+_STRENGTH: Final[Mapping[str, int]] = {"allow": 0, "ask": 1, "deny": 2}
+_EVERYBODY: Final = ()
+_REMOTE: Final = "remote_destructive"
+_REMOTE_REASON: Final = "it may destroy data, and runs on a backend outside of this program"
+_Facts = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the policy says of one tool and one kind of caller: the verdict where it is the same for all arguments,
+    else the rules that the arguments decide between; and whether the caller may know of the tool."""
+
+    verdict: Verdict | None
+    rules: tuple[Rule, ...]
+    remote: Effect
+    shows: bool
+    verdicts: dict[tuple[bool, ...], Verdict] = field(default_factory=dict[tuple[bool, ...], Verdict])
+    """By which of the rules apply: the verdict that this means."""
+
+
+class _Tool:
+    """A tool as it was when plans were made for it."""
+
+    __slots__ = ("entry", "plans")
+
+    def __init__(self, entry: Registered) -> None:
+        self.entry = entry
+        self.plans: dict[_Facts, _Plan] = {}
+
+
+class Policy:
+    """Rules around calls, and around what a caller may know of.
+
+    Of the rules that match a call the strictest counts: `deny` before `ask` before `allow`, whatever their order; the
+    first of its kind gives the reason. Where none matches it is *default*.
+
+    Beneath them is one more rule: tools that may destroy data, as a caller must read their annotations, and that run on
+    a backend outside of this program get *remote_destructive* (`allow` switches that off). It counts unless a rule
+    matches that says which tools it means (see `Rule.says_which`) and allows or asks; beside `default` the stricter of
+    the two counts. A tool is judged by what its ID leads to: its full ID, and the backend that the call would go to.
+
+    A tool that a caller may not call, whatever the arguments, is hidden from that caller.
+
+    Raises ConfigurationError for an effect that there is not, and for rules that are none.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule] = (), *, default: Effect = "allow", remote_destructive: Effect = "ask"
+    ) -> None:
+        check_effect(default, "the default of a policy")
+        check_effect(remote_destructive, "remote_destructive of a policy")
+        if not all(isinstance(rule, Rule) for rule in rules):
+            raise ConfigurationError("the rules of a policy must be a list of Rule; Rule.from_dict reads one")
+        self.rules: tuple[Rule, ...] = tuple(
+            rule if rule.name else replace(rule, name=f"rule {number}") for number, rule in enumerate(rules, start=1)
+        )
+        self.default: Effect = default
+        self.remote_destructive: Effect = remote_destructive
+        self._by_caller = any(rule.is_personal for rule in self.rules)
+        self._tools: dict[str, _Tool] = {}
+        self._plans = 0
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Policy:
+        """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default` and `remote_destructive`.
+
+        Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.
+        """
+        check_keys(data, ("rules", "default", _REMOTE), "a policy")
+        rules = data.get("rules", ())
+        if not isinstance(rules, Sequence) or isinstance(rules, str):
+            raise ConfigurationError(f"the rules of a policy must be a list, not {type(rules).__name__}")
+        read: list[Rule] = []
+        for number, rule in enumerate(rules, start=1):
+            try:
+                read.append(Rule.from_dict(rule))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"rule {number} of the policy: {error.message}") from error
+        return cls(read, default=data.get("default", "allow"), remote_destructive=data.get(_REMOTE, "ask"))
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """A runner that refuses what the policy denies; what it asks about is left to `Approval`."""
+        return Authorize(inner, find, self.decide, self.shows)
+
+    def decide(self, entry: Registered, call: ToolCall) -> Verdict:
+        """What becomes of *call*, whose tool is *entry*. Raises nothing."""
+        plan = self._plan(entry, call.origin.caller)
+        return plan.verdict or self._weigh(plan, call)
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """Whether *origin* may know of the tool: whether some arguments may let it call, or ask to."""
+        return self._plan(entry, origin.caller).shows
+
+    # -- plans --------------------------------------------------------------------------------------------------
+
+    def _plan(self, entry: Registered, caller: Caller) -> _Plan:
+        facts = (caller.id, *caller.roles, None, *caller.scopes) if self._by_caller else _EVERYBODY
+        known = self._tools.get(entry.tool.id)
+        if known is not None and known.entry is entry:
+            plan = known.plans.get(facts)
+            if plan is not None:
+                return plan
+        return self._study(entry, caller, facts)
+
+    def _study(self, entry: Registered, caller: Caller, facts: _Facts) -> _Plan:
+        """Make a plan and keep it."""
+        if self._plans >= _MAX_PLANS:  # of callers that come and go, and of tools that change; it fills up again
+            self._tools = {}
+            self._plans = 0
+        known = self._tools.get(entry.tool.id)
+        if known is None or known.entry is not entry:
+            known = self._tools[entry.tool.id] = _Tool(entry)
+        plan = known.plans[facts] = self._make_plan(entry, caller)
+        self._plans += 1
+        return plan
+
+    def _make_plan(self, entry: Registered, caller: Caller) -> _Plan:
+        rules = tuple(rule for rule in self.rules if rule.concerns(entry, caller))
+        is_remote = entry.binding.kind != "local" and is_destructive(entry.tool)
+        remote = self.remote_destructive if is_remote else "allow"
+        always = tuple(rule for rule in rules if not rule.conditions)
+        denied = any(rule.effect == "deny" for rule in always)
+        verdict = self._judge(always, remote) if denied or len(always) == len(rules) else None
+        # With the best of arguments every condition that lets through holds, and none that denies.
+        hopeful = tuple(rule for rule in rules if rule.effect != "deny")
+        shows = not denied and self._judge(hopeful, remote).effect != "deny"
+        return _Plan(verdict, rules, remote, shows)
+
+    def _weigh(self, plan: _Plan, call: ToolCall) -> Verdict:
+        """The verdict where it is the arguments that decide."""
+        args = as_json(call.args or {})
+        readable = args is not None
+        applying = tuple([not rule.conditions or rule.applies(args, readable=readable) for rule in plan.rules])
+        verdict = plan.verdicts.get(applying)
+        if verdict is None:
+            rules = [rule for rule, applies in zip(plan.rules, applying, strict=True) if applies]
+            verdict = self._judge(rules, plan.remote)
+            if len(plan.verdicts) < _MAX_VERDICTS:
+                plan.verdicts[applying] = verdict
+        return verdict
+
+    def _judge(self, rules: Sequence[Rule], remote: Effect) -> Verdict:
+        """The verdict of *rules* that all match, where *remote* is what the rule for remote backends says."""
+        strictest = max(rules, key=lambda rule: _STRENGTH[rule.effect], default=None)
+        if strictest is None:
+            found = Verdict(effect=self.default, rule="default", reason=_default_reason(self.default))
+        else:
+            found = Verdict(effect=strictest.effect, rule=strictest.name, reason=strictest.reason)
+            if strictest.effect == "deny" or any(rule.says_which and rule.effect != "deny" for rule in rules):
+                return found
+        if _STRENGTH[remote] > _STRENGTH[found.effect]:
+            return Verdict(effect=remote, rule=_REMOTE, reason=_REMOTE_REASON)
+        return found
+
+
+def _default_reason(effect: Effect) -> str:
+    return "" if effect == "allow" else "no rule allows it"

@@ -1,0 +1,205 @@
+"""One rule of a policy: which calls it means, and what becomes of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from toolexec.discovery.index import Registered
+from toolexec.discovery.summary import Filters
+from toolexec.errors import ConfigurationError
+from toolexec.model.call import ToolCall
+from toolexec.model.origin import Caller
+from toolexec.model.tags import normalize_tags
+from toolexec.model.tool import Tool
+from toolexec.run.policy_conditions import Condition, read_conditions
+
+__all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive", "plain_id"]
+
+Effect: TypeAlias = Literal["allow", "deny", "ask"]
+
+_EFFECTS: Final = get_args(Effect)
+_TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes")
+_HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+_DESTRUCTIVE: Final = Filters(destructive=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What becomes of a call: it is made, it is refused, or somebody is asked. `rule` is the name of the rule that
+    decided, `reason` what that rule gives as its reason; either is for people to read."""
+
+    effect: Effect
+    rule: str = ""
+    reason: str = ""
+
+
+Decide: TypeAlias = Callable[[Registered, ToolCall], Verdict]
+"""Gives the verdict on a call of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Says what becomes of the calls that it matches: `allow`, `deny` or `ask`.
+
+    A rule without matchers matches every call. Of several matchers all must match; of several values of one matcher,
+    one must. A single value may stand for a list of one.
+
+    `tools` are patterns of IDs as in a shell, case-sensitive: `github:delete_*`; one without a version means all
+    versions. `namespaces`, `callers`, `roles` and `scopes` are such patterns, too; the caller that nobody knows has the
+    ID `""`, which `*` matches as well. `tags` are words that a tool has. `backends` are patterns of the kind, the name,
+    or both, of the backend that a call would go to: `mcp`, `git*`, `mcp:git`. `read_only`, `destructive`, `idempotent`
+    and `open_world` compare with the tool's annotations as a caller must read them: a tool that does not say whether it
+    is destructive is, unless it is read-only.
+
+    `when` maps arguments (their names, or JMESPath expressions) to conditions: `{"branch": {"equals": "main"}}`. The
+    operators are equals, not, in, matches (a regular expression for the whole text), glob, above, below and exists.
+    Where a value cannot be compared, because it has another type or is a path with `..` in it, an `allow` rule does not
+    match, and a `deny` or `ask` rule does.
+
+    `reason` is told to whoever is refused or asked; `name` is what the rule is called there.
+
+    Raises ConfigurationError for what makes no sense.
+    """
+
+    effect: Effect
+    _: KW_ONLY
+    tools: Sequence[str] = ()
+    namespaces: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    backends: Sequence[str] = ()
+    callers: Sequence[str] = ()
+    roles: Sequence[str] = ()
+    scopes: Sequence[str] = ()
+    when: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    reason: str = ""
+    name: str = ""
+    conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
+    hints: Filters = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        check_effect(self.effect, "the effect of a rule")
+        for name in _TEXTS:
+            put(self, name, _texts(name, getattr(self, name)))
+        put(self, "tags", tuple(_tag(tag) for tag in self.tags))
+        for name in _HINTS:
+            if not isinstance(getattr(self, name), bool | None):
+                raise ConfigurationError(f"{name} of a rule must be true or false, not {getattr(self, name)!r}")
+        for name in ("reason", "name"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigurationError(f"{name} of a rule must be a text, not {getattr(self, name)!r}")
+        put(self, "conditions", read_conditions(self.when))
+        put(self, "hints", Filters(**{name: getattr(self, name) for name in _HINTS}))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Rule:
+        """Read a rule from JSON data with the fields above.
+
+        Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.
+        """
+        check_keys(data, [part.name for part in fields(cls) if part.init], "a rule")
+        if "effect" not in data:
+            raise ConfigurationError(f"a rule needs an effect: {', '.join(_EFFECTS)}")
+        empty = sorted(name for name in _TEXTS if name in data and not data[name] and not isinstance(data[name], str))
+        if empty:
+            raise ConfigurationError(f"{empty[0]} of a rule is empty; leave it out to match everything")
+        return cls(**data)
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether it matters who calls."""
+        return bool(self.callers or self.roles or self.scopes)
+
+    @property
+    def says_which(self) -> bool:
+        """Whether the rule says which tools it means, so that it takes the place of the rule for destructive tools of
+        remote backends: by ID, namespace, tag or backend (`*` alone says nothing), or as destructive ones."""
+        named = (self.tools, self.namespaces, self.backends)
+        return (
+            any(values and all(value.strip("*") for value in values) for values in named)
+            or bool(self.tags)
+            or self.destructive is True
+        )
+
+    def concerns(self, entry: Registered, caller: Caller) -> bool:
+        """Whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
+        tool, binding = entry.tool, entry.binding
+        return (
+            (not self.tools or _any_match((tool.id, plain_id(tool)), self.tools))
+            and (not self.namespaces or _any_match((tool.namespace,), self.namespaces))
+            and (not self.tags or not set(self.tags).isdisjoint(tool.tags))
+            and (
+                not self.backends
+                or _any_match((binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"), self.backends)
+            )
+            and self.hints.accept(tool, ())
+            and (not self.callers or _any_match((caller.id,), self.callers))
+            and (not self.roles or _any_match(caller.roles, self.roles))
+            and (not self.scopes or _any_match(caller.scopes, self.scopes))
+        )
+
+    def applies(self, args: Any, *, readable: bool) -> bool:
+        """Whether the conditions hold for *args*; if those are not *readable*, that is in doubt."""
+        in_doubt = self.effect != "allow"
+        if not readable:
+            return in_doubt or not self.conditions
+        for condition in self.conditions:  # noqa: SIM110 - no generator: every call passes here
+            if not condition.holds(args, in_doubt=in_doubt):
+                return False
+        return True
+
+
+def plain_id(tool: Tool) -> str:
+    """The tool's ID without its version."""
+    return f"{tool.namespace}:{tool.name}" if tool.version else tool.id
+
+
+def is_destructive(tool: Tool) -> bool:
+    """Whether the tool may destroy data, as a caller must read its annotations."""
+    return _DESTRUCTIVE.accept(tool, ())
+
+
+def check_effect(effect: Any, what: str) -> None:
+    """Raises ConfigurationError for what is no effect."""
+    if effect not in _EFFECTS:
+        close = difflib.get_close_matches(str(effect), _EFFECTS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(_EFFECTS)}"
+        raise ConfigurationError(f"{what} cannot be {effect!r}; {hint}")
+
+
+def check_keys(data: Any, known: Collection[str], what: str) -> None:
+    """Raises ConfigurationError for what is no mapping, or has keys that are not *known*."""
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{what} must be a mapping of {', '.join(known)}, not {type(data).__name__}")
+    for key in data:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), list(known), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+            raise ConfigurationError(f"{what} has the unknown key {key!r}; {hint}")
+
+
+def _any_match(values: Collection[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns for value in values)
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if isinstance(values, str):
+        return (values,)
+    if not isinstance(values, Sequence) or not all(isinstance(value, str) for value in values):
+        raise ConfigurationError(f"{name} of a rule must be a list of texts, not {values!r}")
+    return tuple(values)
+
+
+def _tag(tag: str) -> str:
+    words = normalize_tags([tag])
+    if not words:
+        raise ConfigurationError(f"{tag!r} in the tags of a rule is not a tag; use letters, digits and - _ .")
+    return words[0]

@@ -1,0 +1,472 @@
+"""Approval: who is asked, what they get to see, what each answer means, and that what was approved is what runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.conftest import Workshop
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import (
+    ApprovalDeniedError,
+    ApprovalRequiredError,
+    ConfigurationError,
+    InputValidationError,
+    PolicyError,
+    ToolNotFoundError,
+)
+from toolexec.model import LocalBinding, Tool, ToolAnnotations, ToolCall
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Caller, Origin
+from toolexec.model.redaction import Redactor
+from toolexec.run import Resolver, Result
+from toolexec.run.approvals import ApprovalMemory
+from toolexec.run.layers.approval import Approval
+from toolexec.run.policy import Policy, Rule
+from toolexec.run.runner import ThreadRunner
+
+ANY = {"type": "object"}
+SHORT = 0.05
+ASK = Policy([Rule("allow", tools="*:free"), Rule("ask", namespaces="git", reason="it is public", name="pushes")])
+
+
+class Desk:
+    """A tool behind approval, and a person who answers what `answers` says."""
+
+    def __init__(self, shop: Workshop, *answers: Any, decide: Any = ASK.decide, **settings: Any) -> None:
+        self.answers = [*answers]
+        self.asked: list[ApprovalRequest] = []
+        self.ran: list[Any] = []
+        self.shop = shop
+        self.approval = Approval(decide, **settings)
+        for name in ("push", "pull"):
+            tool = Tool(name=name, namespace="git", input_schema=ANY, description=f"The {name}")
+            shop.add_tool(tool, self._run)
+        self.runner = self.approval.wrap(shop.runner(), Resolver(shop.index, shop.backends).resolve)
+
+    async def _run(self, args: dict[str, Any]) -> str:
+        self.ran.append(args)
+        return "done"
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Answer with the next answer; what can be raised is, what can be called is awaited."""
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return await answer() if callable(answer) else answer
+
+    def call(self, args: Any = None, tool_id: str = "git:push", **origin: Any) -> ToolCall:
+        """A call by somebody who can be asked."""
+        return ToolCall(tool_id, args, origin=Origin(**{"ask": self.ask, **origin}))
+
+    async def run(self, args: Any = None, **call: Any) -> Result:
+        """Make a call."""
+        return await self.runner.run(self.call(args, **call))
+
+    async def refused(self, args: Any = None, **call: Any) -> PolicyError:
+        """The error of a call that is not made."""
+        before = len(self.ran)
+        with pytest.raises(PolicyError) as caught:
+            await self.run(args, **call)
+        assert len(self.ran) == before
+        return caught.value
+
+
+class TestAnswers:
+    """What an answer means."""
+
+    async def test_once(self, workshop: Workshop) -> None:
+        """It is for one call."""
+        desk = Desk(workshop, "once", "no")
+        assert (await desk.run({"a": 1})).value == "done"
+        assert isinstance(await desk.refused({"a": 1}), ApprovalDeniedError)
+        assert desk.ran == [{"a": 1}]
+
+    @pytest.mark.parametrize(
+        "answer", ["no", "", None, True, "ALWAYS", 7, ["once"], RuntimeError("x"), asyncio.CancelledError(), KeyError()]
+    )
+    async def test_everything_else_is_no(self, workshop: Workshop, answer: Any) -> None:
+        """Whatever is answered or raised that is none of the answers: the call is not made."""
+        error = await Desk(workshop, answer).refused()
+        assert isinstance(error, ApprovalDeniedError)
+        assert (error.code, error.tool_id, error.op, error.retryable) == (
+            "approval_denied",
+            "git:push",
+            "approval",
+            False,
+        )
+
+    async def test_no_answer_in_time(self, workshop: Workshop) -> None:
+        """It is a no, and whoever asks is stopped."""
+        stopped: list[bool] = []
+
+        async def forever() -> Any:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append(True)
+
+        error = await Desk(workshop, forever, timeout=SHORT).refused()
+        assert isinstance(error, ApprovalDeniedError)
+        assert "nobody answered within 0.05 s" in str(error)
+        await asyncio.sleep(0)
+        assert stopped == [True]
+
+    async def test_an_approver_that_does_not_stop(self, workshop: Workshop) -> None:
+        """It is not waited for, and how it fails later disturbs nobody."""
+        go = asyncio.Event()
+
+        async def stubborn() -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await go.wait()
+                raise RuntimeError("too late") from None
+
+        assert isinstance(await Desk(workshop, stubborn, timeout=SHORT).refused(), ApprovalDeniedError)
+        go.set()
+        await asyncio.sleep(SHORT)
+
+    async def test_nobody_to_ask(self, workshop: Workshop) -> None:
+        """It is another error, which says what would help."""
+        error = await Desk(workshop).refused(ask=None)
+        assert isinstance(error, ApprovalRequiredError)
+        assert error.details == {"rule": "pushes", "reason": "it is public"}
+        assert "it is public" in str(error)
+        unexplained = Desk(Workshop(), decide=Policy([Rule("ask")]).decide)
+        assert "rule 1" in str(await unexplained.refused(ask=None))
+
+    async def test_the_callers_own_way_comes_first(self, workshop: Workshop) -> None:
+        """The configured one is used where the caller has none; it may be a plain function."""
+        asked: list[str] = []
+
+        def configured(request: ApprovalRequest) -> ApprovalAnswer:
+            asked.append(request.tool_id)
+            return "once"
+
+        desk = Desk(workshop, "once", ask=configured)
+        await desk.run()
+        assert (len(desk.asked), asked) == (1, [])
+        await desk.run(ask=None)
+        assert (len(desk.asked), asked) == (1, ["git:push"])
+
+    async def test_what_needs_no_question(self, workshop: Workshop) -> None:
+        """What is allowed is made, what is denied raises, what is unknown fails as ever; nobody is asked."""
+        desk = Desk(workshop, decide=Policy([Rule("deny", tools="git:push")]).decide)
+        assert (await desk.run(tool_id="git:pull")).ok
+        assert (await desk.refused()).code == "policy_denied"
+        with pytest.raises(ToolNotFoundError):
+            await desk.run(tool_id="git:nothing")
+        assert desk.asked == []
+
+    async def test_being_cancelled(self, workshop: Workshop) -> None:
+        """It passes through, stops the question, and later calls are asked about as ever."""
+        asking, stopped = asyncio.Event(), asyncio.Event()
+
+        async def forever() -> Any:
+            asking.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        desk = Desk(workshop, forever, "once")
+        task = asyncio.create_task(desk.run())
+        await asking.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await stopped.wait()
+        assert (await desk.run()).ok
+        assert len(desk.ran) == 1
+
+    async def test_streams(self, workshop: Workshop) -> None:
+        """They are asked about at their first step."""
+        desk = Desk(workshop, "once", "no")
+        call = desk.call()
+        call.fallback = True
+        events = [event async for event in desk.runner.stream(call)]
+        assert events[-1].data == "done"
+        with pytest.raises(ApprovalDeniedError):
+            await anext(desk.runner.stream(call))
+        call.tool_id, call.origin = "git:pull", Origin()
+        with pytest.raises(ApprovalRequiredError):
+            await anext(desk.runner.stream(call))
+
+    def test_calls_in_the_callers_thread(self, workshop: Workshop) -> None:
+        """Those that somebody is asked about go to the event loop, the others do not."""
+        desk = Desk(workshop)
+        workshop.add(lambda: 5, "math:free")
+
+        def wait(work: Any) -> Any:
+            raise AssertionError
+
+        runner = desk.runner
+        assert isinstance(runner, ThreadRunner)
+        result = runner.run_here(ToolCall("math:free"), wait, 1)
+        assert result is not None
+        assert result.value == 5
+        workshop.add(lambda: 5, "git:sync")
+        assert not runner.runs_here(ToolCall("git:sync"), 1)
+        assert runner.run_here(ToolCall("git:sync"), wait, 1) is None
+        assert not runner.runs_here(ToolCall("no such:"), 1)
+
+    @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+    def test_a_timeout_that_makes_no_sense(self, timeout: float) -> None:
+        """It is refused at the start."""
+        with pytest.raises(ConfigurationError):
+            Approval(ASK.decide, timeout=timeout)
+
+
+class TestMemory:
+    """Answers for longer than one call."""
+
+    async def test_a_session(self, workshop: Workshop) -> None:
+        """Further calls of the tool by the same caller in the same session pass, with any arguments and by any path."""
+        desk = Desk(workshop, "session", "no", "no", "no", "no")
+        ann = Caller(id="ann")
+        await desk.run({"a": 1}, session="s1", caller=ann)
+        await desk.run({"a": 2}, session="s1", caller=Caller(id="ann", roles=("x",)), path="code", ask=None)
+        assert len(desk.asked) == 1
+        await desk.refused(session="s2", caller=ann)
+        await desk.refused(session="s1", caller=Caller(id="bob"))
+        await desk.refused(session="s1", caller=Caller(id="ann", tenant="t"))
+        await desk.refused(session="s1", caller=ann, tool_id="git:pull")
+
+    async def test_no_session(self, workshop: Workshop) -> None:
+        """Without one, it is as long as the process runs."""
+        desk = Desk(workshop, "session", "no")
+        await desk.run()
+        await desk.run()
+        await desk.refused(session="s1")
+
+    async def test_always(self, workshop: Workshop, tmp_path: Path) -> None:
+        """It holds in every session, and in the next process if there is a file."""
+        path = tmp_path / "approvals.json"
+        desk = Desk(workshop, "always", "no", remember=ApprovalMemory(path))
+        await desk.run(session="s1")
+        await desk.run(session="s2")
+        assert len(desk.asked) == 1
+        later = Desk(Workshop(), "no", remember=ApprovalMemory(path))
+        await later.run(session="s3")
+        await later.refused(caller=Caller(id="bob"))
+
+    async def test_always_without_a_file(self, workshop: Workshop) -> None:
+        """It lasts as long as the process."""
+        desk = Desk(workshop, "always")
+        await desk.run(session="s1")
+        await desk.run(session="s2")
+
+    async def test_always_with_a_file_that_fails(
+        self, workshop: Workshop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The call is made, and the answer lasts as long as the process; the log says so."""
+        path = tmp_path / "approvals.json"
+        desk = Desk(workshop, "always", remember=ApprovalMemory(path))
+        path.mkdir()
+        await desk.run()
+        await desk.run()
+        assert "until the end of this process only" in caplog.text
+
+    async def test_a_changed_tool_is_asked_about_again(self, workshop: Workshop) -> None:
+        """An approval is for the definition that was shown."""
+        desk = Desk(workshop, "session", "no")
+        await desk.run()
+        tool = workshop.index.get("git:push").tool
+        workshop.index.replace(tool.replace(description="Now with force"), LocalBinding("git:push"))
+        await desk.refused()
+        assert desk.asked[-1].description == "Now with force"
+
+    async def test_many_sessions(self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only so many are remembered; the one that was used least recently is asked again."""
+        monkeypatch.setattr("toolexec.run.layers.approval._MAX_SESSIONS", 2)
+        desk = Desk(workshop, *["session"] * 3, "no")
+        await desk.run(session="a")
+        await desk.run(session="b")
+        await desk.run(session="a")
+        await desk.run(session="c")
+        await desk.run(session="a")
+        await desk.refused(session="b")
+
+
+class TestManyAtOnce:
+    """Several calls that need the same answer."""
+
+    async def _all(self, desk: Desk, count: int, **call: Any) -> list[Any]:
+        calls = [asyncio.create_task(desk.run({"n": n}, **call)) for n in range(count)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    @pytest.mark.parametrize("answer", ["session", "always"])
+    async def test_one_answer_for_all(self, workshop: Workshop, answer: str) -> None:
+        """They are asked about once if the answer covers them."""
+
+        async def later() -> Any:
+            await asyncio.sleep(0.01)
+            return answer
+
+        desk = Desk(workshop, later)
+        done = await self._all(desk, 20)
+        assert all(result.ok for result in done)
+        assert len(desk.asked) == 1
+        assert desk.runner._lines == {}  # type: ignore[attr-defined]
+
+    async def test_once_is_for_one(self, workshop: Workshop) -> None:
+        """Each is asked about by itself, one after the other, until an answer covers the rest."""
+        desk = Desk(workshop, "once", "no", "once", "session")
+        done = await self._all(desk, 6)
+        assert [isinstance(one, ApprovalDeniedError) for one in done] == [False, True, False, False, False, False]
+        assert [request.args["n"] for request in desk.asked] == [0, 1, 2, 3]
+
+    async def test_nobody_there(self, workshop: Workshop) -> None:
+        """If one is not answered in time, those that wait behind it are not asked about either; later ones are."""
+
+        async def forever() -> Any:
+            await asyncio.Event().wait()
+
+        desk = Desk(workshop, forever, "once", timeout=SHORT)
+        done = await self._all(desk, 5)
+        assert [type(one) for one in done] == [ApprovalDeniedError] * 5
+        assert len(desk.asked) == 1
+        assert (await desk.run()).ok
+
+    async def test_different_questions_do_not_wait(self, workshop: Workshop) -> None:
+        """Callers and tools are asked about at the same time."""
+        both = asyncio.Barrier(3)
+
+        async def meet() -> Any:
+            await both.wait()
+            return "once"
+
+        desk = Desk(workshop, meet, meet, meet)
+        done = await asyncio.gather(
+            desk.run(), desk.run(tool_id="git:pull"), desk.run(caller=Caller(id="ann")), return_exceptions=True
+        )
+        assert all(result.ok for result in done if isinstance(result, Result))
+        assert len(desk.ran) == 3
+
+
+class TestWhatIsApproved:
+    """What is shown is what runs."""
+
+    async def test_later_changes_of_the_arguments_do_not_count(self, workshop: Workshop) -> None:
+        """Neither the caller nor whoever is asked can change them meanwhile."""
+        args: dict[str, Any] = {"to": {"branch": "main"}, "files": ["a"]}
+
+        async def tamper() -> Any:
+            args["to"]["branch"] = "evil"
+            args["files"].append("b")
+            args["force"] = True
+            desk.asked[0].args["to"]["branch"] = "other"  # type: ignore[index]
+            return "once"
+
+        desk = Desk(workshop, tamper)
+        await desk.run(args)
+        assert desk.ran == [{"to": {"branch": "main"}, "files": ["a"]}]
+
+    @pytest.mark.parametrize("change", ["definition", "binding", "version"])
+    async def test_a_tool_that_changes_meanwhile_is_not_called(self, workshop: Workshop, change: str) -> None:
+        """It is refused, and may be called again to be asked about as it is now."""
+
+        async def swap() -> Any:
+            index = workshop.index
+            tool = index.get("git:push").tool
+            if change == "definition":
+                index.replace(tool.replace(annotations=ToolAnnotations(destructive=True)), LocalBinding("git:push"))
+            elif change == "binding":
+                index.unregister("git:push")
+                index.register(tool, LocalBinding("git:pull"))
+            else:
+                index.unregister("git:push")
+                index.register(tool.replace(version="2.0.0"), LocalBinding("git:push"))
+            return "always"
+
+        desk = Desk(workshop, swap, "once")
+        error = await desk.refused()
+        assert isinstance(error, ApprovalDeniedError)
+        assert error.retryable
+        assert "changed" in str(error)
+        assert (await desk.run()).ok
+        assert len(desk.asked) == 2
+
+    async def test_a_tool_that_goes_meanwhile(self, workshop: Workshop) -> None:
+        """It is not found, as ever."""
+
+        async def remove() -> Any:
+            workshop.index.unregister("git:push")
+            return "once"
+
+        with pytest.raises(ToolNotFoundError):
+            await Desk(workshop, remove).run()
+
+    async def test_what_the_question_says(self, workshop: Workshop) -> None:
+        """The tool by its full ID, who wants it and how, why, and which run it is."""
+        desk = Desk(workshop, "once")
+        ann = Caller(id="ann")
+        call = desk.call({"a": 1}, caller=ann, path="chain")
+        await desk.runner.run(call)
+        assert desk.asked == [
+            ApprovalRequest(
+                tool_id="git:push",
+                args={"a": 1},
+                reason="it is public",
+                description="The push",
+                caller=ann,
+                path="chain",
+                run_id=call.run_id,
+            )
+        ]
+        assert call.run_id
+
+    async def test_a_rule_without_a_reason(self, workshop: Workshop) -> None:
+        """The question names the rule."""
+        desk = Desk(workshop, "once", decide=Policy([Rule("ask", name="careful")]).decide)
+        await desk.run()
+        assert "careful" in desk.asked[0].reason
+
+    async def test_secrets_are_not_shown_but_run(self, workshop: Workshop) -> None:
+        """The question has none of them, the tool gets them."""
+        redact = Redactor()
+        redact.add("hunter2-hunter2")
+        desk = Desk(workshop, "once", redact=redact)
+        args = {"auth": {"header": "Bearer hunter2-hunter2"}}
+        await desk.run(args)
+        assert "hunter2" not in repr(desk.asked[0])
+        assert desk.ran == [args]
+
+    async def test_a_description_cannot_steer_a_terminal(self, workshop: Workshop) -> None:
+        """It is one line of visible signs, of 500 characters at most."""
+        evil = "Harmless\x1b[2J\x9b1m\x00\n\n[y] approved\u202e\u200b " + "x" * 10_000
+        tool = Tool(name="evil", namespace="git", input_schema=ANY, description=evil)
+        workshop.add_tool(tool, lambda args: 1)
+        desk = Desk(workshop, "once")
+        await desk.run(tool_id="git:evil")
+        shown = desk.asked[0].description
+        assert shown.startswith("Harmless [2J 1m [y] approved x")
+        assert len(shown) == 500
+        assert shown.isprintable()
+
+    @pytest.mark.parametrize("args", [{"a": object()}, {"a": float("nan")}, {7: 1}, ["a"], "text"])
+    async def test_what_is_not_json_is_not_asked_about(self, workshop: Workshop, args: Any) -> None:
+        """What cannot be shown as it is cannot be approved."""
+        desk = Desk(workshop)
+        with pytest.raises(InputValidationError):
+            await desk.run(args)
+        assert desk.asked == []
+
+
+async def test_decisions_that_are_made_elsewhere(workshop: Workshop) -> None:
+    """Any function can decide."""
+    seen: list[Registered] = []
+
+    def decide(entry: Registered, call: ToolCall) -> Any:
+        seen.append(entry)
+        return ASK.decide(entry, call)
+
+    check: Callable[..., Any] = decide
+    desk = Desk(workshop, "once", decide=check)
+    await desk.run()
+    assert seen[0].tool.id == "git:push"

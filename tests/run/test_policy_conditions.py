@@ -1,0 +1,154 @@
+"""Conditions on arguments: what each operator accepts, and what counts where that cannot be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolexec.errors import ConfigurationError
+from toolexec.run.policy_conditions import Condition, as_json
+from toolexec.run.policy_rules import Rule
+
+SURE, NOT, DOUBT = (True, True), (False, False), (False, True)
+"""Whether an `allow` rule matches, and whether a `deny` or `ask` rule does."""
+
+
+def both(test: Any, args: Any, path: str = "a") -> tuple[bool, bool]:
+    """How the condition counts for a rule that allows, and for one that does not."""
+    condition = Condition(path, test)
+    args = as_json(args)
+    return condition.holds(args, in_doubt=False), condition.holds(args, in_doubt=True)
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "expected"),
+    [
+        ({"equals": "x"}, "x", SURE),
+        ({"equals": "x"}, "X", NOT),
+        ({"equals": "1"}, 1, DOUBT),
+        ({"equals": 1}, 1.0, SURE),
+        ({"equals": 1}, True, DOUBT),
+        ({"equals": True}, True, SURE),
+        ({"equals": [1, {"b": [2]}]}, [1, {"b": (2,)}], SURE),
+        ({"equals": [1]}, [True], NOT),
+        ({"equals": {"b": 1}}, {"b": 1}, SURE),
+        ({"equals": {"b": 1}}, {"c": 1}, NOT),
+        ({"not": "x"}, "y", SURE),
+        ({"not": "x"}, "x", NOT),
+        ({"not": "x"}, 7, DOUBT),
+        ({"not": "x"}, None, DOUBT),
+        ({"in": ["x", 1]}, 1, SURE),
+        ({"in": ["x", 1]}, "y", NOT),
+        ({"in": ["x", "y"]}, 1, DOUBT),
+        ({"in": [["x"]]}, ["x"], SURE),
+        ({"matches": "[a-z]+"}, "abc", SURE),
+        ({"matches": "[a-z]+"}, "abc\n", NOT),
+        ({"matches": "a|bc"}, "abc", NOT),
+        ({"matches": "[a-z]+"}, 7, DOUBT),
+        ({"matches": "[a-z]+"}, "\ud800", DOUBT),
+        ({"glob": "/srv/*"}, "/srv/a/b", SURE),
+        ({"glob": "/srv/*"}, "/etc", NOT),
+        ({"glob": "/srv/*"}, "/srv/../etc", DOUBT),
+        ({"glob": "/srv/*"}, "/srv/..", DOUBT),
+        ({"glob": "*"}, "..\\x", DOUBT),
+        ({"glob": "v1..2"}, "v1..2", SURE),
+        ({"glob": "*"}, 7, DOUBT),
+        ({"above": 5}, 6, SURE),
+        ({"above": 5}, 5, NOT),
+        ({"above": 5}, "6", DOUBT),
+        ({"above": 5}, True, DOUBT),
+        ({"above": 5}, float("nan"), DOUBT),
+        ({"above": 5}, 10**400, SURE),
+        ({"below": 0.5}, 0, SURE),
+        ({"below": 0.5}, float("-inf"), DOUBT),
+        ({"above": 0, "below": 10}, 5, SURE),
+        ({"above": 0, "below": 10}, 11, NOT),
+        ({"exists": True}, 0, SURE),
+        ({"exists": True}, None, NOT),
+        ({"exists": False}, None, SURE),
+        ({"exists": False}, "", NOT),
+        ({"exists": True, "equals": 1}, 1, SURE),
+        ({"equals": 1}, None, NOT),
+        ({"equals": "x"}, ["x", "y"], DOUBT),
+        ({"equals": "x"}, ["x", "x"], SURE),
+        ({"equals": "x"}, ["y"], NOT),
+        ({"equals": "x"}, [], NOT),
+        ({"not": "x"}, ["x", "y"], DOUBT),
+        ({"glob": "/srv/*"}, ["/srv/a", ["/srv/b"]], DOUBT),
+    ],
+)
+def test_operators(test: Any, value: Any, expected: tuple[bool, bool]) -> None:
+    """What is sure counts for every rule; what is in doubt never lets through."""
+    assert both(test, {"a": value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "args", "expected"),
+    [
+        ("a", {}, NOT),
+        ("a.b", {"a": {"b": 1}}, SURE),
+        ("a.b", {"a": 7}, NOT),
+        ("items[*].n", {"items": [{"n": 1}, {"n": 1}]}, SURE),
+        ("items[*].n", {"items": ({"n": 2}, {"n": 1})}, DOUBT),
+        ("length(items)", {"items": [7]}, SURE),
+        ("length(items)", {"items": 7}, DOUBT),
+        ('"dry-run"', {"dry-run": 1}, SURE),
+    ],
+)
+def test_paths(path: str, args: Any, expected: tuple[bool, bool]) -> None:
+    """A path is a JMESPath expression; one that fails on the arguments leaves them in doubt."""
+    assert both({"equals": 1}, args, path) == expected
+
+
+def test_a_regular_expression_takes_no_ages() -> None:
+    """An argument made for that does not keep a pattern busy."""
+    assert both({"matches": "(a+)+b"}, {"a": "a" * 200_000}) == NOT
+
+
+@pytest.mark.parametrize("args", [["not", "a", "mapping"], "text", 7], ids=["list", "text", "number"])
+def test_arguments_that_are_no_mapping(args: Any) -> None:
+    """They are in doubt as a whole."""
+    assert as_json(args) is None
+    assert Rule("deny", when={"a": 1}).applies(None, readable=False)
+    assert not Rule("allow", when={"a": 1}).applies(None, readable=False)
+    assert Rule("allow").applies(None, readable=False)
+
+
+def test_arguments_that_contain_themselves() -> None:
+    """They are in doubt, too."""
+    args: dict[str, Any] = {}
+    args["a"] = args
+    assert as_json(args) is None
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ({"a b": 1}, "is not a JMESPath expression"),
+        ({"dry-run": 1}, '"dry-run"'),
+        ({"": 1}, "needs the name of an argument"),
+        ({7: 1}, "needs the name of an argument"),
+        ({"a": {}}, "the condition on a is empty"),
+        ({"a": {"equal": 1}}, "did you mean 'equals'"),
+        ({"a": {"zzz": 1}}, "use one of equals, not"),
+        ({"a": None}, "see exists"),
+        ({"a": {"equals": object()}}, "a JSON value"),
+        ({"a": {"in": []}}, "a list of values"),
+        ({"a": {"in": "text"}}, "a list of values"),
+        ({"a": {"matches": "("}}, "not a regular expression"),
+        ({"a": {"matches": "a)|(b"}}, "not a regular expression"),
+        ({"a": {"matches": "(?=x)"}}, "look-around"),
+        ({"a": {"matches": 7}}, "a regular expression"),
+        ({"a": {"glob": 7}}, "a text"),
+        ({"a": {"above": "7"}}, "a number"),
+        ({"a": {"above": True}}, "a number"),
+        ({"a": {"below": float("inf")}}, "a number"),
+        ({"a": {"exists": 1}}, "true or false"),
+    ],
+)
+def test_conditions_that_make_no_sense(when: Any, message: str) -> None:
+    """They are refused when the rule is made."""
+    with pytest.raises(ConfigurationError) as caught:
+        Rule("deny", when=when)
+    assert message in str(caught.value)
