@@ -1,0 +1,287 @@
+"""`toolexec audit`: look at the log of calls, and check that nobody has changed it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from toolexec.cli.session import Session
+
+__all__ = ["audit", "audit_file"]
+
+_PAUSE: Final = 0.2
+_SHOWN: Final = ("call", "chain", "code", "note", "start")
+
+audit = typer.Typer(no_args_is_help=True, help="Look at the log of calls, and check that nobody has changed it.")
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        help="The audit log. Default: $TOOLEXEC_AUDIT, else that of the configuration, else toolexec/audit.jsonl in "
+        "the user's state folder.",
+        show_default=False,
+    ),
+]
+
+
+def audit_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
+    """The audit log to look at: the one that is *given*, else the one that `$TOOLEXEC_AUDIT` names, else that of the
+    configuration in *config* or in the current folder, else the usual one.
+
+    Raises ConfigurationError when there is none, or the configuration is wrong.
+    """
+    from toolexec.errors import ConfigurationError
+
+    path = given or _usual_file(config)
+    if not path.exists():
+        raise ConfigurationError(
+            f"there is no audit log {path}; name one, or set TOOLEXEC_AUDIT. A server writes one "
+            "when its configuration asks for it"
+        )
+    return path
+
+
+def _usual_file(config: Sequence[Path]) -> Path:
+    named = os.environ.get("TOOLEXEC_AUDIT", "") or _configured(config)
+    if named:
+        return Path(named).expanduser()
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "toolexec" / "audit.jsonl"
+
+
+def _configured(config: Sequence[Path]) -> str:
+    """The file that the configuration names; empty when it names none."""
+    from toolexec.cli.sources import find_sources
+    from toolexec.config.load import load_settings
+    from toolexec.errors import ConfigurationError
+
+    try:
+        files = find_sources(config).files
+    except ConfigurationError:  # there is none
+        files = ()
+    return load_settings(files, environment=os.environ).settings.audit.path
+
+
+@audit.command("tail")
+def audit_tail(
+    context: typer.Context,
+    file: File = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many calls to show.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
+    tool: Annotated[str, typer.Option(metavar="GLOB", help="Only tools with such an ID: 'github:*'.")] = "",
+    caller: Annotated[str, typer.Option(metavar="ID", help="Only what this caller did.")] = "",
+    outcome: Annotated[str, typer.Option(metavar="CODE", help="Only with this outcome: ok, policy_denied, ...")] = "",
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last calls: who called what, how it ended. Calls of chains and code stand below them.
+
+    With --json the records as they are; with --follow, one per line.
+    """
+    from toolexec.exec import Exec
+
+    wanted = _filter(tool, caller, outcome)
+
+    async def command(session: Session) -> int:
+        return await tail(session, audit_file(file, _files(context, config)), number, wanted, follow=follow)
+
+    perform_command(context, command, None, as_json, make=Exec, lines=follow)
+
+
+@audit.command("verify")
+def audit_verify(
+    context: typer.Context,
+    file: File = None,
+    key_file: Annotated[
+        Path | None, typer.Option("--key-file", metavar="FILE", help="Where the key of the log is, if it has one.")
+    ] = None,
+    expect: Annotated[
+        str, typer.Option(metavar="HASH", help="The last hash of an earlier check: nothing up to it may be missing.")
+    ] = "",
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every record and its place in the chain; exit code 1 if anything was changed, taken out or put in."""
+    from toolexec.exec import Exec
+
+    async def command(session: Session) -> int:
+        return check(session, audit_file(file, _files(context, config)), _key(key_file), expect)
+
+    perform_command(context, command, None, as_json, make=Exec)
+
+
+def _files(context: typer.Context, config: list[Path] | None) -> Sequence[Path]:
+    shared, _ = context.obj
+    return (*shared, *(config or ()))
+
+
+def _key(file: Path | None) -> bytes | None:
+    from toolexec.errors import ConfigurationError
+
+    try:
+        return file.read_bytes().strip() if file is not None else None
+    except OSError as error:
+        raise ConfigurationError(f"the key file cannot be read: {error}") from error
+
+
+Wanted = Callable[[dict[str, Any]], bool]
+
+
+def _filter(tool: str, caller: str, outcome: str) -> Wanted:
+    """What is to be shown; to be asked from the youngest record back, as a start is shown only if it has no end."""
+    ended: set[str] = set()
+
+    def wanted(record: dict[str, Any]) -> bool:
+        kind, run = record.get("kind"), str(record.get("run_id", ""))
+        if kind == "start" and run in ended:
+            return False
+        ended.add(run)
+        who = record.get("caller")
+        return (
+            kind in _SHOWN
+            and (not tool or fnmatchcase(str(record.get("tool", "")), tool))
+            and (not caller or (isinstance(who, dict) and who.get("id") == caller))
+            and (not outcome or record.get("outcome", "") == outcome)
+        )
+
+    return wanted
+
+
+async def tail(session: Session, path: Path, number: int, wanted: Wanted, *, follow: bool) -> int:
+    """Show the last *number* records that are *wanted*, and with *follow* those that come, until it is cancelled."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.run.audit import AuditReader, read_last
+
+    screen = session.screen
+    newest = read_last(path, 1)
+    found = read_last(path, number, wanted)
+    if screen.as_json and not follow:
+        screen.document({"file": str(path), "records": found})
+        return OK
+    if screen.as_json:
+        for record in found:
+            screen.json_line(record)
+    elif found:
+        screen.show(_table(found))
+    else:
+        screen.note(f"no such calls in {path}")
+    reader = AuditReader(path, newest[0]["seq"] if newest else -1)
+    while follow:
+        await asyncio.sleep(_PAUSE)
+        for record in reader.more():
+            if record.get("kind") != "start" and wanted(record):
+                screen.json_line(record) if screen.as_json else screen.value(_line(record))
+    return OK
+
+
+def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
+    """Check the log and say how it is; gives the exit code."""
+    from rich.text import Text
+
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.terminal import one_line
+    from toolexec.run.audit import verify
+
+    report = verify(path, key, expect=expect)
+    screen = session.screen
+    if screen.as_json:
+        screen.document(report.to_dict())
+        return OK if report.ok else FAILED
+    for problem in report.problems:
+        screen.value(Text.assemble(("✗ ", "bold red"), f"{one_line(problem.place)}: {problem.message}"))
+    if not report.ok:
+        screen.value(Text(f"{path} was changed, or is damaged: {len(report.problems)} problems", style="bold red"))
+        return FAILED
+    screen.value(
+        Text.assemble(("✓ ", "green"), f"{report.records} records from {report.first} to {report.last}, none changed")
+    )
+    if report.unfinished:
+        screen.note(f"{report.unfinished} calls have begun and not ended: they run now, or their process was killed")
+    if report.older_gone:
+        screen.note("older files of the log are gone; what was in them cannot be checked")
+    screen.note(f"last hash: {report.last_hash} (kept elsewhere, --expect shows later that nothing was cut off)")
+    return OK
+
+
+def _table(records: Sequence[dict[str, Any]]) -> Table:
+    from toolexec.cli.tables import plain_table
+
+    table = plain_table(
+        ("Time (UTC)", {"no_wrap": True}),
+        ("Caller", {"overflow": "fold", "max_width": 20}),
+        ("What", {"overflow": "fold", "ratio": 1, "min_width": 24}),
+        ("Outcome", {"overflow": "fold", "max_width": 40}),
+        ("Took", {"justify": "right", "no_wrap": True}),
+    )
+    table.expand = True
+    for record, depth in _tree(records):
+        table.add_row(*_cells(record, depth))
+    return table
+
+
+def _tree(records: Sequence[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], int]]:
+    """The records with their depth, those of a run's calls below it."""
+    shown = {str(record.get("run_id", "")) for record in records} - {""}
+    below: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        parent = str(record.get("parent", ""))
+        below.setdefault(parent if parent in shown and parent != record.get("run_id") else "", []).append(record)
+    todo = [(record, 0) for record in reversed(below.pop("", []))]
+    while todo:
+        record, depth = todo.pop()
+        yield record, depth
+        todo += [(child, depth + 1) for child in reversed(below.pop(str(record.get("run_id", "")), []))]
+
+
+def _cells(record: Mapping[str, Any], depth: int = 0) -> tuple[Text, ...]:
+    from rich.text import Text
+
+    from toolexec.cli.tables import duration_text
+    from toolexec.cli.terminal import one_line
+
+    caller = record.get("caller")
+    name = caller.get("id", "") if isinstance(caller, dict) else ""
+    outcome = "not ended" if record.get("kind") == "start" else one_line(str(record.get("outcome", "")))
+    style = {"ok": "green", "": "dim", "not ended": "yellow"}.get(outcome, "red")
+    ending = Text(outcome, style=style)
+    why = record.get("rule") or record.get("reason")
+    if why:
+        ending.append(f" {one_line(str(why), 120)}", style="dim")
+    took = record.get("duration_ms")
+    return (
+        Text(one_line(str(record.get("time", "")))[5:19].replace("T", " "), style="dim"),
+        Text(one_line(str(name or record.get("client", "")), 60)),
+        Text("  " * (depth - 1) + ("└ " if depth else "")).append(one_line(_what(record)), style="cyan"),
+        ending,
+        Text(duration_text(took / 1000) if isinstance(took, int | float) else "", style="dim"),
+    )
+
+
+def _what(record: Mapping[str, Any]) -> str:
+    kind = str(record.get("what" if record.get("kind") == "start" else "kind", ""))
+    if kind == "call":
+        return str(record.get("tool", ""))
+    if kind == "note":
+        return str(record.get("note", "note"))
+    details = record.get("details")
+    facts = details if isinstance(details, dict) else {}
+    return kind + "".join(f" {name}={str(value)[:16]}" for name, value in facts.items())
+
+
+def _line(record: Mapping[str, Any]) -> Text:
+    from rich.text import Text
+
+    return Text("  ").join(cell for cell in _cells(record) if cell.plain)

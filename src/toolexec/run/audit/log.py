@@ -1,0 +1,149 @@
+"""The audit log: one object to write to, whatever kind of file is behind it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+
+from toolexec.errors import AuditError, ConfigurationError
+from toolexec.model.redaction import Redactor, redactor
+from toolexec.run.audit.chain import Header, stamp
+from toolexec.run.audit.record import args_digest, inside, redacted_args
+
+__all__ = ["ArgsMode", "AuditFormat", "AuditLog", "format_of"]
+
+logger = logging.getLogger(__name__)
+
+ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
+AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
+
+_SQLITE: Final = (".db", ".sqlite", ".sqlite3")
+
+
+class _Lines(Protocol):
+    header: Header
+
+    def append(self, body: str, moment: str = "") -> None: ...
+    def close(self) -> None: ...
+
+
+class AuditLog:
+    """An append-only log in which each record is sealed to the one before it.
+
+    Make one with `open`. Several processes may write to one file, and several threads to one log.
+    """
+
+    def __init__(self, path: Path, lines: _Lines, key: bytes | None, args: ArgsMode, redact: Redactor) -> None:
+        self.path = path
+        self.redact = redact
+        self.args = args
+        self._lines = lines
+        self._append = lines.append
+        self._owed: list[tuple[str, str]] = []
+        self._mutex = threading.Lock()
+        self.digest_key = lines.header.digest_key(key)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        args: ArgsMode = "digest",
+        format: AuditFormat | None = None,
+        redact: Redactor = redactor,
+        key: bytes | None = None,
+        sync: Literal["none", "always"] = "none",
+        max_bytes: int = 0,
+        keep: int = 5,
+    ) -> AuditLog:
+        """Open the log in *path*, or begin it; the file is for its owner alone.
+
+        *args* says what is kept of arguments: a `digest` that shows which calls had the same, all but secrets
+        (`redacted`), or `none`. *format* None goes by the name: `.db` and `.sqlite` are SQLite, others JSON lines.
+        With a *key* nobody who lacks it can make records that verify. *sync* `always` waits for the disk at each
+        record. A file of JSON lines that would grow past *max_bytes* (0: no limit) is moved to `path.1`, and *keep* of
+        those stay.
+
+        A last line that a crash has torn is moved to `path.torn`, with a note in the log. Raises ConfigurationError for
+        settings that make no sense, AuditError when the log cannot be written or does not verify at its end.
+        """
+        place = Path(path)
+        kind = format or format_of(place)
+        if args not in get_args(ArgsMode) or kind not in get_args(AuditFormat) or sync not in ("none", "always"):
+            raise ConfigurationError(
+                f"an audit log has args digest, redacted or none (not {args!r}), format jsonl or sqlite (not "
+                f"{kind!r}), sync none or always (not {sync!r})"
+            )
+        if max_bytes < 0 or keep < 1 or (max_bytes and kind == "sqlite"):
+            raise ConfigurationError(
+                f"max_bytes must be 0 or more, and 0 for SQLite, not {max_bytes}; keep must be 1 or more, not {keep}"
+            )
+        if key is not None and len(key) < 16:
+            raise ConfigurationError(f"the key of an audit log needs 16 bytes or more, not {len(key)}")
+        if kind == "sqlite":
+            from toolexec.run.audit.sqlite import SqliteLines
+
+            return cls(place, SqliteLines(place, key, sync=sync == "always"), key, args, redact)
+        from toolexec.run.audit.jsonl import JsonLines
+
+        lines = JsonLines(place, key, sync=sync == "always", max_bytes=max_bytes, keep=keep)
+        return cls(place, lines, key, args, redact)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one record of your own; `v`, `seq`, `time`, `prev` and `hash` are added. Raises AuditError."""
+        self.write(inside({"kind": "note", **record}))
+
+    def write(self, body: str) -> None:
+        """Write the inside of one record, JSON without its braces. Raises AuditError, with nothing written."""
+        if self._owed:
+            self.settle()
+        self._append(body)
+
+    def write_late(self, body: str) -> None:
+        """Write about what has happened already, so that it cannot be refused any more.
+
+        Never raises: what cannot be written now is kept and logged as an error, and `write` and `settle` raise until it
+        is in the file.
+        """
+        try:
+            self.write(body)
+        except AuditError as error:
+            with self._mutex:
+                self._owed.append((stamp(), body))
+            logger.error("a call was made and could not be logged; no more are made until it is: %s", error)
+
+    def settle(self) -> None:
+        """Write what is still owed to the log. Raises AuditError while that cannot be done."""
+        with self._mutex:
+            while self._owed:
+                moment, body = self._owed[0]
+                self._append(body, moment)
+                del self._owed[0]
+
+    @property
+    def broken(self) -> bool:
+        """Whether something that was done is not in the log yet."""
+        return bool(self._owed)
+
+    def args_part(self, args: Mapping[str, Any] | None, schema: Mapping[str, Any] | None) -> str:
+        """What is kept of a call's arguments, as the inside of a record with a comma before it; *schema* marks
+        secrets."""
+        if self.args == "digest":
+            return f',"args_digest":"{args_digest(args, self.digest_key)}"'
+        return f',"args":{redacted_args(args, self.redact, schema)}' if self.args == "redacted" else ""
+
+    def close(self) -> None:
+        """Close the file, with what is owed written if that can be done; closing twice is fine."""
+        try:
+            self.settle()
+        except AuditError as error:
+            logger.error("the audit log lacks %d records: %s", len(self._owed), error)
+        self._lines.close()
+
+
+def format_of(path: Path) -> AuditFormat:
+    """The format that a file's name asks for."""
+    return "sqlite" if path.suffix.lower() in _SQLITE else "jsonl"

@@ -1,0 +1,113 @@
+"""What a record says: who called what, on which path, and how it went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2s
+from typing import Any, Final, cast
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import PolicyError, RateLimitedError, ToolExecError
+from toolexec.model.origin import Origin
+from toolexec.model.redaction import Redactor
+
+__all__ = [
+    "args_digest",
+    "canonical",
+    "inside",
+    "origin_part",
+    "outcome_of",
+    "outcome_part",
+    "redacted_args",
+    "tool_part",
+]
+
+_MAX_TEXT: Final = 256
+_MAX_ARGS: Final = 2048
+_MAX_START: Final = 1024
+
+
+def _refuse(value: object) -> None:
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+inside_encoder: Final = json.JSONEncoder(separators=(",", ":"), default=str)
+# The encoder itself: `json.dumps` makes a new one for each call, which takes as long as the encoding.
+_encoder: Final = cast("Any", json.encoder)
+_pieces: Final = _encoder.c_make_encoder(None, _refuse, _encoder.encode_basestring, None, ":", ",", True, False, False)
+
+
+def inside(facts: Mapping[str, Any]) -> str:
+    """Facts as the inside of a JSON object, without those that are empty; long texts are cut."""
+    kept = {key: _cut(value) for key, value in facts.items() if value not in ("", None, (), [])}
+    return inside_encoder.encode(kept)[1:-1]
+
+
+def _cut(value: Any) -> Any:
+    return f"{value[: _MAX_TEXT - 1]}…" if isinstance(value, str) and len(value) > _MAX_TEXT else value
+
+
+def canonical(value: Any) -> bytes:
+    """A JSON value as bytes that are the same however its objects are ordered; what is no JSON counts by its kind."""
+    try:
+        return "".join(_pieces(value, 0)).encode(errors="surrogatepass")
+    except (TypeError, ValueError, RecursionError):
+        return f"not JSON: {type(value).__name__}".encode()
+
+
+def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
+    """The digest of a call's arguments: the same for the same arguments, and only in one log."""
+    return blake2s(canonical(args or {}), key=key).hexdigest()
+
+
+def redacted_args(args: Mapping[str, Any] | None, redact: Redactor, schema: Mapping[str, Any] | None) -> str:
+    """The arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record fits a
+    page."""
+    text = inside_encoder.encode(redact.value(args or {}, schema))
+    if len(text) <= _MAX_ARGS:
+        return text
+    return inside_encoder.encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
+
+
+def tool_part(entry: Registered) -> str:
+    """Which tool it is, and where it runs."""
+    tool, binding = entry.tool, entry.binding
+    return inside({"tool": tool.id, "version": tool.version, "backend": binding.backend, "binding": binding.kind})
+
+
+def origin_part(origin: Origin, key: bytes) -> str:
+    """Who calls, on which path; the session only as a digest."""
+    caller = origin.caller
+    who = {"id": caller.id, "roles": list(caller.roles), "tenant": caller.tenant, "method": caller.method}
+    session = blake2s(origin.session.encode(errors="replace"), key=key).hexdigest()[:16]
+    return inside(
+        {
+            "parent": origin.parent,
+            "path": origin.path,
+            "session": session if origin.session else "",
+            "caller": {name: _cut(value) for name, value in who.items() if value} or None,
+            "client": origin.client,
+        }
+    )
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """`ok`, the error's code, or `cancelled`."""
+    if error is None:
+        return "ok"
+    if isinstance(error, ToolExecError):
+        return error.code
+    return "internal" if isinstance(error, Exception) else "cancelled"
+
+
+def outcome_part(error: BaseException | None, seconds: float, redact: Redactor) -> str:
+    """How it ended and how long it took; of a refusal also by which rule and why."""
+    if error is None:
+        return f'"outcome":"ok","duration_ms":{seconds * 1000:.3f}'
+    facts: dict[str, Any] = {"outcome": outcome_of(error)}
+    if isinstance(error, PolicyError | RateLimitedError):
+        rule = error.details.get("rule")
+        facts["rule"] = redact.text(rule) if isinstance(rule, str) else None
+        facts["reason"] = redact.text(error.message)
+    return f'{inside(facts)},"duration_ms":{seconds * 1000:.3f}'

@@ -1,0 +1,109 @@
+"""An audit log in an SQLite database: the same lines, one per row, to be searched with SQL."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Final
+
+from toolexec.errors import AuditError
+from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
+
+__all__ = ["SqliteLines"]
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS records_stay BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE TRIGGER IF NOT EXISTS records_remain BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE VIEW IF NOT EXISTS calls AS SELECT seq, json_extract(line, '$.time') AS time,
+    json_extract(line, '$.kind') AS kind, json_extract(line, '$.run_id') AS run_id,
+    json_extract(line, '$.parent') AS parent, json_extract(line, '$.caller.id') AS caller,
+    json_extract(line, '$.tool') AS tool, json_extract(line, '$.outcome') AS outcome,
+    json_extract(line, '$.duration_ms') AS duration_ms FROM records;
+"""
+_LAST: Final = "SELECT line FROM records ORDER BY seq DESC LIMIT 1"
+_FIRST: Final = "SELECT line FROM records ORDER BY seq LIMIT 1"
+
+
+class SqliteLines:
+    """Appends rows to the table `records` of *path*; the view `calls` has their parts as columns.
+
+    Several processes may write at once. With *sync* every record is on the disk before it counts as written. Raises
+    AuditError when the database cannot be opened, or does not end with a record that *key* verifies.
+    """
+
+    def __init__(self, path: Path, key: bytes | None, *, sync: bool = False) -> None:
+        self.path = path
+        self._key = key
+        self._mutex = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        self.header = Header.new(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            database = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
+            self._database = database
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+            database.executescript(_SCHEMA)
+            self._begin(database)
+        except (OSError, sqlite3.Error) as error:
+            self.close()
+            raise _cannot(path, error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, body: str, moment: str = "") -> None:
+        """Write one record, of the time *moment* or now. Raises AuditError, with nothing written."""
+        with self._mutex:
+            database = self._database
+            if database is None:
+                raise AuditError("the audit log is closed", op="audit")
+            try:
+                self._insert(database, body, moment)
+            except sqlite3.Error as error:
+                raise _cannot(self.path, error) from error
+
+    def close(self) -> None:
+        """Write no more; closing twice is fine."""
+        with self._mutex:
+            database, self._database = self._database, None
+            if database is not None:
+                database.close()
+
+    def _begin(self, database: sqlite3.Connection) -> None:
+        first = database.execute(_FIRST).fetchone()
+        if first is None:
+            try:
+                self._insert(database, self.header.body(), "", new=True)
+                return
+            except sqlite3.IntegrityError:  # another process was quicker
+                first = database.execute(_FIRST).fetchone()
+        header = Header.read(read_line(first[0].encode() + b"\n", self._key, str(self.path)).data)
+        if header is None:
+            raise AuditError(f"{self.path} is no audit log: its first record is not one's header", op="audit")
+        self.header = header
+
+    def _insert(self, database: sqlite3.Connection, body: str, moment: str, *, new: bool = False) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            last = None if new else database.execute(_LAST).fetchone()
+            at = (
+                Position() if last is None else read_line(last[0].encode() + b"\n", self._key, str(self.path)).following
+            )
+            line, _ = seal(at, moment or stamp(), body, self._key)
+            database.execute("INSERT INTO records VALUES (?, ?)", (at.seq, line[:-1].decode()))
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+
+def _cannot(path: Path, error: Exception) -> AuditError:
+    return AuditError(
+        f"the audit log {path} cannot be written: {error}; no call is made that cannot be logged", op="audit"
+    )

@@ -1,0 +1,198 @@
+"""Does an audit log hold together? Every record is read, and its place in the chain checked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from toolexec.errors import AuditError
+from toolexec.run.audit.chain import NO_HASH, Header, Tail, unsealed
+from toolexec.run.audit.jsonl import older_files
+from toolexec.run.audit.log import format_of
+
+__all__ = ["Problem", "VerifyReport", "audit_lines", "verify"]
+
+_MAX_LINE: Final = 8 * 1024 * 1024
+_MAX_PROBLEMS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is wrong, and where: `place` is the file's name and the line's number."""
+
+    place: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What a log's check found.
+
+    `records` counts those that could be read, `first` and `last` are their times. `last_hash` stands for the whole log
+    up to now: kept elsewhere, it shows later that nothing before it was changed or cut off. `unfinished` counts calls
+    that began and have no end: they run just now, or their process was killed. `older_gone` says that the oldest files
+    were deleted after a rotation. At most 100 `problems` are listed.
+    """
+
+    records: int
+    first: str
+    last: str
+    last_hash: str
+    unfinished: int
+    files: tuple[str, ...]
+    older_gone: bool
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-able data."""
+        return {
+            "ok": self.ok,
+            "records": self.records,
+            "first": self.first,
+            "last": self.last,
+            "lastHash": self.last_hash,
+            "unfinished": self.unfinished,
+            "files": list(self.files),
+            "olderGone": self.older_gone,
+            "problems": [{"place": p.place, "message": p.message} for p in self.problems],
+        }
+
+
+def verify(path: str | Path, key: bytes | None = None, *, expect: str = "") -> VerifyReport:
+    """Check the log in *path* and the files that it was rotated to, the oldest first.
+
+    *key* is the log's, if it has one. *expect* is a `last_hash` of before: that a log was cut off at its end between
+    two records shows only so. Raises AuditError when the log cannot be read.
+    """
+    place = Path(path)
+    check = _Check(key, expect.lower())
+    files: list[str] = []
+    for name, number, line in audit_lines(place):
+        if name not in files:
+            files.append(name)
+        check.line(f"{name}:{number}", line)
+    if not files:
+        check.wrong(place.name, "there is no record in it")
+    if expect and not check.met:
+        check.wrong(place.name, f"no record has the hash {expect}: it was cut off, or is another log")
+    return check.report(tuple(files))
+
+
+def audit_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Every line with its file's name and its number, the oldest first; raises AuditError when a file cannot be
+    read."""
+    try:
+        if format_of(path) == "sqlite":
+            yield from _rows(path)
+            return
+        for file in [*(file for _, file in reversed(older_files(path))), path]:
+            with file.open("rb") as lines:
+                number = 0
+                while line := lines.readline(_MAX_LINE):
+                    number += 1
+                    yield file.name, number, line
+    except (OSError, sqlite3.Error) as error:
+        raise AuditError(f"the audit log {path} cannot be read: {error}", op="audit") from error
+
+
+def _rows(path: Path) -> Iterator[tuple[str, int, bytes]]:
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+        for seq, line in database.execute("SELECT seq, line FROM records ORDER BY seq"):
+            yield path.name, int(seq) + 1, str(line).encode(errors="surrogatepass") + b"\n"
+
+
+class _Check:
+    def __init__(self, key: bytes | None, expect: str) -> None:
+        self._key = key
+        self._problems: list[Problem] = []
+        self._last: Tail | None = None
+        self._lost = False
+        self._log = ""
+        self._count = 0
+        self._first = ""
+        self._older_gone = False
+        self._open: set[str] = set()
+        self._expected = expect
+        self.met = False
+        """Whether the record was there whose hash is expected."""
+
+    def wrong(self, place: str, message: str) -> None:
+        """Note a problem."""
+        if len(self._problems) < _MAX_PROBLEMS:
+            self._problems.append(Problem(place=place, message=message))
+
+    def line(self, place: str, line: bytes) -> None:
+        """Check one line, which follows the one before."""
+        if not line.strip(b" "):
+            return  # room that was made for a line, which was not written any more
+        tail, problem = unsealed(line, self._key)
+        if problem:
+            self.wrong(place, problem)
+        if tail is None:
+            self._lost = True
+            return
+        self._place_in_chain(place, tail)
+        self._header(place, tail)
+        self._last, self._lost = tail, False
+        self.met = self.met or tail.hash == self._expected
+        data = tail.data
+        self._first = self._first or str(data.get("time", ""))
+        self._count += 1
+        run = str(data.get("run_id", ""))
+        if data.get("kind") == "start":
+            self._open.add(run)
+        else:
+            self._open.discard(run)
+
+    def _place_in_chain(self, place: str, tail: Tail) -> None:
+        seq, prev = tail.following.seq - 1, tail.data.get("prev")
+        before = self._last
+        if self._lost:
+            return  # said already, and what stood there cannot be compared
+        if before is None:
+            self._older_gone = seq != 0
+            if seq == 0 and prev != NO_HASH:
+                self.wrong(place, "the first record claims that there is one before it")
+            return
+        if seq != before.following.seq:
+            self.wrong(place, f"record {seq} follows {before.following.seq - 1}: some were taken out, put in or moved")
+        elif prev != before.hash:
+            self.wrong(place, "it is not sealed to the record before it: one was put in, or the chain was begun anew")
+
+    def _header(self, place: str, tail: Tail) -> None:
+        header = Header.read(tail.data)
+        if header is None:
+            if self._last is None and not self._lost:
+                self.wrong(place, "the log does not begin with its header")
+            return
+        if self._log and header.log != self._log:
+            self.wrong(place, "another log begins here")
+        self._log = header.log
+        if header.keyed and self._key is None:
+            self.wrong(place, "the log has a key; without it nothing can be verified")
+        if self._key is not None and not header.keyed:
+            self.wrong(place, "the log has no key, and should have one")
+
+    def report(self, files: tuple[str, ...]) -> VerifyReport:
+        """What was found."""
+        last = self._last
+        return VerifyReport(
+            records=self._count,
+            first=self._first,
+            last=str(last.data.get("time", "")) if last is not None else "",
+            last_hash=last.hash if last is not None else "",
+            unfinished=len(self._open),
+            files=files,
+            older_gone=self._older_gone,
+            problems=tuple(self._problems),
+        )

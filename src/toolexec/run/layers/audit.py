@@ -1,0 +1,164 @@
+"""Log every call: before it is made where it may change something, and when it has ended, however it did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import AuditError, ToolExecError
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.origin import Origin
+from toolexec.model.redaction import has_secret_marks
+from toolexec.run.audit.log import AuditLog
+from toolexec.run.audit.record import inside, origin_part, outcome_part, tool_part
+from toolexec.run.gate import GroupEnd, GroupRun
+from toolexec.run.resolve import Find
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["Audit"]
+
+_MANY = 10_000
+
+
+class Audit:
+    """Writes each call, chain and run of code to *log*, also those that are refused, fail or are cancelled.
+
+    A call that cannot be logged is not made: it raises AuditError. Of a call that may change something, its beginning
+    is written first (all but those of local tools that are marked read-only: remote ones are only said to be so). When
+    the end of what was done cannot be written, its result is not lost, but no further call is made until it is.
+    """
+
+    def __init__(self, log: AuditLog) -> None:
+        self.log = log
+        self._origins: dict[int, tuple[Origin, str]] = {}
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """A runner that logs every call of *inner*."""
+        return _Audited(inner, find, self.log, self._origin)
+
+    def begin(self, group: GroupRun) -> GroupEnd:
+        """Log that a chain or code begins, and its end. Raises AuditError: then it does not begin."""
+        details = inside({"details": dict(group.details)}) if group.details else ""
+        parts = (inside({"run_id": group.run_id}), self._origin(group.origin), details)
+        head = ",".join(part for part in parts if part)
+        self.log.write(f'"kind":"start","what":"{group.kind}",{head}')
+        started = perf_counter()
+
+        def end(failure: BaseException | None) -> None:
+            outcome = outcome_part(failure, perf_counter() - started, self.log.redact)
+            self.log.write_late(f'"kind":"{group.kind}",{head},{outcome}')
+
+        return end
+
+    def _origin(self, origin: Origin) -> str:
+        """What a record says of *origin*; calls come from few of them."""
+        known = self._origins.get(id(origin))
+        if known is not None and known[0] is origin:
+            return known[1]
+        if len(self._origins) >= _MANY:
+            self._origins.clear()
+        text = origin_part(origin, self.log.digest_key)
+        self._origins[id(origin)] = (origin, text)
+        return text
+
+
+class _Known(NamedTuple):
+    """What a record says of a tool, and how its calls are logged."""
+
+    entry: Registered
+    text: str
+    quick: bool
+    schema: Mapping[str, Any] | None
+
+
+class _Audited:
+    def __init__(self, inner: Runner, find: Find, log: AuditLog, origin: Callable[[Origin], str]) -> None:
+        self._inner = inner
+        self._find = find
+        self._log = log
+        self._origin = origin
+        self._tools: dict[str, _Known] = {}
+
+    async def run(self, call: ToolCall) -> Result:
+        head = self._begin(call)
+        started = perf_counter()
+        try:
+            result = await self._inner.run(call)
+        except BaseException as error:
+            self._end(head, error, started)
+            raise
+        self._end(head, result.error, started)
+        return result
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        head = self._begin(call)
+        started = perf_counter()
+        failure: BaseException | None = None
+        ended = False
+        events = self._inner.stream(call)
+        try:
+            async for event in events:
+                if event.kind in ("done", "error"):
+                    ended = True
+                    failure = event.error
+                yield event
+        except GeneratorExit:
+            # Who has the last event may leave without asking for another: that call has ended all the same.
+            failure = failure if ended else asyncio.CancelledError("the stream was closed early")
+            raise
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            try:
+                await events.aclose()
+            finally:
+                self._end(head, failure, started)
+
+    def _begin(self, call: ToolCall) -> str:
+        """What all records of the call say; writes that it begins. Raises AuditError: then it must not be made."""
+        log = self._log
+        known = self._known(call.tool_id)
+        if known is None:
+            tool = inside({"tool": log.redact.text(call.tool_id)})
+            args = log.args_part(call.args, None)
+            quick = False
+        else:
+            tool = known.text
+            args = log.args_part(call.args, known.schema)
+            quick = known.quick
+        head = f'"run_id":"{call.identify()}",{self._origin(call.origin)},{tool}{args}'
+        try:
+            if not quick:
+                log.write(f'"kind":"start","what":"call",{head}')
+            elif log.broken:
+                log.settle()
+        except AuditError as error:
+            raise error.locate(tool_id=call.tool_id) from None
+        return head
+
+    def _end(self, head: str, error: BaseException | None, started: float) -> None:
+        outcome = outcome_part(error, perf_counter() - started, self._log.redact)
+        self._log.write_late(f'"kind":"call",{head},{outcome}')
+
+    def _known(self, tool_id: str) -> _Known | None:
+        try:
+            entry = self._find(tool_id)
+        except ToolExecError:
+            return None  # the usual road raises it again, and then it is logged
+        known = self._tools.get(tool_id)
+        if known is not None and known.entry is entry:
+            return known
+        if len(self._tools) >= _MANY:
+            self._tools.clear()
+        tool = entry.tool
+        schema = tool.input_schema.to_json()
+        quick = tool.annotations.read_only and entry.binding.kind == "local"
+        known = _Known(entry, tool_part(entry), quick, schema if has_secret_marks(schema) else None)
+        self._tools[tool_id] = known
+        return known

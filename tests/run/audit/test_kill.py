@@ -1,0 +1,60 @@
+"""The audit log after its writers were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.servers import server_environment
+
+from toolexec.run.audit import AuditLog, verify
+from toolexec.run.audit.jsonl import older_files
+
+KILLS = 50
+PROGRAM = Path(__file__).with_name("loaded.py")
+
+
+def start(log: Path) -> subprocess.Popen[bytes]:
+    """The program, which imports while the one before it still works."""
+    return subprocess.Popen([sys.executable, str(PROGRAM), str(log)], stdout=subprocess.PIPE, env=server_environment())
+
+
+def test_no_line_is_half_written_after_many_kills(tmp_path: Path) -> None:
+    """Fifty kills at random moments under load, files being rotated, leave whole lines only, and the chain verifies."""
+    log = tmp_path / "audit.jsonl"
+    rng = random.Random(5)
+    killed = 0
+    following = start(log)
+    while killed < KILLS:
+        process, following = following, start(log)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(rng.uniform(0, 0.06))
+            os.kill(process.pid, signal.SIGKILL)
+            assert process.wait(timeout=10) == -signal.SIGKILL
+            killed += 1
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait(timeout=10)
+    following.kill()
+    following.stdout.close()
+    following.wait(timeout=10)
+    files = [log, *(older for _, older in older_files(log))]
+    assert len(files) > 3
+    assert all(file.read_bytes().rstrip(b" ")[-1:] in (b"\n", b"") for file in files)
+    records = [json.loads(line) for file in reversed(files) for line in file.read_bytes().rstrip(b" ").splitlines()]
+    assert len(records) > 10 * KILLS
+    assert [record["seq"] for record in records] == list(range(len(records)))
+    report = verify(log)
+    assert report.ok, report.problems
+    assert report.unfinished > 0
+    AuditLog.open(log).close()
+    assert not Path(f"{log}.torn").exists()
