@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
@@ -96,9 +97,12 @@ class LocalBackend:
         return self._find(name) is not None
 
     def runs_here(self, name: str) -> bool:
-        """Whether the handler is a sync function for which any thread will do, so that no call needs the loop."""
+        """Whether the handler is a sync function for which any thread will do, so that no call needs the loop. One that
+        reports or says something needs it: that is where it is heard."""
         handler = self._handlers.get(name) or self._find(name)
-        return handler is not None and self.enabled and handler.kind == "sync" and handler.mode == "thread"
+        if handler is None or not self.enabled or handler.wants_context:
+            return False
+        return handler.kind == "sync" and handler.mode == "thread"
 
     def status(self) -> BackendStatus:
         """How the backend is."""
@@ -169,7 +173,7 @@ class LocalBackend:
             )
 
         def start(report: ProgressCallback | None = None) -> AsyncGenerator[Any, None]:
-            heard = ToolCall(call.tool_id, call.args, on_progress=report)
+            heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin)
             return self._items(name, handler, heard) if generates else self._whole(name, heard)
 
         chunks: list[Any] = []
@@ -192,7 +196,7 @@ class LocalBackend:
     async def _run(self, name: str, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> Any:
         if handler.kind in _GENERATORS:
             return await self._collect(name, handler, call)
-        if here.wait is not None and handler.mode == "thread" and not handler.wants_context:
+        if here.wait is not None and handler.mode == "thread":
             value = handler.call(args)
             return here.wait(value) if inspect.isawaitable(value) else value
         with _context(handler, call) as context:
@@ -204,9 +208,6 @@ class LocalBackend:
                 if self._processes is None:
                     self._processes = WorkerProcesses()
                 value = await self._processes.run(name, handler.source, args)
-            elif here.wait is not None:
-                value = handler.call(args, *context)
-                return here.wait(value) if inspect.isawaitable(value) else value
             else:
                 value = await self._threads.run(handler.call, args, *context)
             return await value if inspect.isawaitable(value) else value
@@ -296,40 +297,53 @@ class LocalBackend:
 
 
 class _Reporter:
-    """Carries a handler's progress to the caller: on the event loop, and as long as the call lasts."""
+    """Carries a handler's progress and messages to the caller: on the event loop, and as long as the call lasts."""
 
-    def __init__(self, callback: ProgressCallback) -> None:
-        self._callback = callback
+    def __init__(self, call: ToolCall) -> None:
+        self._callback = call.on_progress
+        self._hear = call.origin.hear
         self._loop = asyncio.get_running_loop()
         self.over = False
 
-    def __call__(self, progress: Progress) -> None:
+    def context(self, tool_id: str) -> ToolContext:
+        """What the handler is given."""
+        report = None if self._callback is None else partial(self._carry, self._tell)
+        return ToolContext(tool_id, report, None if self._hear is None else partial(self._carry, self._say))
+
+    def _carry(self, deliver: Callable[..., None], *what: Any) -> None:
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
         if here is self._loop:
-            self._tell(progress)
+            deliver(*what)
         else:
             with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                self._loop.call_soon_threadsafe(self._tell, progress)
+                self._loop.call_soon_threadsafe(deliver, *what)
 
     def _tell(self, progress: Progress) -> None:
-        if not self.over:
+        if not self.over and self._callback is not None:
             tell(self._callback, progress)
+
+    def _say(self, level: str, message: str) -> None:
+        if not self.over and self._hear is not None:
+            try:
+                self._hear(level, message)
+            except Exception:
+                logger.exception("a listener for messages failed")
 
 
 @contextmanager
 def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, ...]]:
-    """What *handler* is given beside its arguments; its progress is heard until the end of the block."""
+    """What *handler* is given beside its arguments; its progress and messages are heard until the end of the block."""
     if not handler.wants_context:
         yield ()
-    elif call.on_progress is None:
+    elif call.on_progress is None and call.origin.hear is None:
         yield (ToolContext(call.tool_id),)
     else:
-        reporter = _Reporter(call.on_progress)
+        reporter = _Reporter(call)
         try:
-            yield (ToolContext(call.tool_id, reporter),)
+            yield (reporter.context(call.tool_id),)
         finally:
             reporter.over = True
 

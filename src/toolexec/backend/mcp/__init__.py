@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.mcp.config import MCPServer, MCPTransport, read_mcp_servers
+from toolexec.backend.mcp.config import MCPServer, MCPTransport
+from toolexec.backend.mcp.files import read_mcp_servers
 from toolexec.errors import MissingExtraError
 
 if TYPE_CHECKING:

@@ -150,7 +150,7 @@ class MCPBackend:
                 raise failure from error
             cause = error
         reason = await self._connection.report_lost(client, wire) if _is_final(cause) else str(cause)
-        message = f"MCP server {self.name} went away during the call: {self.server.redact(reason)}"
+        message = f"MCP server {self.name} went away during the call: {self._connection.target.redact(reason)}"
         raise ConnectionLostError(message, backend=self.name) from cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -176,9 +176,10 @@ class MCPBackend:
             details = {"code": error.code, **({"data": error.data} if error.data is not None else {})}
             return RemoteToolError(f"{label}: {error.message}", backend=self.name, details=details)
         if isinstance(error, pydantic.ValidationError):
-            reason = describe_failure(self.server, error)
+            reason = describe_failure(self._connection.target, error)
             return RemoteToolError(f"{label} sent a reply that does not follow MCP: {reason}", backend=self.name)
-        return RemoteToolError(f"{label}: {describe_failure(self.server, error)}", backend=self.name)
+        reason = describe_failure(self._connection.target, error)
+        return RemoteToolError(f"{label}: {reason}", backend=self.name)
 
     async def _read_tools(self, client: Client) -> None:
         listing = await self._list(client)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import anyio
@@ -18,9 +20,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.failures import connection_closed, describe_failure, is_lasting
+from toolexec.backend.mcp.logs import discreet_logs
 from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
+from toolexec.backend.secrets import Scrubber
+from toolexec.backend.threads import WorkerThreads
 from toolexec.errors import BackendUnavailableError
+from toolexec.model.redaction import redactor
 from toolexec.version import __version__
 
 __all__ = ["MCPConnection"]
@@ -34,18 +40,22 @@ _PROBE_PATIENCE = 3.0
 _DEBOUNCE = 0.05
 _DIAGNOSIS_PATIENCE = 1.0
 _NO_SSE_HINT = frozenset([400, 404, 405, 406, 415, 501])
+_threads = WorkerThreads()  # a keyring may wait for its owner for ever, and must not keep the process from ending
 
 
 class MCPConnection:
     """A task of its own owns the SDK's client, because its scopes must be left by the task that entered them.
 
     *read_tools* is awaited after each connect, within the time limit for connecting, and when the server says that its
-    tools have changed. Every other method is for the event loop of the first use.
+    tools have changed. Every other method is for the event loop of the first use. `target` is the server as it was last
+    connected to: with its references filled in.
     """
 
     def __init__(self, server: MCPServer, read_tools: Callable[[Client], Awaitable[None]]) -> None:
         self.server = server
+        self.target = server
         self.restarts = 0
+        self._asked_before = False
         self._read_tools = read_tools
         self._failures: deque[float] = deque()
         self._handshake_only = False
@@ -70,7 +80,12 @@ class MCPConnection:
         if self._task is None and self.state != "closed":
             self._loop = asyncio.get_running_loop()
             self.state, self.reason = "connecting", "connecting"
-            self._task = asyncio.create_task(self._supervise(), name=f"toolexec-mcp-{self.server.name}")
+            self._task = asyncio.create_task(
+                self._supervise(),
+                name=f"toolexec-mcp-{self.server.name}",
+                # The connection outlives the call that it is first made for: that call's trace and caller are not its.
+                context=contextvars.Context(),
+            )
         await self._settled.wait()
 
     async def aclose(self) -> None:
@@ -205,6 +220,9 @@ class MCPConnection:
         failure: BaseException = ConnectionError("the connection was lost")
         try:
             async with AsyncExitStack() as stack:
+                await self._find_target()
+                if self.target.url:
+                    stack.enter_context(discreet_logs(self._cleaner()))
                 client = await self._connect_in_time(stack)
                 if self._stop.is_set():
                     return False, False
@@ -228,10 +246,27 @@ class MCPConnection:
     def _describe_end(self, failure: BaseException, *, was_ready: bool) -> str:
         diagnosis = self._stdio.diagnosis() if self._stdio is not None else ""
         if not was_ready:
-            return describe_failure(self.server, failure, status=self._wire.status, diagnosis=diagnosis)
+            return describe_failure(self.target, failure, status=self._wire.status, diagnosis=diagnosis)
         if not diagnosis and not isinstance(failure, ConnectionError):
-            diagnosis = describe_failure(self.server, failure)
-        return self.server.redact(f"the connection was lost{f': {diagnosis}' if diagnosis else ''}")
+            diagnosis = describe_failure(self.target, failure)
+        return self.target.redact(f"the connection was lost{f': {diagnosis}' if diagnosis else ''}")
+
+    async def _find_target(self) -> None:
+        """Fill in what the configuration refers to; secrets that were in use before are asked for anew."""
+        if self.server.secrets is None:
+            return
+        try:
+            async with asyncio.timeout(self.server.connect_timeout):
+                self.target = await _threads.run(partial(self.server.resolved, fresh=self._asked_before))
+        except TimeoutError:
+            raise TimeoutError(f"its secrets were not there within {self.server.connect_timeout:g} s") from None
+        self._asked_before = True
+
+    def _cleaner(self) -> Callable[[str], str]:
+        """Takes this server's secrets out of a text, and those of other servers, which a call may have as arguments."""
+        own = self.target.scrubber()
+        known = self.server.secrets.redact if self.server.secrets is not None else redactor
+        return lambda text: known.text(own.text(text))
 
     async def _connect_in_time(self, stack: AsyncExitStack) -> Client:
         step = "initialize"
@@ -256,7 +291,7 @@ class MCPConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connect(self, stack: AsyncExitStack) -> Client:
-        server = self.server
+        server = self.target
         if server.command:
             self._stdio = StdioTransport(server)
             return await self._enter(stack, self._stdio)
@@ -282,7 +317,8 @@ class MCPConnection:
 
     async def _enter(self, stack: AsyncExitStack, transport: Any) -> Client:
         patience = min(_PROBE_PATIENCE, self.server.connect_timeout / 3)
-        watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience)
+        scrubber = Scrubber(self.target.hidden)
+        watched = WatchedTransport(transport, self._wire, None if self._handshake_only else patience, scrubber)
         client = Client(
             watched,  # pyright: ignore[reportArgumentType]
             mode="legacy" if self._handshake_only else "auto",
@@ -315,7 +351,7 @@ class MCPConnection:
                 async with asyncio.timeout(self.server.connect_timeout):
                     await self._read_tools(client)
             except Exception as error:
-                reason = describe_failure(self.server, error)
+                reason = describe_failure(self.target, error)
                 logger.warning("MCP server %s: cannot read its changed tools: %s", self.server.name, reason)
 
     async def _listen(self, client: Client) -> None:

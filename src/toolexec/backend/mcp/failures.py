@@ -11,6 +11,7 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from toolexec.backend.mcp.config import MCPServer
+from toolexec.errors import ConfigurationError
 
 __all__ = ["connection_closed", "describe_failure", "is_lasting"]
 
@@ -27,8 +28,9 @@ def connection_closed(error: Exception) -> bool:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether trying again soon cannot help: the command cannot be started."""
-    return isinstance(first_cause(error), FileNotFoundError | PermissionError | NotADirectoryError)
+    """Whether trying again soon cannot help: the command cannot be started, or a secret is missing."""
+    lasting = FileNotFoundError | PermissionError | NotADirectoryError | ConfigurationError
+    return isinstance(first_cause(error), lasting)
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -48,7 +50,7 @@ def describe_failure(server: MCPServer, error: BaseException, *, status: int | N
 
 
 def _describe(server: MCPServer, error: BaseException, status: int | None) -> str:
-    text = " ".join(str(error).split())[:_MAX_TEXT]
+    text = server.redact(" ".join(str(error).split()))[:_MAX_TEXT]
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError) and server.command:
         return _describe_start(server, error)
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
@@ -60,7 +62,8 @@ def _describe(server: MCPServer, error: BaseException, status: int | None) -> st
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return f"an answer does not follow MCP: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its root'}"
-    return text if isinstance(error, MCPError | TimeoutError) and text else f"{type(error).__name__}: {text}"
+    plain = isinstance(error, MCPError | TimeoutError | ConfigurationError)
+    return text if plain and text else f"{type(error).__name__}: {text}"
 
 
 def _describe_start(server: MCPServer, error: OSError) -> str:

@@ -32,6 +32,7 @@ _MAX_LINE = 64 << 20
 _MAX_QUEUED = 1024
 _STDERR_TAIL = 4096
 _SHOWN_TAIL = 1000
+_MAX_FOREIGN = 4096
 _GRACE = 0.5
 _REPLY_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 
@@ -53,6 +54,7 @@ class StdioTransport:
 
     def __init__(self, server: MCPServer) -> None:
         self._server = server
+        self._scrubber = server.scrubber()
         self._tail = bytearray()
         self._context: Any = None
         self._foreign_lines = 0
@@ -72,7 +74,10 @@ class StdioTransport:
         if self._foreign_lines:
             lines = "a line" if self._foreign_lines == 1 else f"{self._foreign_lines} lines"
             parts.append(f"it wrote {lines} to stdout that is no MCP message, the last: {self._last_foreign!r}")
-        tail = self._tail.decode(errors="replace").strip()
+        tail = self._scrubber.text(self._tail.decode(errors="replace"))
+        if len(self._tail) >= _STDERR_TAIL:  # it may begin in the middle of a secret
+            tail = tail[self._scrubber.longest :]
+        tail = tail.strip()
         if tail:
             parts.append(f"the end of its stderr: {tail[-_SHOWN_TAIL:]}")
         return "; ".join(parts)
@@ -184,7 +189,7 @@ class StdioTransport:
             if not line.strip():
                 return None
         self._foreign_lines += 1
-        self._last_foreign = line[:200].decode(errors="replace").strip()
+        self._last_foreign = self._scrubber.text(line[:_MAX_FOREIGN].decode(errors="replace"))[:200].strip()
         logger.debug("MCP server %s wrote a line that is no message", self._server.name)
         request_id = _answered_request(line) if line.endswith(b"\n") else None
         if request_id is None:

@@ -13,11 +13,21 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from opentelemetry.propagate import inject
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.tasks import wrap_task
+from toolexec.backend.secrets import Scrubber
 
 __all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
 
@@ -58,17 +68,18 @@ class WatchedTransport:
 
     A server of the older protocol may never answer the SDK's opening question; after *patience* seconds the transport
     itself answers it with "method not found", which makes the SDK go on with the older handshake. None: nothing will be
-    asked.
+    asked. Whatever the server says comes without what *scrubber* knows.
     """
 
-    def __init__(self, inner: Any, wire: Wire, patience: float | None) -> None:
+    def __init__(self, inner: Any, wire: Wire, patience: float | None, scrubber: Scrubber) -> None:
         self._inner = inner
+        self._scrubber = scrubber
         self._wire = wire
         self._patience = patience
 
     async def __aenter__(self) -> Any:
         incoming, outgoing = await self._inner.__aenter__()
-        receiver = _Receiver(incoming, self._wire, connected=self._patience is None)
+        receiver = _Receiver(incoming, self._wire, self._scrubber, connected=self._patience is None)
         return receiver, outgoing if self._patience is None else _Sender(outgoing, receiver, self._patience)
 
     async def __aexit__(self, *exc: object) -> Any:
@@ -78,8 +89,9 @@ class WatchedTransport:
 class _Receiver:
     """A read stream that reports its end, and answers the opening question when the server does not."""
 
-    def __init__(self, inner: Any, wire: Wire, *, connected: bool) -> None:
+    def __init__(self, inner: Any, wire: Wire, scrubber: Scrubber, *, connected: bool) -> None:
         self._inner = inner
+        self._scrubber = scrubber or None
         self._wire = wire
         self._connected = connected
         self._probe: RequestId | None = None
@@ -126,6 +138,8 @@ class _Receiver:
     async def _receive(self) -> Any:
         try:
             item = await self._inner.receive()
+            if self._scrubber is not None:
+                item = _without_secrets(item, self._scrubber)
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, JSONRPCResponse):
                 if "tools" in message.result:
@@ -158,6 +172,25 @@ class _Receiver:
         await self.aclose()
 
 
+def _without_secrets(item: Any, scrubber: Scrubber) -> Any:
+    """A message, in place, without secrets; an exception in its place is named only by its type."""
+    if not isinstance(item, SessionMessage):
+        return ConnectionError(f"the transport failed with {type(item).__name__}")
+    message = item.message
+    if isinstance(message, JSONRPCResponse):
+        message.result = scrubber.value(message.result)
+    elif isinstance(message, JSONRPCError):
+        error = message.error
+        if error.code == PARSE_ERROR:  # the SDK's own words quote the first and the last characters of a reply
+            error = ErrorData(code=PARSE_ERROR, message="the server sent a reply that does not follow JSON-RPC")
+        message.error = ErrorData(
+            code=error.code, message=scrubber.text(error.message), data=scrubber.value(error.data)
+        )
+    elif message.params:
+        message.params = scrubber.value(message.params)
+    return item
+
+
 class _Sender:
     """A write stream that sees the opening question go out."""
 
@@ -185,7 +218,8 @@ class _Sender:
 class _HttpClient(httpx2.AsyncClient):
     """Tells the wire and the call in question what the SDK keeps to itself.
 
-    An answer may take as long as it likes: how long a call may take is for its caller to say.
+    An answer may take as long as it likes: how long a call may take is for its caller to say. A request that is made
+    within a trace carries that trace in its headers, as its message does in `_meta`.
     """
 
     def __init__(self, wire: Wire, headers: dict[str, str], *, sse: bool = False) -> None:
@@ -194,6 +228,7 @@ class _HttpClient(httpx2.AsyncClient):
         self._sse = sse
 
     async def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
+        inject(request.headers)
         try:
             response = await super().send(request, **settings)
         except httpx2.TransportError as error:

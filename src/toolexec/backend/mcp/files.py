@@ -1,0 +1,201 @@
+"""The `mcpServers` files that say how to reach MCP servers, as Claude Desktop, Cursor and VS Code write them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolexec.backend.mcp.config import MCPServer, MCPTransport
+from toolexec.backend.secrets import SecretResolver
+from toolexec.errors import ConfigurationError
+from toolexec.model.ids import clean_segment
+
+__all__ = ["misspelt_keys", "read_mcp_server", "read_mcp_servers", "server_table"]
+
+_KNOWN_KEYS = frozenset(
+    [
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "url",
+        "serverUrl",
+        "httpUrl",
+        "headers",
+        "type",
+        "transport",
+        "transportType",
+        "disabled",
+        "enabled",
+        "namespace",
+        "connect_timeout",
+        "max_restarts",
+        "restart_window",
+        "stop_timeout",
+    ]
+)
+_FOREIGN_KEYS = frozenset(
+    [
+        "alwaysAllow",
+        "auth",
+        "autoApprove",
+        "description",
+        "dev",
+        "disabledTools",
+        "enabledTools",
+        "envFile",
+        "excludeTools",
+        "gallery",
+        "headersHelper",
+        "icon",
+        "id",
+        "includeTools",
+        "name",
+        "oauth",
+        "timeout",
+        "title",
+        "tools",
+        "trust",
+        "version",
+    ]
+)
+_TRANSPORTS: Mapping[str, MCPTransport] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+
+
+def server_table(data: Any) -> tuple[tuple[str, ...], Any]:
+    """Where the servers are in the data of a file, and what is there: `mcpServers` or `servers`, at the top or in
+    `mcp`; else nothing and None."""
+    inner = data.get("mcp") if isinstance(data, Mapping) else None
+    for prefix, table in (((), data), (("mcp",), inner)):
+        for key in ("mcpServers", "servers"):
+            if isinstance(table, Mapping) and key in table:
+                return (*prefix, key), table[key]
+    return (), None
+
+
+def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None) -> list[MCPServer]:
+    """The servers of a JSON file in the form that Claude Desktop, Cursor (`mcpServers`) and VS Code (`servers`) write.
+
+    Each is read as `read_mcp_server` does; a relative `cwd` counts from the file's folder. Raises ConfigurationError
+    that names the file, the server and the key.
+    """
+    path = Path(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is not JSON: {error}") from error
+    _, servers = server_table(data)
+    if not isinstance(servers, Mapping):
+        raise ConfigurationError(f'{path} has no "mcpServers" object')
+    found = [
+        read_mcp_server(str(name), entry, where=str(path), folder=path.parent, secrets=secrets)
+        for name, entry in servers.items()
+    ]
+    names = [server.name for server in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"{path}: several servers would be called {', '.join(twice)}; rename them")
+    return found
+
+
+def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of a server that are known to nobody but close to one that is, each with that one."""
+    found: dict[str, str] = {}
+    for key in entry:
+        if key not in _KNOWN_KEYS and key not in _FOREIGN_KEYS:
+            close = difflib.get_close_matches(str(key), _KNOWN_KEYS, n=1)
+            if close:
+                found[key] = close[0]
+    return found
+
+
+def read_mcp_server(
+    name: str, entry: Any, *, where: str, folder: Path, secrets: SecretResolver | None = None
+) -> MCPServer:
+    """One server of an `mcpServers` table.
+
+    A name that cannot be part of an ID is made legal; a relative `cwd` counts from *folder*. Keys of other programs are
+    ignored. References are filled in by *secrets* when the server is connected, and left as they are without it. Raises
+    ConfigurationError, which begins with *where* and names the server and the key.
+    """
+    where = f"{where}: server {name!r}"
+    try:
+        return _read(name, entry, folder, secrets)
+    except (ConfigurationError, TypeError) as error:
+        colon = "" if isinstance(error, _EntryError) else ":"
+        raise ConfigurationError(f"{where}{colon} {error}") from error
+
+
+class _EntryError(ConfigurationError):
+    """What is wrong with an entry, as the end of a sentence that begins with its name."""
+
+
+def _read(name: str, entry: Any, folder: Path, secrets: SecretResolver | None) -> MCPServer:
+    if not isinstance(entry, Mapping):
+        raise _EntryError("must be an object")
+    for key, close in misspelt_keys(entry).items():
+        raise _EntryError(f"has the unknown key {key!r}; did you mean {close!r}?")
+    kind = next((entry[key] for key in ("type", "transport", "transportType") if entry.get(key)), "")
+    if kind and (not isinstance(kind, str) or kind not in _TRANSPORTS):
+        raise ConfigurationError(f"unknown type {kind!r}; use {', '.join(sorted(_TRANSPORTS))}")
+    cwd = _typed(entry, "cwd", str)
+    server = MCPServer(
+        name=clean_segment(name),
+        command=_typed(entry, "command", str) or "",
+        args=tuple(_texts(entry, "args")),
+        env=_text_map(entry, "env"),
+        cwd=_located(folder, cwd, secrets) if cwd else None,
+        url=next(filter(None, (_typed(entry, key, str) for key in ("url", "serverUrl", "httpUrl"))), ""),
+        headers=_text_map(entry, "headers"),
+        transport=_TRANSPORTS[kind] if kind else "auto",
+        namespace=_typed(entry, "namespace", str) or "",
+        enabled=not entry.get("disabled", False) and entry.get("enabled", True) is not False,
+        secrets=secrets,
+    )
+    numbers = {
+        key: entry[key] for key in ("connect_timeout", "max_restarts", "restart_window", "stop_timeout") if key in entry
+    }
+    return replace(server, **numbers) if numbers else server
+
+
+def _located(folder: Path, cwd: str, secrets: SecretResolver | None) -> str | Path:
+    begins_later = secrets is not None and cwd.startswith(("${", "secretref:"))
+    return cwd if begins_later else folder / cwd
+
+
+def _typed(entry: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = entry.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise ConfigurationError(f"{key} must be of type {kind.__name__}")
+    return value
+
+
+def _texts(entry: Mapping[str, Any], key: str) -> list[str]:
+    values = _typed(entry, key, list) or []
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise ConfigurationError(f"{key} must be a list of texts")
+    return [_text(value) for value in values]
+
+
+def _text_map(entry: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = _typed(entry, key, dict) or {}
+    if not all(isinstance(value, str | int | float) for value in values.values()):
+        raise ConfigurationError(f"{key} must map names to texts")
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

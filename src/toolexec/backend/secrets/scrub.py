@@ -1,0 +1,82 @@
+"""Take known secrets out of what a backend says."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+from toolexec.model.redaction import REDACTED
+
+__all__ = ["SHORTEST", "Scrubber", "spellings"]
+
+SHORTEST: Final = 6
+"""Anything shorter (`1`, `true`, a port) says nothing, and replacing it would garble the text."""
+
+_LONG_LINE: Final = 16
+_write = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Scrubber:
+    """Replaces *values*, in every spelling that `spellings` knows, by *mark*. False when there is nothing to replace;
+    values of less than 6 characters are left alone."""
+
+    __slots__ = ("_mark", "_texts", "_written")
+
+    def __init__(self, values: Iterable[str], mark: str = REDACTED) -> None:
+        found = {text for value in values for text in spellings(value)}
+        self._texts = sorted(found, key=len, reverse=True)  # the longer first: it may contain the shorter
+        self._written = [_write(text)[1:-1] for text in self._texts]
+        self._mark = mark
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest text that is replaced, 0 when there is none."""
+        return len(self._texts[0]) if self._texts else 0
+
+    def text(self, text: str) -> str:
+        """*text* without the values."""
+        for secret in self._texts:
+            if secret in text:
+                text = text.replace(secret, self._mark)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without the values, in keys and texts at any depth; the same object where there are none."""
+        written = _write(value)  # far quicker than looking at each part, and most replies have nothing to hide
+        return self._clean(value) if any(text in written for text in self._written) else value
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self._clean(key): self._clean(item) for key, item in value.items()}
+        return [self._clean(item) for item in value] if isinstance(value, list) else value
+
+
+def spellings(value: str) -> set[str]:
+    """*value* as it may turn up: as it is, percent-encoded, as part of a JSON or Python text, in base64 or hex; of one
+    with several lines (a key in PEM) also its longer lines."""
+    if len(value) < SHORTEST:
+        return set()
+    data = value.encode(errors="surrogatepass")
+    encoded = {quote(data, safe=""), quote(data), quote_plus(data)}
+    coded = {base64.b64encode(data).decode().rstrip("="), base64.urlsafe_b64encode(data).decode().rstrip("=")}
+    written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    lines = {line for line in value.splitlines() if len(line) >= _LONG_LINE}
+    lower = {_lower_escapes(text) for text in encoded}
+    return {
+        text
+        for text in {value, value.strip(), data.hex()} | lines | encoded | lower | coded | written
+        if len(text) >= SHORTEST
+    }
+
+
+def _lower_escapes(text: str) -> str:
+    head, *rest = text.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)

@@ -1,0 +1,233 @@
+"""A runner that makes a span and a measurement of every call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from time import perf_counter
+from typing import Any, Final
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.metrics import MeterProvider, get_meter
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    TracerProvider,
+    get_current_span,
+    get_tracer,
+    set_span_in_context,
+)
+
+from toolexec.backend.here import Wait
+from toolexec.errors import ToolExecError
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.redaction import Redactor
+from toolexec.run.gate import GroupEnd, GroupRun
+from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.telemetry.facts import FactBook, ToolFacts
+from toolexec.run.types import Result
+from toolexec.version import __version__
+
+__all__ = ["Recorder", "Traced"]
+
+_SCOPE: Final = "toolexec"
+_MOST_MESSAGE: Final = 500
+_MOST_ARGS: Final = 4096
+_CANCELLED: Final = "cancelled"
+_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+class Recorder:
+    """Makes spans and measurements with the given providers, None being the global ones."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        redact: Redactor,
+        *,
+        record_args: bool,
+    ) -> None:
+        self.tracer = get_tracer(_SCOPE, __version__, tracer_provider)
+        self.redact = redact
+        self._record_args = record_args
+        self._groups: dict[str, Context] = {}
+        meter = get_meter(_SCOPE, __version__, meter_provider)
+        self._durations = meter.create_histogram(
+            "gen_ai.execute_tool.duration",
+            "s",
+            "How long calls of tools took.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+
+    def begin_group(self, group: GroupRun) -> GroupEnd:
+        """Begin the span of a chain or of code; see `GroupObserver.begin`."""
+        span = self.tracer.start_span(f"toolexec.{group.kind}", kind=SpanKind.INTERNAL)
+        if span.get_span_context().is_valid:
+            self._groups[group.run_id] = set_span_in_context(span)
+        if span.is_recording():
+            span.set_attributes({f"toolexec.{group.kind}.{key}": value for key, value in group.details.items()})
+            span.set_attribute("toolexec.run_id", group.run_id)
+            if group.origin.caller.id:
+                span.set_attribute("toolexec.caller", self.redact.text(group.origin.caller.id))
+
+        def end(failure: BaseException | None) -> None:
+            self._groups.pop(group.run_id, None)
+            if failure is not None and span.is_recording():
+                self._blame(span, failure)
+            span.end()
+
+        return end
+
+    def parent(self, call: ToolCall) -> Context | None:
+        """Where the call's span belongs: to its chain or code, which may run in another task or thread; else None, for
+        the current span."""
+        group = call.origin.parent
+        return self._groups.get(group) if group else None
+
+    def finish(self, span: Span, facts: ToolFacts, call: ToolCall, started: float, error: BaseException | None) -> None:
+        """Measure a call that has ended, and end its span."""
+        seconds = perf_counter() - started
+        labels = facts.labels if error is None else {**facts.labels, "error.type": _error_type(error)}
+        self._durations.record(seconds, labels)
+        if span.is_recording():
+            self._describe(span, facts, call)
+            if error is not None:
+                self._blame(span, error)
+        span.end()
+
+    def _describe(self, span: Span, facts: ToolFacts, call: ToolCall) -> None:
+        run_id, origin = call.identify(), call.origin
+        attributes: dict[str, Any] = {
+            "gen_ai.tool.call.id": run_id,
+            "toolexec.run_id": run_id,
+            "toolexec.path": origin.path,
+        }
+        if origin.parent:
+            attributes["toolexec.parent_run_id"] = origin.parent
+        if origin.caller.id:
+            attributes["toolexec.caller"] = self.redact.text(origin.caller.id)
+        if self._record_args:
+            attributes["gen_ai.tool.call.arguments"] = self._arguments(facts, call)
+        span.set_attributes(attributes)
+
+    def _arguments(self, facts: ToolFacts, call: ToolCall) -> str:
+        shown = self.redact.value(call.args or {}, facts.marks())
+        return json.dumps(shown, ensure_ascii=False)[:_MOST_ARGS]
+
+    def _blame(self, span: Span, error: BaseException) -> None:
+        # No exception is recorded: its traceback and its causes may hold secrets that nobody knows as such.
+        span.set_attribute("error.type", _error_type(error))
+        message = error.message if isinstance(error, ToolExecError) else type(error).__name__
+        span.set_status(StatusCode.ERROR, self.redact.text(message)[:_MOST_MESSAGE])
+
+
+class Traced:
+    """*inner* with a span around every call and every stream; the span is the current one while *inner* works."""
+
+    def __init__(self, inner: Runner, recorder: Recorder, facts: FactBook) -> None:
+        self.inner = inner
+        self._recorder = recorder
+        self._facts = facts
+        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
+
+    async def run(self, call: ToolCall) -> Result:
+        """Make the call in a span."""
+        started = perf_counter()
+        span, facts, context = self._begin(call)
+        token = attach(context) if context is not None else None
+        failure: BaseException | None = None
+        try:
+            result = await self.inner.run(call)
+            failure = result.error
+            return result
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._recorder.finish(span, facts, call, started, failure)
+            if token is not None:
+                detach(token)
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        """Whether `run_here` would make the call."""
+        return self._inner_here is not None and self._inner_here.runs_here(call, within)
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call in a span; see `ThreadRunner.run_here`."""
+        inner = self._inner_here
+        if inner is None or not inner.runs_here(call, within):
+            return None
+        started = perf_counter()
+        span, facts, context = self._begin(call)
+        token = attach(context) if context is not None else None
+        failure: BaseException | None = None
+        result: Result | None = None
+        try:
+            result = inner.run_here(call, wait, within)
+            failure = result.error if result is not None else None
+            return result
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            if result is not None or failure is not None:  # else the event loop makes the call, and its span
+                self._recorder.finish(span, facts, call, started, failure)
+            if token is not None:
+                detach(token)
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Stream the call in a span that lasts from the first event asked for to the end of the stream."""
+        started = perf_counter()
+        span, facts, context = self._begin(call)
+        events = self.inner.stream(call)
+        failure: BaseException | None = None
+        settled = False
+        try:
+            while (event := await _step(events, context)) is not None:
+                if event.kind == "error":
+                    failure = event.error or ToolExecError("the stream ended with an error")
+                settled = settled or event.kind in ("done", "error")
+                yield event
+        except GeneratorExit:
+            if not settled:  # who has the last event may leave without asking for another
+                failure = asyncio.CancelledError("the stream was closed early")
+            raise
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            try:
+                await events.aclose()
+            finally:
+                self._recorder.finish(span, facts, call, started, failure)
+
+    def _begin(self, call: ToolCall) -> tuple[Span, ToolFacts, Context | None]:
+        """The call's span, and the context in which it is current; None where that makes no difference."""
+        facts = self._facts.of(call.tool_id)
+        parent = self._recorder.parent(call)
+        span = self._recorder.tracer.start_span(facts.name, parent, SpanKind.INTERNAL, facts.attributes)
+        if span is get_current_span() or not span.get_span_context().is_valid:
+            return span, facts, None
+        return span, facts, set_span_in_context(span)
+
+
+async def _step(events: AsyncGenerator[StreamEvent, None], context: Context | None) -> StreamEvent | None:
+    """The next event. The span is the current one during each step only: between two of them the consumer runs, in the
+    same context."""
+    if context is None:
+        return await anext(events, None)
+    token = attach(context)
+    try:
+        return await anext(events, None)
+    finally:
+        detach(token)
+
+
+def _error_type(error: BaseException) -> str:
+    if isinstance(error, ToolExecError):
+        return error.code
+    return _CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
