@@ -1,27 +1,213 @@
-"""Results that are too large to be read at once: kept under a handle, shown as an outline."""
+"""Results that are too large to be read at once: kept under a handle, shown as an outline, read page by page."""
 
 from __future__ import annotations
 
+import json
+import secrets
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+from toolexec.errors import ConfigurationError, ResultNotFoundError
 from toolexec.model.origin import Origin
+from toolexec.run.excerpt import encode
+from toolexec.run.outline import MIN_BYTES, Outline, outline, surely_fits
+from toolexec.run.reading import Page, find_places, page_of
+from toolexec.run.selecting import select
 
 __all__ = ["ResultStore", "Shown"]
+
+_Owner: TypeAlias = tuple[str, ...]
+_DEFAULT_BYTES: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is shown of a value: the value itself when it fits, else an outline, with the `handle` of the whole."""
+    """What is shown of a value: the value itself when it fits, else an outline, with the `handle` of the whole.
+
+    `bytes` is the size of the whole as JSON where an outline is shown, else 0. The handle is empty for a value that is
+    shown whole, and for one that is too large to be kept.
+    """
 
     value: Any
     handle: str = ""
     bytes: int = 0
 
 
+@dataclass(slots=True)
+class _Kept:
+    owner: _Owner
+    data: bytes
+    used: float
+
+
 class ResultStore:
-    """Keeps values for those who may read them."""
+    """Keeps what is too large for one reply, each value for those who may read it.
+
+    *max_bytes* is the budget of one reply: its JSON, compact and in UTF-8 (at least 1000). A kept value goes
+    *keep_seconds* after it was last read, or earlier when more than *max_kept* values or *max_kept_bytes* are kept:
+    then whoever keeps most loses what they have not read for the longest time. *clock* gives seconds.
+
+    A handle cannot be guessed, and works only for the caller that it was made for (for the session, where nobody in
+    particular is known). Safe to use from several threads. Raises ConfigurationError for numbers that make no sense.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int = _DEFAULT_BYTES,
+        *,
+        keep_seconds: float = 600.0,
+        max_kept_bytes: int = 256 << 20,
+        max_kept: int = 1000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if max_bytes < MIN_BYTES:
+            raise ConfigurationError(f"the byte budget of a reply must be at least {MIN_BYTES}, not {max_bytes}")
+        if not (keep_seconds > 0 and max_kept_bytes > 0 and max_kept > 0):
+            raise ConfigurationError("keep_seconds, max_kept_bytes and max_kept must be above 0")
+        self.max_bytes = max_bytes
+        self.keep_seconds = keep_seconds
+        self.max_kept_bytes = max_kept_bytes
+        self.max_kept = max_kept
+        self._clock = clock
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the least recently used one first
+        self._total = 0
+        self._decoded: tuple[str, Any] = ("", None)  # the value that was read last, for who reads on
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._drop_expired()
+            return len(self._kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes of JSON are kept just now."""
+        with self._lock:
+            self._drop_expired()
+            return self._total
 
     def show(self, value: Any, origin: Origin, max_bytes: int | None = None) -> Shown:
-        """The value as it may be shown within *max_bytes* of JSON."""
-        return Shown(value=value)
+        """*value* as it may be shown within *max_bytes* (None: the store's; less than 1000 counts as 1000).
+
+        A value that fits is given as it is. Of a larger one there is an Outline, and *origin* can read the whole. An
+        outline that is shown again stays that, with the same handle, or gets smaller. Raises InvalidResultError for a
+        value that cannot be written as JSON.
+        """
+        limit = self.max_bytes if max_bytes is None else max(max_bytes, MIN_BYTES)
+        if surely_fits(value, limit):
+            return Shown(value=value)
+        again = isinstance(value, Outline)
+        data = encode(value).encode("utf-8", "surrogatepass")
+        if len(data) <= limit:
+            return Shown(value=value, handle=value["handle"], bytes=value["bytes"]) if again else Shown(value=value)
+        handle = value["handle"] if again else ""
+        kept = self._find(handle, origin) if handle else None
+        if kept is not None:
+            data, value = kept.data, json.loads(kept.data)
+        else:
+            handle = self._keep(data, origin)
+        whole = value if isinstance(value, str | dict | list | tuple) else data.decode("utf-8", "surrogatepass")
+        word = f", for {self.keep_seconds / 60:.3g} minutes after each use" if handle else ""
+        seen = outline(whole, total=len(data), max_bytes=limit, handle=handle, kept=word)
+        return Shown(value=seen, handle=handle, bytes=len(data))
+
+    def keep(self, value: Any, origin: Origin) -> str:
+        """Keep *value* whatever its size and give its handle; empty when it is too large to be kept."""
+        return self._keep(encode(value).encode("utf-8", "surrogatepass"), origin)
+
+    def read(
+        self,
+        handle: str,
+        origin: Origin,
+        *,
+        path: str = "",
+        offset: int = 0,
+        limit: int | None = None,
+        grep: str = "",
+        as_json: bool = False,
+        max_bytes: int | None = None,
+    ) -> Page:
+        """A page of what is kept under *handle*: of text from character *offset* on, of an array from that item, of an
+        object from that key, as much as fits *max_bytes* (1000 at least, the store's at most) and at most *limit*.
+
+        *path* selects a part first (`items[0].name`, or JMESPath). *grep* gives the places where a text or a /pattern/
+        is found instead. With *as_json* the JSON text is paged: all pages together are exactly what was kept.
+
+        Raises ResultNotFoundError for a handle that is unknown, expired or somebody else's, and InputValidationError
+        for a path, pattern or number that makes no sense.
+        """
+        kept = self._find(handle, origin)
+        if kept is None:
+            raise ResultNotFoundError(
+                "no result is kept under this handle: it may have expired; run the tool again for a new one", op="read"
+            )
+        room = self.max_bytes if max_bytes is None else min(max(max_bytes, MIN_BYTES), self.max_bytes)
+        part = select(self._value(handle, kept), path)
+        if grep:
+            return find_places(part, path, grep, offset, limit, room)
+        return page_of(part, path, offset, limit, room, as_json=as_json)
+
+    # -- what is kept -------------------------------------------------------------------------------------------
+
+    def _find(self, handle: str, origin: Origin) -> _Kept | None:
+        """What is kept under the handle for this origin; it counts as used now."""
+        with self._lock:
+            self._drop_expired()
+            kept = self._kept.get(handle)
+            if kept is None or kept.owner != _owner(origin):
+                return None
+            kept.used = self._clock()
+            self._kept.move_to_end(handle)
+            return kept
+
+    def _value(self, handle: str, kept: _Kept) -> Any:
+        known, value = self._decoded
+        if known == handle:
+            return value
+        value = json.loads(kept.data)
+        with self._lock:
+            if handle in self._kept:
+                self._decoded = (handle, value)
+        return value
+
+    def _keep(self, data: bytes, origin: Origin) -> str:
+        if len(data) > self.max_kept_bytes:
+            return ""
+        handle = f"r-{secrets.token_urlsafe(12)}"
+        with self._lock:
+            self._drop_expired()
+            self._kept[handle] = _Kept(_owner(origin), data, self._clock())
+            self._total += len(data)
+            while len(self._kept) > self.max_kept or self._total > self.max_kept_bytes:
+                self._drop(self._least_missed(handle))
+        return handle
+
+    def _least_missed(self, newest: str) -> str:
+        """The handle to drop: the least recently used one of the owner who keeps most, and never the newest of all."""
+        sizes: Counter[_Owner] = Counter()
+        for kept in self._kept.values():
+            sizes[kept.owner] += len(kept.data)
+        for owner, _ in sizes.most_common():
+            for handle, kept in self._kept.items():
+                if kept.owner == owner and handle != newest:
+                    return handle
+        return newest
+
+    def _drop_expired(self) -> None:
+        oldest = self._clock() - self.keep_seconds
+        while self._kept and next(iter(self._kept.values())).used < oldest:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, handle: str) -> None:
+        self._total -= len(self._kept.pop(handle).data)
+        if self._decoded[0] == handle:
+            self._decoded = ("", None)
+
+
+def _owner(origin: Origin) -> _Owner:
+    caller = origin.caller
+    return ("caller", caller.tenant, caller.id) if caller.id else ("session", caller.tenant, origin.session)

@@ -20,7 +20,8 @@ class Result:
     `value` is JSON. `error` is set when the tool was called and failed; `ok` says so. `tool_id` is the canonical ID,
     `duration` seconds. `binding` says where the tool ran. `reply` is the raw reply of a tool that answers in parts (an
     MCP tool, or a handler that returns a ToolReply), with every image, link and resource. `warnings` are breaches
-    of the output schema where those do not count as a failure.
+    of the output schema where those do not count as a failure. `handle` is set when `value` is only the outline of a
+    value that was too large: the whole is kept under it.
     """
 
     tool_id: str
@@ -30,6 +31,7 @@ class Result:
     binding: Binding | None = None
     reply: ToolReply | None = None
     warnings: Sequence[Violation] = ()
+    handle: str = ""
 
     @property
     def ok(self) -> bool:
@@ -51,6 +53,8 @@ class Result:
         """The result as JSON-able data."""
         data: dict[str, Any] = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}
         data["durationMs"] = round(self.duration * 1000, 3)
+        if self.handle:
+            data["handle"] = self.handle
         if self.error is not None:
             data["error"] = self.error.to_dict()
         if self.binding is not None:

@@ -1,0 +1,154 @@
+"""A budget of bytes for what a call gives back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from toolexec.backend.here import Wait
+from toolexec.errors import ConfigurationError, InvalidResultError, ToolExecError
+from toolexec.model.call import ToolCall
+from toolexec.model.content import ToolReply, text
+from toolexec.model.events import StreamEvent
+from toolexec.model.origin import Origin
+from toolexec.run.excerpt import end_within, excerpt, size
+from toolexec.run.outline import MIN_BYTES, Outline, surely_fits
+from toolexec.run.resolve import Find
+from toolexec.run.results import ResultStore
+from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.types import Result
+
+__all__ = ["Budget"]
+
+_MEDIA_BYTES: Final = 1 << 20
+_NOTE_BYTES: Final = 400
+
+
+class Budget:
+    """Keeps what a call gives back within *max_bytes* of JSON (None: the store's budget of one reply).
+
+    A larger value is kept in *store*; an outline takes its place, and `Result.handle` says so. Texts among the parts of
+    a reply and the details of an error are cut alike. Images and other parts have *max_media_bytes* together; one that
+    is over that becomes a note with a handle.
+
+    Only calls that are made for themselves are cut: the steps of a chain and the calls of code get whole values, and
+    what comes out of the whole is cut where it is shown. The last event of a stream is cut, chunks are not. Raises
+    ConfigurationError for a budget below 1000 bytes.
+    """
+
+    def __init__(
+        self, store: ResultStore, max_bytes: int | None = None, *, max_media_bytes: int = _MEDIA_BYTES
+    ) -> None:
+        if max_bytes is not None and max_bytes < MIN_BYTES:
+            raise ConfigurationError(f"the byte budget of a call must be at least {MIN_BYTES}, not {max_bytes}")
+        if max_media_bytes < 0:
+            raise ConfigurationError(f"max_media_bytes must be 0 or more, not {max_media_bytes}")
+        self.store = store
+        self.max_bytes = store.max_bytes if max_bytes is None else max_bytes
+        self.max_media_bytes = max_media_bytes
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """A runner that keeps the budget around *inner*."""
+        return _Budgeted(inner, self)
+
+    def cut(self, result: Result, origin: Origin) -> Result:
+        """*result* with everything in it cut to the budget; a value that cannot be written as JSON is an error."""
+        value = result.value
+        if not surely_fits(value, self.max_bytes):
+            try:
+                shown = self.store.show(value, origin, self.max_bytes)
+            except InvalidResultError as error:
+                result.value, result.error = None, error.locate(tool_id=result.tool_id)
+            else:
+                result.value, result.handle = shown.value, shown.handle
+        if result.reply is not None:
+            result.reply = self._cut_reply(result.reply, value, result, origin)
+        if result.error is not None:
+            self._cut_error(result.error, origin)
+        return result
+
+    def _cut_reply(self, reply: ToolReply, value: Any, result: Result, origin: Origin) -> ToolReply:
+        texts, media = self.max_bytes, self.max_media_bytes
+        content: list[Mapping[str, Any]] = []
+        for part in reply.content:
+            shown: Mapping[str, Any] = part
+            cost = size(part)
+            if part.get("type") == "text" and isinstance(part.get("text"), str):
+                if cost > texts:
+                    known = result.handle if part["text"] == value else ""
+                    shown = {**part, "text": self._cut_text(part["text"], max(texts, MIN_BYTES), known, origin)}
+                    cost = size(shown)
+                texts -= cost
+            elif cost > media:
+                shown = text(self._note(part, cost, origin))
+                texts -= size(shown)
+            else:
+                media -= cost
+            if texts < 0 and content:
+                content.append(text(f"[{len(reply.content) - len(content)} more parts are left out]"))
+                break
+            content.append(shown)
+        was_cut = isinstance(result.value, Outline) and reply.has_structured
+        return replace(reply, content=content, structured=result.value if was_cut else reply.structured)
+
+    def _cut_text(self, whole: str, room: int, handle: str, origin: Origin) -> str:
+        handle = handle or self.store.keep(whole, origin)
+        pieces = excerpt(whole, room - _NOTE_BYTES)
+        cut = pieces["cut"]
+        where = f"read_result with handle {handle} and offset {cut['offset']} reads on" if handle else "not kept"
+        note = f"[{cut['characters']:,} of {len(whole):,} characters are cut here; {where}]"
+        return f"{pieces['head']}\n{note}\n{pieces['tail']}"
+
+    def _note(self, part: Mapping[str, Any], cost: int, origin: Origin) -> str:
+        handle = self.store.keep(dict(part), origin)
+        kept = f"it is kept: read_result with handle {handle} has it" if handle else "it is not kept"
+        words = " ".join(str(part.get(name, "")) for name in ("type", "mimeType")).strip()
+        return f"[{words[: end_within(words, 0, 100)]} of {cost:,} bytes, too large to be shown; {kept}]"
+
+    def _cut_error(self, error: ToolExecError, origin: Origin) -> None:
+        if not surely_fits(error.message, self.max_bytes) and size(error.message) > self.max_bytes:
+            error.message = self._cut_text(error.message, self.max_bytes, "", origin)
+        if error.details and not surely_fits(error.details, self.max_bytes):
+            shown = self.store.show(error.details, origin, self.max_bytes)
+            if shown.bytes:
+                error.details = shown.value
+
+
+class _Budgeted:
+    """Runs calls through the budget."""
+
+    def __init__(self, inner: Runner, budget: Budget) -> None:
+        self.inner = inner
+        self._budget = budget
+        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
+
+    async def run(self, call: ToolCall) -> Result:
+        result = await self.inner.run(call)
+        return self._budget.cut(result, call.origin) if call.origin.path == "direct" else result
+
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        result = self._inner_here.run_here(call, wait, within) if self._inner_here is not None else None
+        if result is None or call.origin.path != "direct":
+            return result
+        return self._budget.cut(result, call.origin)
+
+    def runs_here(self, call: ToolCall, within: float) -> bool:
+        return self._inner_here is not None and self._inner_here.runs_here(call, within)
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        events = self.inner.stream(call)
+        try:
+            async for event in events:
+                ends = event.kind in ("done", "error") and call.origin.path == "direct"
+                yield self._cut_event(event, call) if ends else event
+        finally:
+            await events.aclose()
+
+    def _cut_event(self, event: StreamEvent, call: ToolCall) -> StreamEvent:
+        tool_id = event.tool_id or call.tool_id
+        result = Result(tool_id, event.data if event.kind == "done" else None, event.error)
+        result = self._budget.cut(result, call.origin)
+        if result.error is not None:
+            return StreamEvent(kind="error", data=result.error.to_dict(), tool_id=tool_id, error=result.error)
+        return replace(event, data=result.value)

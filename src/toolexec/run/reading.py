@@ -1,0 +1,278 @@
+"""Reading a part of a kept value: a page of it, what a path selects, or the places where a text is found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from toolexec.errors import InputValidationError, Violation
+from toolexec.run.excerpt import encode, end_within, line_end, size
+from toolexec.run.outline import MIN_BYTES, child_path, describe
+
+__all__ = ["MAX_PATH", "READ_ARGUMENTS", "Page", "find_places", "not_valid", "page_of"]
+
+_MATCHES: Final = 50
+_MAX_PATTERN: Final = 500
+_MAX_SHOWN: Final = 300
+_AROUND: Final = 2
+MAX_PATH: Final = 500
+_PAGE_NAMES: Final = 160
+_CUT_BYTES: Final = 200
+
+READ_ARGUMENTS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "maxLength": 100},
+        "path": {
+            "type": "string",
+            "maxLength": MAX_PATH,
+            "description": "Selects a part first: items[0].name, or JMESPath.",
+        },
+        "offset": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "In characters of a text, items, keys, or matches; `next` of one page is that of the next.",
+        },
+        "limit": {"type": "integer", "minimum": 1},
+        "grep": {"type": "string", "maxLength": _MAX_PATTERN, "description": "A text, or /regex/i."},
+        "as_json": {"type": "boolean", "description": "Page through the JSON text of any value."},
+        "max_bytes": {"type": "integer", "minimum": MIN_BYTES},
+    },
+    "required": ["handle"],
+    "additionalProperties": False,
+}
+"""The JSON Schema of what a tool that reads kept results takes."""
+
+_Matcher: TypeAlias = Callable[[str], int]
+"""Where in a text the match ends, roughly; -1 when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A part of a kept value.
+
+    `kind` says what `value` is: a piece of `text`, items of an `array`, members of an `object`, a single `value`, a
+    piece of the whole's `json` text, or `matches`. It begins at `offset` and has `count` characters, items, members or
+    matches out of `total`; `next` is the offset of the next page, None after the last one. `cut` names the items of
+    this page that are too large for any page; in their place are a few words, and their path reads them.
+    """
+
+    kind: Literal["text", "array", "object", "value", "json", "matches"]
+    value: Any
+    offset: int = 0
+    count: int = 1
+    total: int = 1
+    next: int | None = None
+    cut: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON-able data; `next` and `cut` only when there is such a thing."""
+        data: dict[str, Any] = {"kind": self.kind, "value": self.value}
+        data |= {"offset": self.offset, "count": self.count, "total": self.total}
+        if self.next is not None:
+            data["next"] = self.next
+        if self.cut:
+            data["cut"] = list(self.cut)
+        return data
+
+
+def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *, as_json: bool = False) -> Page:
+    """The page of *value* that begins at *offset*, has at most *limit* units and takes at most *room* bytes.
+
+    *path* is where the value is in the whole. With *as_json* it is paged as JSON text, whatever it is. Raises
+    InputValidationError for a negative offset, or a limit below 1.
+    """
+    if offset < 0 or (limit is not None and limit < 1):
+        name = "offset" if offset < 0 else "limit"
+        raise not_valid(name, f"{name} must be {'0' if name == 'offset' else '1'} or more")
+    room -= _PAGE_NAMES
+    if as_json or isinstance(value, str):
+        text = encode(value) if as_json else value
+        end = end_within(text, min(offset, len(text)), room)
+        end = line_end(text, offset, end) if limit is None else min(end, offset + limit)
+        return _page("json" if as_json else "text", text[offset:end], offset, max(end - offset, 0), len(text))
+    if isinstance(value, dict | list):
+        return _members(value, path, offset, limit, room)
+    if size(value) > room:  # a number of thousands of digits
+        return page_of(encode(value), path, offset, limit, room + _PAGE_NAMES)
+    return Page(kind="value", value=value)
+
+
+def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | None, room: int) -> Page:
+    """The places where *wanted* is found: the lines of a text with two lines around each, the leaves and keys of
+    anything else by path.
+
+    Upper and lower case are the same; `/pattern/` is a regular expression (without look-around and back references),
+    `/pattern/i` one for both cases. *offset* and *limit* count matches. Raises InputValidationError for a pattern that
+    does not parse or has over 500 characters.
+    """
+    if offset < 0 or (limit is not None and limit < 1):
+        raise not_valid("offset", "offset must be 0 or more, limit 1 or more")
+    match = _matcher(wanted)
+    places = _lines(value, match) if isinstance(value, str) else _leaves(value, path, match)
+    room -= _PAGE_NAMES
+    shown: list[dict[str, Any]] = []
+    total, is_open = 0, True
+    for make in places:
+        total += 1
+        if not is_open or total <= offset:
+            continue
+        place = make()
+        cost = size(place) + 1
+        if cost > room and not shown:
+            place = _smaller(place, room)
+            cost = size(place) + 1
+        is_open = cost <= room and len(shown) < (_MATCHES if limit is None else limit)
+        if is_open:
+            shown.append(place)
+            room -= cost
+    return _page("matches", shown, offset, len(shown), total)
+
+
+def not_valid(name: str, message: str) -> InputValidationError:
+    """The error for an argument that makes no sense."""
+    return InputValidationError([Violation(path=f"/{name}", keyword="value", message=message)], op="read")
+
+
+def _page(kind: Any, value: Any, offset: int, count: int, total: int, cut: tuple[str, ...] = ()) -> Page:
+    end = offset + count
+    more = count > 0 and end < total
+    return Page(kind=kind, value=value, offset=offset, count=count, total=total, next=end if more else None, cut=cut)
+
+
+def _members(value: Any, path: str, offset: int, limit: int | None, room: int) -> Page:
+    is_array = isinstance(value, list)
+    keys: list[Any] = list(range(len(value)) if is_array else value)
+    end = len(keys) if limit is None else offset + limit
+    page: dict[Any, Any] = {}
+    cut: list[str] = []
+    for key in keys[offset:end]:
+        item, name = value[key], key
+        cost = size(item) + (1 if is_array else size(key) + 2)
+        if cost > room and page:
+            break
+        if cost > room:
+            text = f"({size(item):,} bytes, too large for a page; its path reads it: {describe(item)}"
+            item = f"{text[: end_within(text, 0, _CUT_BYTES)]})"
+            name = key if is_array or size(key) <= _CUT_BYTES else f"{key[: end_within(key, 0, _CUT_BYTES)]}..."
+            here = child_path(path, key)
+            fits = len(here) <= MAX_PATH and size(here) <= room * 2 // 5
+            cut.append(here if fits else "(its path is too long; use as_json)")
+            page[name] = item
+            break
+        room -= cost
+        page[name] = item
+    count = len(page)
+    return _page(
+        "array" if is_array else "object",
+        json.loads(encode(list(page.values()) if is_array else page)),  # the kept value stays ours
+        offset,
+        count,
+        len(keys),
+        tuple(cut),
+    )
+
+
+# -- finding --------------------------------------------------------------------------------------------------------
+
+
+def _matcher(wanted: str) -> _Matcher:
+    if not wanted or len(wanted) > _MAX_PATTERN:
+        raise not_valid("grep", f"grep must have 1 to {_MAX_PATTERN} characters")
+    pattern = re.fullmatch(r"/(.+)/(i?)", wanted, re.DOTALL)
+    if pattern is not None:
+        return _pattern_matcher(f"(?i){pattern[1]}" if pattern[2] else pattern[1])
+    lowered = wanted.lower()
+
+    def find(text: str) -> int:
+        at = text.lower().find(lowered)
+        return at + len(lowered) if at >= 0 else -1
+
+    return find
+
+
+def _pattern_matcher(pattern: str) -> _Matcher:
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:  # this engine takes time in proportion to the text, whatever the pattern
+        validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError as error:
+        reason = " ".join(str(error).split())[:_MAX_SHOWN]
+        raise not_valid("grep", f"the pattern cannot be used: {reason}") from None
+    matches = validator.isinstance_python
+
+    def find(text: str) -> int:
+        if not matches(text):
+            return -1
+        if len(text) <= _MAX_SHOWN:
+            return len(text)
+        low, high = 0, len(text)  # it tells whether there is a match, not where: halve the text until it is found
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if matches(text[:middle]) else (middle, high)
+        return high
+
+    return find
+
+
+def _lines(text: str, match: _Matcher) -> Iterator[Callable[[], dict[str, Any]]]:
+    lines = text.split("\n")
+    at = 0
+    for number, line in enumerate(lines):
+        found = match(line)
+        if found >= 0:
+            yield lambda number=number, at=at, found=found: _line(lines, number, at, found)
+        at += len(line) + 1
+
+
+def _line(lines: list[str], number: int, at: int, found: int) -> dict[str, Any]:
+    place: dict[str, Any] = {"line": number + 1, "offset": at, "text": _around(lines[number], found)}
+    before = [_around(line, 0) for line in lines[max(number - _AROUND, 0) : number]]
+    after = [_around(line, 0) for line in lines[number + 1 : number + 1 + _AROUND]]
+    return place | ({"before": before} if before else {}) | ({"after": after} if after else {})
+
+
+def _leaves(value: Any, path: str, match: _Matcher) -> Iterator[Callable[[], dict[str, Any]]]:
+    stack: list[tuple[str, Any, Any]] = [(path, "", value)]
+    while stack:
+        here, key, node = stack.pop()
+        named = isinstance(key, str) and key and match(key) >= 0
+        found = -1
+        if isinstance(node, dict | list):
+            members = node.items() if isinstance(node, dict) else enumerate(node)
+            stack += [(child_path(here, name), name, item) for name, item in members][::-1]
+        else:
+            text = node if isinstance(node, str) else encode(node)
+            found = match(text)
+        if named or found >= 0:
+            yield lambda here=here, node=node, found=found: _leaf(here, node, found)
+
+
+def _leaf(path: str, node: Any, found: int) -> dict[str, Any]:
+    if isinstance(node, dict | list):
+        return {"path": path[:_MAX_SHOWN], "value": f"({describe(node)[:_MAX_SHOWN]})"}
+    text = node if isinstance(node, str) else encode(node)
+    if len(text) <= _MAX_SHOWN:
+        return {"path": path[:_MAX_SHOWN], "value": node}
+    return {"path": path[:_MAX_SHOWN], "value": _around(text, max(found, 0)), "characters": len(text)}
+
+
+def _smaller(place: dict[str, Any], room: int) -> dict[str, Any]:
+    """The place without the lines around it, its texts cut to a third of the room each."""
+    kept = {name: item for name, item in place.items() if name not in ("before", "after")}
+    for name, item in kept.items():
+        if isinstance(item, str):
+            kept[name] = item[: end_within(item, 0, room // 3)]
+    return kept
+
+
+def _around(line: str, found: int) -> str:
+    """At most 300 characters of a line, with the match that ends at *found* in them."""
+    if len(line) <= _MAX_SHOWN:
+        return line
+    start = max(min(found - _MAX_SHOWN // 2, len(line) - _MAX_SHOWN), 0)
+    end = start + _MAX_SHOWN
+    return f"{'...' if start else ''}{line[start:end]}{'...' if end < len(line) else ''}"
