@@ -16,6 +16,16 @@ from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare, tool
 from toolexec.model.handler import Handler, ToolContext, mapping_handler
 from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.origin import (
+    HERE,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Approver,
+    Caller,
+    Origin,
+    acting,
+    current_origin,
+)
 from toolexec.model.schema import DRAFT_07, DRAFT_2020_12, Schema, SchemaLike
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Icon, Tool, ToolAnnotations
@@ -23,14 +33,20 @@ from toolexec.model.tool import Icon, Tool, ToolAnnotations
 __all__ = [
     "DRAFT_07",
     "DRAFT_2020_12",
+    "HERE",
+    "ApprovalAnswer",
+    "ApprovalRequest",
+    "Approver",
     "Binding",
     "BindingKind",
     "BindingSelector",
+    "Caller",
     "FunctionTool",
     "Handler",
     "Icon",
     "LocalBinding",
     "MCPBinding",
+    "Origin",
     "Progress",
     "ProgressCallback",
     "ProviderBinding",
@@ -43,8 +59,10 @@ __all__ = [
     "ToolContext",
     "ToolID",
     "ToolReply",
+    "acting",
     "binding_from_dict",
     "clean_segment",
+    "current_origin",
     "declare",
     "mapping_handler",
     "normalize_tags",

@@ -6,33 +6,48 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.call import Progress, ProgressCallback
+from toolexec.model.origin import LogListener
 
-__all__ = ["Handler", "HandlerKind", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
+__all__ = ["Handler", "HandlerKind", "LogLevel", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
 
 HandlerKind: TypeAlias = Literal["async", "sync", "generator", "async_generator"]
 RunMode: TypeAlias = Literal["thread", "inline", "process"]
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+_LOG_LEVELS: Final = get_args(LogLevel)
 
 
 class ToolContext:
-    """What a handler may ask for by annotating a parameter with it: the call's ID, and a way to report progress.
+    """What a handler may ask for by annotating a parameter with it: the tool's ID, and ways to report progress and to
+    say something to whoever called.
 
-    It is not part of the tool's input schema. `report` may be called from any thread.
+    It is not part of the tool's input schema. `report` and `log` may be called from any thread.
     """
 
-    __slots__ = ("_callback", "tool_id")
+    __slots__ = ("_callback", "_hear", "tool_id")
 
-    def __init__(self, tool_id: str, callback: ProgressCallback | None = None) -> None:
+    def __init__(self, tool_id: str, callback: ProgressCallback | None = None, hear: LogListener | None = None) -> None:
         self.tool_id = tool_id
         self._callback = callback
+        self._hear = hear
 
     def report(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the caller how far the work is; does nothing when nobody listens."""
         if self._callback is not None:
             self._callback(Progress(done=done, total=total, message=message))
+
+    def log(self, level: LogLevel, message: str) -> None:
+        """Say something to the caller, who may show it to a person; does nothing when nobody listens.
+
+        Raises ConfigurationError for an unknown level.
+        """
+        if level not in _LOG_LEVELS:
+            raise ConfigurationError(f"unknown log level {level!r}; use {', '.join(_LOG_LEVELS)}")
+        if self._hear is not None:
+            self._hear(level, message)
 
 
 class Source(NamedTuple):

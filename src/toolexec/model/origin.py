@@ -18,6 +18,7 @@ __all__ = [
     "Approver",
     "CallPath",
     "Caller",
+    "LogListener",
     "Origin",
     "acting",
     "current_origin",
@@ -62,6 +63,9 @@ class ApprovalRequest:
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer] | ApprovalAnswer]
 """Asks somebody. Whatever it raises, and any answer but those above, counts as no."""
 
+LogListener: TypeAlias = Callable[[str, str], None]
+"""Hears what a tool has to say: a level of MCP's (`debug` ... `emergency`), and a text."""
+
 ANYONE = Caller()
 
 
@@ -71,7 +75,8 @@ class Origin:
 
     `session` groups the calls of one conversation; `path` says whether the call is made for itself, as a step of a
     chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
-    `ask` is how this caller can be asked for approval, if at all.
+    `ask` is how this caller can be asked for approval, if at all. `hear` takes what tools have to say to it, a level
+    and a text each; it is called on the event loop.
     """
 
     caller: Caller = ANYONE
@@ -80,6 +85,7 @@ class Origin:
     parent: str = ""
     client: str = ""
     ask: Approver | None = None
+    hear: LogListener | None = None
 
     def within(self, path: CallPath, run_id: str) -> Origin:
         """The origin of calls that a chain or code with the ID *run_id* makes."""

@@ -56,3 +56,16 @@ class MetaTool:
     destructive: bool = False
     idempotent: bool = True
     open_world: bool = False
+
+    def to_mcp(self) -> dict[str, Any]:
+        """The tool in MCP's spelling, as `tools/list` shows it."""
+        hints: dict[str, Any] = {"title": self.title, "readOnlyHint": self.read_only, "openWorldHint": self.open_world}
+        if not self.read_only:  # of one that only reads they say nothing
+            hints |= {"destructiveHint": self.destructive, "idempotentHint": self.idempotent}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": dict(self.input_schema),
+            "outputSchema": dict(self.output_schema),
+            "annotations": hints,
+        }

@@ -1,0 +1,252 @@
+"""The MCP server: everything that an `Exec` can do, for clients of both protocol eras."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp.server.caching import CacheHint
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    DiscoverResult,
+    EmptyResult,
+    InputRequiredResult,
+    NotificationParams,
+    PaginatedRequestParams,
+    RequestParams,
+    SetLevelRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolexec.discovery.pages import CursorSeal
+from toolexec.errors import InvalidCursorError
+from toolexec.exec.facade import Exec
+from toolexec.model.origin import Approver, Origin, acting
+from toolexec.run.results import ResultStore
+from toolexec.server.callers import RequestContext, Requester, can_elicit, is_modern
+from toolexec.server.changes import ChangeNotices
+from toolexec.server.desk import Desk, Job
+from toolexec.server.elicitation import handshake_approver
+from toolexec.server.instructions import instructions
+from toolexec.server.logs import Line, set_log_level
+from toolexec.server.settings import ServeSettings
+from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
+from toolexec.server.tools.base import MetaTool
+from toolexec.server.tools.catalogue import meta_tools
+
+__all__ = ["ToolServer"]
+
+logger = logging.getLogger(__name__)
+_STATE_SLACK = 60.0
+_META_TTL_MS = 300_000
+_HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
+
+
+class ToolServer:
+    """One MCP server over all tools of *ex*.
+
+    `async with ToolServer(ex) as server:` starts the backends without waiting for them, and closes everything, *ex*
+    too, at the end. `lowlevel` is the SDK's server, for whatever transport carries it. *tools* are the server's own
+    tools (default: those that `settings.expose` names); *results* keeps what is too long for a reply.
+
+    Raises ConfigurationError for settings that make no sense.
+    """
+
+    def __init__(
+        self,
+        ex: Exec,
+        settings: ServeSettings | None = None,
+        *,
+        tools: Sequence[MetaTool] | None = None,
+        results: ResultStore | None = None,
+    ) -> None:
+        self.ex = ex
+        self.settings = settings = settings if settings is not None else ServeSettings()
+        if results is None:
+            results = ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
+        self.results = results
+        if tools is None:
+            tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
+        self._desk = Desk(ex, tools, results, direct=settings.expose == "direct")
+        self._seal = CursorSeal()
+        self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
+        self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
+        self._listen = ListenHandler(self._changes.bus)
+        self._starting: asyncio.Task[None] | None = None
+        self.lowlevel = self._make_lowlevel()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to start the backends and to watch for changes; waits for nothing. Further calls do nothing."""
+        if self._starting is None:
+            if self.settings.list_changed:
+                self._changes.start()
+            self._starting = asyncio.create_task(self._start_backends())
+
+    async def _start_backends(self) -> None:
+        await asyncio.sleep(_HEAD_START)
+        try:
+            await self.ex.start()
+        except Exception:
+            logger.exception("the backends were not started")
+
+    async def aclose(self) -> None:
+        """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
+        self._changes.stop()
+        self._listen.close()
+        await self._suspended.aclose()
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        await self.ex.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):  # whatever ended the block, no process is left behind
+            await self.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any], None]:
+        await self.start()
+        yield {}
+
+    # -- the SDK's server ---------------------------------------------------------------------------------------
+
+    def _make_lowlevel(self) -> Server[Any]:
+        settings = self.settings
+        direct = settings.expose == "direct"
+        hint = CacheHint() if direct else CacheHint(ttl_ms=_META_TTL_MS, scope="public")
+        server = _Lowlevel(
+            settings.name,
+            version=settings.version,
+            title=settings.title or None,
+            cache_hints={"tools/list": hint},
+            lifespan=self._lifespan,
+            get_tool_input_schema=self._desk.input_schema,
+            on_subscriptions_listen=self._listen if settings.list_changed else None,
+        )
+        server.describe = self._instructions
+        server.tells_changes = settings.list_changed
+        server.add_request_handler("server/discover", RequestParams, self._discover)
+        server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
+        server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
+        server.add_request_handler("tools/call", CallToolRequestParams, self._call)
+        if settings.list_changed:
+            server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
+        security = RequestStateSecurity(
+            keys=list(settings.state_keys) or [os.urandom(32)],
+            ttl=settings.approval_timeout + _STATE_SLACK,
+            bind_principal=lambda ctx: Requester.of(ctx).key or None,
+        )
+        server.middleware.append(RequestStateBoundary(security, default_audience=settings.name))
+        return server
+
+    def _instructions(self) -> str:
+        settings, ex = self.settings, self.ex
+        if settings.instructions:
+            return settings.instructions
+        with acting(Origin()):
+            tools = len(ex.visible()[0])
+        return instructions(settings.expose, tools=tools, code_enabled=ex.options.enable_code_execution)
+
+    async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
+        return DiscoverResult(
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS),
+            capabilities=self.lowlevel.get_capabilities(protocol_version=ctx.protocol_version),
+            instructions=self._instructions(),
+        )
+
+    async def _set_level(self, ctx: RequestContext, params: SetLevelRequestParams) -> EmptyResult:
+        set_log_level(ctx, params.level)
+        return EmptyResult()
+
+    # -- tools/list ---------------------------------------------------------------------------------------------
+
+    async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
+        requester = Requester.of(ctx)
+        if self.settings.expose == "direct" and self._starting is not None and not self._starting.done():
+            # Many clients ask once and never again: they shall see the tools of backends that start quickly.
+            await asyncio.wait([self._starting], timeout=self.settings.direct_wait)
+        with acting(requester.origin(None)):
+            listed = self._desk.listing(ctx.protocol_version)
+        question = ["tools/list", requester.key]
+        try:
+            start = 0 if params.cursor is None else self._seal.read(params.cursor, listed.version, question)
+        except InvalidCursorError:
+            raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
+        end = start + self.settings.page_size
+        page: dict[str, Any] = {"tools": listed.entries[start:end], "resultType": "complete"}
+        if end < len(listed.entries):
+            page["nextCursor"] = self._seal.make(end, listed.version, question)
+        return page
+
+    # -- tools/call ---------------------------------------------------------------------------------------------
+
+    async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> dict[str, Any] | InputRequiredResult:
+        requester = Requester.of(ctx)
+        args: Mapping[str, Any] = params.arguments if params.arguments is not None else {}
+        if params.request_state is not None:
+            replies = params.input_responses or {}
+            run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
+            async with run.line.open(ctx):
+                return await self._suspended.advance(run)
+        with acting(requester.origin(None)):
+            job = self._desk.job(params.name, args, ctx.protocol_version)
+        if is_modern(ctx) and can_elicit(ctx):
+            run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args))
+            async with run.line.open(ctx):
+                run.begin(self._work(job, requester, run.ask, run.line, _wants_progress(ctx)))
+                return await self._suspended.advance(run)
+        ask = handshake_approver(ctx, self.settings.approval_timeout) if can_elicit(ctx) else None
+        line = Line()
+        async with line.open(ctx):
+            return await self._work(job, requester, ask, line, _wants_progress(ctx))
+
+    async def _work(
+        self, job: Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
+    ) -> dict[str, Any]:
+        origin = Origin(
+            caller=requester.caller, session=requester.session, client=requester.client, ask=ask, hear=line.log
+        )
+        with acting(origin):
+            return await job(origin, line.progress if wants_progress else None)
+
+
+class _Lowlevel(Server[Any]):
+    """The SDK's server, which says in every handshake, on any transport, what there is and whether it tells of
+    changes."""
+
+    tells_changes = False
+    describe: Callable[[], str] = str
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        self.instructions = self.describe()
+        options = notification_options or NotificationOptions(tools_changed=self.tells_changes)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+def _wants_progress(ctx: RequestContext) -> bool:
+    return (ctx.meta or {}).get("progress_token") is not None

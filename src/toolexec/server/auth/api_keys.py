@@ -1,0 +1,57 @@
+"""API keys: made, and told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from toolexec.model.origin import Caller
+from toolexec.server.auth.identity import BadCredentialError, Identity
+from toolexec.server.auth.settings import ApiKey
+
+__all__ = ["ApiKeys", "hash_key", "new_key"]
+
+
+def new_key() -> str:
+    """A key that nobody can guess (256 bits); its prefix lets scanners for leaked secrets find it."""
+    return f"txk_{secrets.token_urlsafe(32)}"
+
+
+def hash_key(key: str) -> str:
+    """What a configuration has of a key. A key is as random as the hash is long, so a plain hash is enough."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+class ApiKeys:
+    """The keys that are accepted; *clock* gives the seconds since 1970."""
+
+    def __init__(self, keys: Sequence[ApiKey], clock: Callable[[], float] = time.time) -> None:
+        self._known = [(bytes.fromhex(key.sha256), key.expires_at(), key) for key in keys]
+        self._clock = clock
+
+    def identify(self, key: str) -> Identity:
+        """Who has the key. Every entry is compared, so that the time says nothing about which one it was.
+
+        Raises BadCredentialError for a key that is unknown or has expired.
+        """
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+        found: tuple[ApiKey, float] | None = None
+        for known, expires, entry in self._known:
+            if hmac.compare_digest(known, digest):
+                found = entry, expires
+        if found is None:
+            raise BadCredentialError("the API key is unknown")
+        entry, expires = found
+        if expires <= self._clock():
+            raise BadCredentialError("the API key has expired")
+        caller = Caller(
+            id=entry.id,
+            roles=tuple(entry.roles),
+            scopes=tuple(entry.scopes),
+            tenant=entry.tenant,
+            method="api_key",
+        )
+        return Identity(caller=caller, expires=expires, client=f"api_key:{entry.id}", subject=entry.id)

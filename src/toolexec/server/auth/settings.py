@@ -1,0 +1,179 @@
+"""The settings of authentication."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from urllib.parse import urlsplit
+
+from toolexec.errors import ConfigurationError
+
+__all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""How a token may be signed. All have a public key: whoever can check tokens cannot make any."""
+
+_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key that one caller has; `toolexec keys new ID` makes one.
+
+    `id` names the caller, in policies and in the audit log. `sha256` is the key's hash in hexadecimal; the key itself
+    is never kept. `roles`, `scopes` and `tenant` are what the caller then has. `expires` is the moment from which the
+    key is refused, as `2027-01-31`, with or without a time and zone (default zone: UTC; empty: never).
+
+    Raises ConfigurationError for an ID that is empty, longer than 128 characters or not printable, for what is no
+    SHA-256, and for an `expires` that is no date.
+    """
+
+    id: str
+    sha256: str = field(repr=False)
+    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    tenant: str = ""
+    expires: str | date = ""
+
+    def __post_init__(self) -> None:
+        if not self.id or len(self.id) > 128 or not self.id.isprintable():
+            raise ConfigurationError("the id of an API key must have 1 to 128 printable characters")
+        if re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256) is None:
+            raise ConfigurationError(
+                f"sha256 of the API key {self.id!r} must be 64 hexadecimal digits; "
+                f"`toolexec keys new {self.id}` prints a key with its sha256"
+            )
+        if self.sha256.lower() == _OF_NOTHING:
+            raise ConfigurationError(f"sha256 of the API key {self.id!r} is that of the empty text; make a real key")
+        self.expires_at()
+
+    def expires_at(self) -> float:
+        """`expires` in seconds since 1970; infinite for a key that never expires."""
+        moment = self.expires
+        if moment == "":
+            return math.inf
+        try:
+            moment = datetime.fromisoformat(moment if isinstance(moment, str) else moment.isoformat())
+        except ValueError as error:
+            raise ConfigurationError(
+                f"expires of the API key {self.id!r} must be a date such as 2027-01-31, not {self.expires!r}"
+            ) from error
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """Which tokens are accepted.
+
+    `issuer` must be the token's `iss`, `audience` be in its `aud` (empty: the `resource_url` of `AuthSettings`). The
+    keys come from `jwks_url` (https, or http on this machine; read again every hour, and for an unknown key at most
+    once a minute) or from the file `jwks_file`. `algorithms` are those that are accepted, whatever a token says of
+    itself. `leeway` is how many seconds the clocks may differ.
+
+    `id_claim` names the claim with the caller's ID, `roles_claim`, `scopes_claim` and `tenant_claim` the ones with
+    roles, scopes and tenant; dots lead into objects, as in `realm_access.roles`. Without `scope`, `scp` counts.
+
+    Raises ConfigurationError for a missing issuer, none or two places with keys, an unsafe address, and an algorithm
+    that is not one of `ALGORITHMS`.
+    """
+
+    issuer: str
+    audience: str = ""
+    jwks_url: str = ""
+    jwks_file: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    leeway: float = 30.0
+    id_claim: str = "sub"
+    roles_claim: str = "roles"
+    scopes_claim: str = "scope"
+    tenant_claim: str = "tenant"
+
+    def __post_init__(self) -> None:
+        if not self.issuer:
+            raise ConfigurationError("jwt needs the issuer: the exact text that tokens have as iss")
+        if bool(self.jwks_url) == bool(self.jwks_file):
+            raise ConfigurationError("jwt needs either jwks_url or jwks_file: where the issuer's public keys are")
+        if self.jwks_url:
+            check_url("jwks_url", self.jwks_url)
+        unknown = [name for name in self.algorithms if name not in ALGORITHMS]
+        if unknown or not self.algorithms:
+            said = f"{unknown[0]!r} is not accepted" if unknown else "there are none"
+            raise ConfigurationError(
+                f"jwt algorithms must be some of {', '.join(ALGORITHMS)}; {said} (a shared secret would let whoever "
+                "checks tokens make them, and `none` would let anybody)"
+            )
+        if not 0 <= self.leeway <= 300:
+            raise ConfigurationError(f"jwt leeway must be 0 to 300 seconds, not {self.leeway!r}")
+        if not self.id_claim:
+            raise ConfigurationError("jwt id_claim must name the claim that has the caller's ID")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """Who may use the server.
+
+    With `api_keys` or `jwt`, every request needs a key or a token; with `allow_anonymous`, one without any is let in
+    as nobody in particular (a wrong one is refused still). `required_scopes` are needed by every caller.
+    `resource_url` is this server's address as clients know it, and `authorization_servers` are where they get tokens:
+    both are published so that clients find them (RFC 9728). `max_failures` is how many wrong credentials one address
+    may send in a minute.
+
+    Raises ConfigurationError for two keys with one ID or one hash, for tokens without an audience, for an unsafe
+    address, and for authorization servers without `jwt` or `resource_url`.
+    """
+
+    api_keys: tuple[ApiKey, ...] = ()
+    jwt: JwtSettings | None = None
+    allow_anonymous: bool = False
+    required_scopes: tuple[str, ...] = ()
+    resource_url: str = ""
+    authorization_servers: tuple[str, ...] = ()
+    max_failures: int = 20
+
+    def __post_init__(self) -> None:
+        for what, values in (
+            ("id", [key.id for key in self.api_keys]),
+            ("sha256", [key.sha256.lower() for key in self.api_keys]),
+        ):
+            if len(set(values)) < len(values):
+                raise ConfigurationError(f"two API keys have the same {what}; each needs one of its own")
+        if self.resource_url:
+            check_url("resource_url", self.resource_url)
+        for address in self.authorization_servers:
+            check_url("authorization_servers", address)
+        if self.jwt is not None and not (self.jwt.audience or self.resource_url):
+            raise ConfigurationError(
+                "jwt needs an audience, or auth a resource_url: a token for another service must not be accepted here"
+            )
+        if self.authorization_servers and (self.jwt is None or not self.resource_url):
+            raise ConfigurationError("authorization_servers need jwt, to check their tokens, and resource_url")
+        if self.max_failures < 1:
+            raise ConfigurationError(f"max_failures must be 1 or more a minute, not {self.max_failures!r}")
+        if any(not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]+", scope) for scope in self.required_scopes):
+            raise ConfigurationError("required_scopes must be words without spaces, quotes and backslashes")
+
+    @property
+    def on(self) -> bool:
+        """Whether callers can prove who they are."""
+        return bool(self.api_keys) or self.jwt is not None
+
+    @property
+    def audience(self) -> str:
+        """What tokens must be meant for."""
+        return (self.jwt.audience if self.jwt is not None else "") or self.resource_url
+
+
+def check_url(what: str, address: str) -> None:
+    """Raise ConfigurationError for an address that is not https, or http on this machine."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if not host or parts.username is not None or parts.password is not None or parts.fragment or '"' in address:
+        raise ConfigurationError(f"{what} must be an address such as https://tools.example.com/mcp, without a password")
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
+        raise ConfigurationError(f"{what} must begin with https:// (http:// is for this machine only): {address}")

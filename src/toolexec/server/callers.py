@@ -1,0 +1,92 @@
+"""Who makes a request: the caller that was proven, the client, the conversation, and what the client can do."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolexec.model.origin import ANYONE, Approver, Caller, Origin
+from toolexec.server.plain import one_line
+
+__all__ = ["RequestContext", "Requester", "can_elicit", "connection_of", "is_modern"]
+
+RequestContext: TypeAlias = ServerRequestContext[Any, Any]
+_CLIENT_NAME = 64
+_SESSION_KEY = "toolexec.session"
+_PROCESS = f"process-{secrets.token_hex(8)}"
+
+
+def is_modern(ctx: RequestContext) -> bool:
+    """Whether the request is of the era without a handshake, in which each request says all about itself."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def connection_of(ctx: RequestContext) -> Connection:
+    """The connection that the request came on: it keeps state for its client, and says when it ends."""
+    # The SDK documents `Connection.state` and `exit_stack` for handlers, but gives handlers no other way to get there.
+    return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def can_elicit(ctx: RequestContext) -> bool:
+    """Whether the client said that it can put a form before a person, and this request has a way to ask for it."""
+    capabilities = ctx.session.client_capabilities
+    offered = capabilities.elicitation if capabilities is not None else None
+    if offered is None or (offered.form is None and offered.url is not None):
+        return False
+    return is_modern(ctx) or ctx.session.can_send_request
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who makes a request. `key` is the same for all requests of one proven caller, and empty for anybody."""
+
+    caller: Caller
+    client: str
+    session: str
+
+    @classmethod
+    def of(cls, ctx: RequestContext) -> Requester:
+        """The one who made this request."""
+        caller = _caller(ctx)
+        params = ctx.session.client_params
+        client = one_line(params.client_info.name, _CLIENT_NAME) if params is not None else ""
+        return cls(caller, client, _session(ctx, caller))
+
+    @property
+    def key(self) -> str:
+        """What state that must not pass from one caller to another is bound to."""
+        caller = self.caller
+        return f"{caller.method}\0{caller.tenant}\0{caller.id}" if caller.id else ""
+
+    def origin(self, ask: Approver | None) -> Origin:
+        """The origin of the calls that this request makes."""
+        return Origin(caller=self.caller, session=self.session, client=self.client, ask=ask)
+
+
+def _caller(ctx: RequestContext) -> Caller:
+    scope = getattr(ctx.request, "scope", None)
+    caller = scope.get("toolexec.caller") if isinstance(scope, dict) else None
+    return caller if isinstance(caller, Caller) else ANYONE
+
+
+def _session(ctx: RequestContext, caller: Caller) -> str:
+    """The conversation: of the connection where there is one, else all requests of the caller."""
+    if is_modern(ctx):
+        return f"caller-{_digest(f'{caller.tenant}/{caller.id}')}" if caller.id else _PROCESS
+    connection = connection_of(ctx)
+    known = connection.state.get(_SESSION_KEY)
+    if known is None:
+        # The transport's own ID opens the session to whoever has it, so it is nothing for audit logs.
+        own = connection.session_id
+        known = connection.state[_SESSION_KEY] = f"session-{_digest(own) if own else secrets.token_hex(8)}"
+    return known
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()

@@ -1,0 +1,102 @@
+"""Telling clients that the tools have changed: once per burst, to those who can hear it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
+from mcp_types import NotificationParams
+
+from toolexec.discovery.index import ChangeEvent, Index
+from toolexec.server.callers import connection_of
+
+__all__ = ["ChangeNotices"]
+
+logger = logging.getLogger(__name__)
+_LONGEST = 10
+_SEND_SECONDS = 5.0
+
+
+class ChangeNotices:
+    """Watches *index* and, when nothing has changed for *debounce* seconds, tells all clients.
+
+    A burst that does not end is told of every ten times *debounce*. Clients of the handshake era hear it on their
+    connection; those of the newer era on the streams that they opened, by way of `bus`.
+    """
+
+    def __init__(self, index: Index, debounce: float) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self._index = index
+        self._debounce = debounce
+        self._connections: dict[object, Callable[[], Any]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._telling: asyncio.Task[None] | None = None
+
+    async def remember(self, ctx: ServerRequestContext[Any, Any], params: NotificationParams) -> None:
+        """Tell this connection of changes until it ends; the handler of `notifications/initialized`."""
+        connection = connection_of(ctx)
+        if connection not in self._connections:
+            self._connections[connection] = connection.send_tool_list_changed
+            connection.exit_stack.callback(self._connections.pop, connection, None)
+
+    def start(self) -> None:
+        """Watch from now on; must be called on the event loop. Further calls do nothing."""
+        if self._unwatch is None:
+            self._loop = asyncio.get_running_loop()
+            self._unwatch = self._index.on_change(self._changed)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+
+    def _changed(self, event: ChangeEvent) -> None:
+        # Changes come from any thread.
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wait)
+
+    def _wait(self) -> None:
+        loop = self._loop
+        if loop is None or self._unwatch is None:
+            return
+        now = loop.time()
+        if self._timer is None:
+            self._since = now
+        else:
+            self._timer.cancel()
+        latest = self._since + _LONGEST * self._debounce
+        self._timer = loop.call_at(min(now + self._debounce, latest), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+        else:
+            self._wait()  # a client is slow to hear of the last change: it hears of this one a little later
+
+    async def _tell(self) -> None:
+        await self.bus.publish(ToolsListChanged())
+        await asyncio.gather(*(self._tell_one(*entry) for entry in list(self._connections.items())))
+
+    async def _tell_one(self, connection: object, send: Callable[[], Any]) -> None:
+        with anyio.move_on_after(_SEND_SECONDS) as scope:
+            await send()
+        if scope.cancelled_caught:
+            logger.warning("a client does not read what it is sent; it hears of no more changes")
+            self._connections.pop(connection, None)

@@ -1,0 +1,97 @@
+"""Asking the person behind an MCP client whether a call may be made."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+from pydantic import ValidationError
+
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.model.redaction import redactor
+from toolexec.server.callers import RequestContext
+from toolexec.server.plain import one_line
+
+__all__ = ["answer_in", "handshake_approver", "question"]
+
+logger = logging.getLogger(__name__)
+_ARGUMENTS = 20
+_LINE = 300
+_ANSWERS: Final[dict[str, ApprovalAnswer]] = {"no": "no", "once": "once", "session": "session", "always": "always"}
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "answer": {
+            "type": "string",
+            "title": "May it run?",
+            "description": "no; once: this call; session: calls like it in this session; always: from now on",
+            "enum": list(_ANSWERS),
+        }
+    },
+    "required": ["answer"],
+}
+_PATHS: Final = {"direct": "", "chain": ", as a step of a chain", "code": ", from code"}
+
+
+def question(request: ApprovalRequest) -> ElicitRequest:
+    """The form that puts *request* before a person.
+
+    Name, arguments and description come from strangers: each stands on a line of its own, cut and without control
+    characters, so that none of them can look like a part of the question.
+    """
+    caller = one_line(request.caller.id, 100)
+    lines = [
+        f"The tool {one_line(request.tool_id, 200)} is to run{_PATHS.get(request.path, '')}."
+        + (f" {caller} wants it." if caller else "")
+    ]
+    if request.reason:
+        lines.append(f"Why you are asked: {one_line(redactor.text(request.reason), _LINE)}")
+    lines += _arguments(request.args)
+    if request.description:
+        lines.append(f"The tool says of itself: {json.dumps(one_line(request.description, _LINE), ensure_ascii=False)}")
+    return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=_SCHEMA))
+
+
+def _arguments(args: Mapping[str, Any]) -> list[str]:
+    if not args:
+        return ["It gets no arguments."]
+    lines = ["Arguments:"]
+    for name, value in list(args.items())[:_ARGUMENTS]:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        size = f" ({len(text)} characters in all)" if len(text) > _LINE else ""
+        lines.append(f"  {one_line(str(name), 60)}: {one_line(text, _LINE)}{size}")
+    if len(args) > _ARGUMENTS:
+        lines.append(f"  ... and {len(args) - _ARGUMENTS} more")
+    return lines
+
+
+def answer_in(reply: object) -> ApprovalAnswer:
+    """What a client's reply means; everything but a filled-in and accepted form is a no."""
+    if not isinstance(reply, ElicitResult) or reply.action != "accept" or reply.content is None:
+        return "no"
+    answer = reply.content.get("answer")
+    return _ANSWERS.get(answer, "no") if isinstance(answer, str) else "no"
+
+
+def handshake_approver(ctx: RequestContext, timeout: float) -> Approver:
+    """Asks the client of a handshake connection while its request lasts, and waits at most *timeout* seconds."""
+
+    async def ask(request: ApprovalRequest) -> ApprovalAnswer:
+        try:
+            reply = await ctx.session.send_request(
+                question(request),
+                ElicitResult,
+                request_read_timeout_seconds=timeout,
+                metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
+            )
+        except (MCPError, ValidationError) as error:
+            logger.info("nobody could be asked about %s: %s", request.tool_id, type(error).__name__)
+            return "no"
+        return answer_in(reply)
+
+    return ask

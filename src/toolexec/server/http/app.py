@@ -1,0 +1,246 @@
+"""The server as one ASGI application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.lowlevel import Server
+from mcp.server.sse import SseServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from toolexec.model.origin import Caller
+from toolexec.server.auth.identity import CALLER
+from toolexec.server.auth.metadata import WELL_KNOWN, metadata_address, metadata_app
+from toolexec.server.auth.middleware import Authentication
+from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.guard import Guard
+from toolexec.server.http.health import Health
+from toolexec.server.http.limits import BodyLimits
+from toolexec.server.http.metrics import Metrics
+from toolexec.server.http.replies import refuse, reply, reply_json, reply_text
+from toolexec.server.http.requests import Requests
+from toolexec.server.http.settings import HttpSettings, check_exposure
+
+__all__ = ["HttpApp", "build_app"]
+
+logger = logging.getLogger(__name__)
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """The SDK's sessions, which can be counted."""
+
+    def count(self) -> int:
+        return len(self._server_instances)
+
+
+class HttpApp:
+    """An ASGI application that serves MCP; `build_app` makes it.
+
+    It works within `async with app.running():`; a server that speaks ASGI's lifespan does that for it. It can run
+    once. `drain` ends its requests when the server stops.
+    """
+
+    def __init__(
+        self,
+        lowlevel: Server[Any],
+        http: HttpSettings,
+        auth: AuthSettings,
+        health: Health | None,
+        metrics: Metrics | None,
+    ) -> None:
+        self._lowlevel = lowlevel
+        self._http = http
+        self._auth = auth
+        self._health = health
+        self._metrics = metrics
+        self._sessions = _Sessions(
+            lowlevel,
+            json_response=http.json_response,
+            session_idle_timeout=http.session_idle,
+            max_request_body_size=http.max_body_bytes,
+            max_sessions=http.max_sessions,
+        )
+        if metrics is not None:
+            metrics.watch_sessions(self._sessions.count)
+        self._open = self._open_paths()
+        inner: ASGIApp = BodyLimits(AuthContextMiddleware(self._for_callers()), http, on_refusal=self._rejected)
+        self._closed: ASGIApp = Authentication(inner, auth, on_refusal=self._rejected)
+        self._requests = Requests(Guard(self._route, http, auth, on_refusal=self._rejected), metrics)
+        app: Any = self._requests
+        if http.behind_proxy:
+            app = ProxyHeadersMiddleware(app, trusted_hosts=[*http.trusted_proxies])
+        self._app: ASGIApp = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or a server that asks to start and to stop."""
+        if scope["type"] == "http":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """The application works in the block; at its end all sessions are closed."""
+        async with self._sessions.run():
+            yield
+
+    async def drain(self, grace: float) -> None:
+        """Take no more requests; end streams at once and everything else after *grace* seconds."""
+        await self._requests.drain(grace)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with self.running():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self.drain(self._http.shutdown_grace)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _rejected(self, reason: str) -> None:
+        if self._metrics is not None:
+            self._metrics.rejected(reason)
+
+    def _open_paths(self) -> dict[str, ASGIApp]:
+        """What everybody may ask for: that the server lives and is ready, and how to get a token."""
+        paths: dict[str, ASGIApp] = {"/healthz": _get(self._healthz), "/readyz": _get(self._readyz)}
+        if metadata_address(self._auth):
+            metadata = _get(metadata_app(self._auth, self._lowlevel.name))
+            paths |= {WELL_KNOWN: metadata, f"{WELL_KNOWN}{self._http.path}": metadata}
+            own = metadata_address(self._auth).partition("/.well-known/")[2]
+            paths[f"/.well-known/{own}"] = metadata
+        return paths
+
+    def _for_callers(self) -> ASGIApp:
+        http = self._http
+        paths: dict[str, ASGIApp] = {http.path: self._sessions.asgi_app}
+        if self._health is not None:
+            paths["/health"] = self._for_operators(_get(self._report))
+        if self._metrics is not None:
+            paths["/metrics"] = self._for_operators(_get(self._scrape))
+        if http.sse:
+            transport = SseServerTransport(http.messages_path, max_request_body_size=http.max_body_bytes)
+            paths[http.sse_path] = _get(_SseStream(self._lowlevel, transport))
+            paths[http.messages_path] = _SseMessages(transport)
+
+        async def route(scope: Scope, receive: Receive, send: Send) -> None:
+            app = paths.get(_path(scope))
+            if app is None:
+                await refuse(send, 404, f"there is nothing here; MCP is at {http.path}", error="not_found")
+                return
+            await app(scope, receive, send)
+
+        return route
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._open.get(_path(scope), self._closed)
+        await app(scope, receive, send)
+
+    async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply_text(send, 200, "OK")
+
+    async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = (await self._health.report()).status if self._health is not None else "ok"
+        word = {"ok": "OK", "degraded": "DEGRADED", "failed": "UNAVAILABLE"}[status]
+        await reply_text(send, 503 if status == "failed" else 200, word)
+
+    async def _report(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._health is not None
+        report = await self._health.report()
+        await reply_json(send, 503 if report.status == "failed" else 200, report.to_dict())
+
+    async def _scrape(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._metrics is not None
+        await reply(send, 200, self._metrics.text(), [("content-type", self._metrics.content_type)])
+
+    def _for_operators(self, app: ASGIApp) -> ASGIApp:
+        roles = frozenset(self._http.operator_roles)
+
+        async def check(scope: Scope, receive: Receive, send: Send) -> None:
+            caller = scope.get(CALLER)
+            if roles and not (isinstance(caller, Caller) and roles.intersection(caller.roles)):
+                self._rejected("operators_only")
+                await refuse(send, 403, "this is for operators; see operator_roles", error="forbidden")
+                return
+            await app(scope, receive, send)
+
+        return check
+
+
+class _SseStream:
+    """The stream of the older transport: one connection, one conversation."""
+
+    def __init__(self, lowlevel: Server[Any], transport: SseServerTransport) -> None:
+        self._lowlevel = lowlevel
+        self._transport = transport
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._transport.connect_sse(scope, receive, send) as (incoming, outgoing):
+            await self._lowlevel.run(incoming, outgoing, self._lowlevel.create_initialization_options())
+
+
+class _SseMessages:
+    """Takes the messages of the older transport. What is none is answered here: the SDK would log it word for word."""
+
+    def __init__(self, transport: SseServerTransport) -> None:
+        self._transport = transport
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST":
+            message = await receive()
+            try:
+                jsonrpc_message_adapter.validate_json(message.get("body", b""), by_name=False)
+            except ValidationError:
+                problem = {"code": -32700, "message": "Parse error: this is no JSON-RPC message"}
+                await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})
+                return
+            waiting = [message]
+            original = receive
+
+            async def receive_again() -> Any:
+                return waiting.pop() if waiting else await original()
+
+            receive = receive_again
+        await self._transport.handle_post_message(scope, receive, send)
+
+
+def _get(app: ASGIApp) -> ASGIApp:
+    """*app* for GET and HEAD; everything else is refused."""
+
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            await refuse(send, 405, "this can only be read", [("allow", "GET, HEAD")])
+            return
+        await app(scope, receive, send)
+
+    return check
+
+
+def _path(scope: Scope) -> str:
+    path = cast("str", scope["path"])
+    return path.rstrip("/") or "/"
+
+
+def build_app(
+    lowlevel: Server[Any],
+    http: HttpSettings,
+    auth: AuthSettings,
+    *,
+    health: Health | None = None,
+    metrics: Metrics | None = None,
+) -> HttpApp:
+    """The ASGI application that serves *lowlevel* at `http.path`, for both eras of the protocol, with `/healthz`,
+    `/readyz` and, with *health* and *metrics*, `/health` and `/metrics`.
+
+    Every accepted request has its `Caller` in `scope["toolexec.caller"]`. Raises ConfigurationError for settings that
+    would leave the server open (see `check_exposure`), and what `Authentication` raises.
+    """
+    check_exposure(http, auth)
+    return HttpApp(lowlevel, http, auth, health, metrics)

@@ -1,0 +1,104 @@
+"""One connection: how long it may dawdle, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from toolexec.server.http.replies import Refuse
+from toolexec.server.http.settings import HttpSettings
+
+__all__ = ["Connection", "connections"]
+
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"
+
+
+class Connection(H11Protocol):
+    """Drops clients that hold a connection without using it.
+
+    A request's head must be there `header_timeout` seconds after its first byte, or after the connection was made. Who
+    reads nothing of an answer for `read_timeout` seconds is cut off, and so is who goes on sending a body after its
+    request was answered. Above `max_connections` a new one is told to come back.
+    """
+
+    limits: HttpSettings
+    tell: Refuse
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A client is there."""
+        if len(self.connections) >= self.limits.max_connections:
+            self.tell("connections")
+            transport.write(_FULL)
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            transport.close()
+            return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        for timer in (self._head_timer, self._read_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request, or of several."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.IDLE:
+            self._await_head()
+        elif self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        answered: Any = self.cycle  # None until the first request
+        if answered is not None and answered.response_complete and self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+        super().resume_writing()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.header_timeout, self._cut_off, "header_timeout")
+
+    def _await_reading(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+        waiting = self.transport.get_write_buffer_size()
+        self._read_timer = self.loop.call_later(self.limits.read_timeout, self._check_reading, waiting)
+
+    def _check_reading(self, before: int) -> None:
+        """Slow is fine, as long as there is less to read than there was."""
+        if self.transport.get_write_buffer_size() < before:
+            self._await_reading()
+        else:
+            self._cut_off("reading")
+
+    def _cut_off(self, reason: str) -> None:
+        self.tell(reason)
+        self.transport.abort()
+
+
+def connections(http: HttpSettings, on_refusal: Callable[[str], None]) -> type[Connection]:
+    """The class of connections with these limits; *on_refusal* hears the reason for each that is dropped."""
+    return type("LimitedConnection", (Connection,), {"limits": http, "tell": staticmethod(on_refusal)})

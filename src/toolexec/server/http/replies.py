@@ -1,0 +1,58 @@
+"""Short answers of the server itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from starlette.types import Scope, Send
+
+__all__ = ["Refuse", "header", "is_stream", "peer_of", "refuse", "reply", "reply_json", "reply_text"]
+
+Refuse: TypeAlias = Callable[[str], None]
+"""Hears of a refused request: the reason in one word."""
+
+Headers: TypeAlias = Sequence[tuple[str, str]]
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first header of this (lower-case) name, or None."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def peer_of(scope: Scope) -> str:
+    """The address of whoever sent the request."""
+    client = scope.get("client")
+    address = str(client[0])[:64] if client else ""
+    return address if address.isprintable() else ""  # a proxy may hand on anything
+
+
+def is_stream(scope: Scope) -> bool:
+    """Whether the answer goes on until somebody ends it, as a subscription does."""
+    return scope["method"] == "GET" or header(scope, b"mcp-method") == "subscriptions/listen"
+
+
+async def reply(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
+    """Answer with *body*."""
+    every = [("content-length", str(len(body))), ("cache-control", "no-store"), *headers]
+    encoded = [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in every]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def reply_text(send: Send, status: int, text: str, headers: Headers = ()) -> None:
+    """Answer with plain text."""
+    await reply(send, status, text.encode(), [("content-type", "text/plain; charset=utf-8"), *headers])
+
+
+async def reply_json(send: Send, status: int, value: Any, headers: Headers = ()) -> None:
+    """Answer with a JSON value."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    await reply(send, status, body, [("content-type", "application/json"), *headers])
+
+
+async def refuse(send: Send, status: int, message: str, headers: Headers = (), *, error: str = "refused") -> None:
+    """Answer with an error, and end the connection: a body that nobody reads must not keep it open."""
+    body = {"error": error, "error_description": message}
+    await reply_json(send, status, body, [("connection", "close"), *headers])

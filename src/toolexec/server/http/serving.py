@@ -1,0 +1,170 @@
+"""Serving over HTTP until it is time to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import anyio
+import uvicorn
+from mcp.server.lowlevel import Server
+
+from toolexec.errors import ConfigurationError
+from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.app import HttpApp, build_app
+from toolexec.server.http.connections import connections
+from toolexec.server.http.health import Health
+from toolexec.server.http.metrics import Metrics
+from toolexec.server.http.settings import HttpSettings
+
+__all__ = ["HasLowlevel", "serve_http"]
+
+_BACKLOG = 512
+_FARTHER = 1.0
+
+
+@runtime_checkable
+class HasLowlevel(Protocol):
+    """What has a server of the MCP SDK inside, such as a `ToolServer`."""
+
+    @property
+    def lowlevel(self) -> Server[Any]:
+        """The server itself."""
+        ...
+
+
+class _Listener(uvicorn.Server):
+    """Uvicorn without what belongs to whoever calls it: signals, and ending the process."""
+
+    def __init__(self, config: uvicorn.Config, http: HttpSettings) -> None:
+        super().__init__(config)
+        self._http = http
+        self.listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: Any = None) -> None:
+        config, http = self.config, self._http
+        make: Any = config.http_protocol_class
+        tls: dict[str, Any] = {"ssl": config.ssl, "ssl_handshake_timeout": http.header_timeout} if config.ssl else {}
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: make(config=config, server_state=self.server_state, app_state={}),
+                host=config.host,
+                port=config.port,
+                backlog=_BACKLOG,
+                **tls,
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {http.host} port {http.port}: {_reason(error)}; choose another one, or stop "
+                "what uses it"
+            ) from error
+        self.servers = [server]
+        self.started = True
+        self.listening.set()
+
+    @property
+    def port(self) -> int:
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+
+async def serve_http(
+    server: HasLowlevel | Server[Any],
+    http: HttpSettings,
+    auth: AuthSettings,
+    *,
+    health: Health | None = None,
+    metrics: Metrics | None = None,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve MCP over HTTP until *stop* is set, or this is cancelled; signals are the caller's business.
+
+    *ready* gets the address once clients can connect (with the real port, where `port` is 0). At the end, streams are
+    closed and calls may take `http.shutdown_grace` seconds more.
+
+    Raises ConfigurationError for settings that would leave the server open, an address that cannot be listened on and
+    certificates that cannot be used.
+    """
+    lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
+    app = build_app(lowlevel, http, auth, health=health, metrics=metrics)
+    listener = _Listener(_config(app, http, metrics), http)
+    failure: Exception | None = None
+    ends: tuple[BaseException | None, ...] = ()
+    async with app.running():  # what is raised in it would come out as a group
+        serving = asyncio.create_task(listener.serve())
+        try:
+            await _first(serving, listener.listening)
+            if ready is not None and not serving.done():
+                ready(_address(http, listener.port))
+            await _first(serving, stop)
+        except Exception as error:
+            failure = error
+        finally:
+            listener.should_exit = True
+            with anyio.CancelScope(shield=True):
+                ends = await asyncio.gather(app.drain(http.shutdown_grace), serving, return_exceptions=True)
+        failure = failure or next((end for end in ends if isinstance(end, Exception)), None)
+    if failure is not None:
+        raise failure
+
+
+async def _first(serving: asyncio.Task[None], event: asyncio.Event | None) -> None:
+    """Wait for the event, or for the listener to end by itself."""
+    if event is None:
+        await asyncio.wait([serving])
+        return
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+
+
+def _config(app: HttpApp, http: HttpSettings, metrics: Metrics | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        host=http.host.strip("[]"),
+        port=http.port,
+        http=connections(http, metrics.rejected if metrics is not None else _nobody),
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=http.keep_alive,  # pyright: ignore[reportArgumentType] - a number of seconds
+        timeout_graceful_shutdown=http.shutdown_grace + _FARTHER,  # pyright: ignore[reportArgumentType]
+        ssl_certfile=http.tls_cert or None,
+        ssl_keyfile=http.tls_key or None,
+        h11_max_incomplete_event_size=http.max_header_bytes,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"tls_cert or tls_key cannot be used: {error}") from error
+    return config
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
+
+
+def _nobody(_: str) -> None:
+    """Nobody counts refusals."""
+
+
+def _address(http: HttpSettings, port: int) -> str:
+    host = http.host.strip("[]")
+    shown = f"[{host}]" if ":" in host else host
+    scheme = "https" if http.tls_cert else "http"
+    return f"{scheme}://{shown}:{port}{http.path}"

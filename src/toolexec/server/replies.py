@@ -1,0 +1,144 @@
+"""Replies in MCP's spelling, fit for the client's era."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mcp_types import ContentBlock
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from toolexec.errors import ToolExecError
+from toolexec.model.schema import Schema
+from toolexec.server.plain import plain
+from toolexec.server.tools.base import MetaReply
+from toolexec.server.tools.errors import error_object
+from toolexec.server.tools.wording import clean_schema
+
+__all__ = ["content_for", "failure", "internal_failure", "is_wrapped", "meta_result", "published_output", "success"]
+
+_BLOCK: Final[TypeAdapter[Any]] = TypeAdapter(ContentBlock)
+_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+_ERROR_TEXT = 20_000
+
+
+def meta_result(reply: MetaReply, output: Schema, version: str) -> dict[str, Any]:
+    """The reply of one of the server's own tools; *output* is that tool's output schema."""
+    value = dict(reply.value)
+    text = reply.text or _json(value)
+    data = _complete([{"type": "text", "text": text}, *content_for(reply.content, version)])
+    if reply.is_error:
+        data["isError"] = True
+        if not output.conforms(value):
+            return data
+    data["structuredContent"] = value
+    return data
+
+
+def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a place
+    for it; *content* takes the place of the text."""
+    facts = {"error": error_object(error)}
+    parts = list(content) or [{"type": "text", "text": plain(_json(facts), _ERROR_TEXT)}]
+    data = _complete(parts) | {"isError": True}
+    if output is None or output.conforms(facts):
+        data["structuredContent"] = facts
+    return data
+
+
+def internal_failure(name: str) -> ToolExecError:
+    """What a client is told of a failure that nobody foresaw: no more than that; the log has the rest."""
+    return ToolExecError(f"{name} failed inside of the server; its log says more", op="serve")
+
+
+def published_output(schema: Schema | None, version: str) -> dict[str, Any] | None:
+    """The output schema of a tool as clients of this version are told it.
+
+    In the handshake era structured content is an object, so any other value is wrapped: `{"result": value}`. A null
+    cannot be sent as structured content in any era, so where it is a possible value all values are wrapped.
+    """
+    if schema is None:
+        return None
+    body = clean_schema(schema.to_json())
+    if not is_wrapped(schema, version):
+        return body if isinstance(body, dict) else {}
+    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": _moved(body)}, "required": ["result"]}
+    if isinstance(body, dict):
+        wrapped |= {key: body[key] for key in ("$schema",) if key in body}
+    return wrapped
+
+
+def is_wrapped(schema: Schema, version: str) -> bool:
+    """Whether values of this output schema are wrapped for clients of this version."""
+    body = schema.to_json()
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return not (isinstance(body, dict) and body.get("type") == "object")
+    return schema.accepts(None)
+
+
+def success(
+    value: Any, schema: Schema | None, parts: Sequence[Mapping[str, Any]], has_value: bool, version: str
+) -> dict[str, Any]:
+    """The reply of a tool of the catalogue. *parts* are those of its own reply, if it answered in parts; *has_value*
+    says whether *value* is more than the parts' text. The value fits *schema*."""
+    text = value if isinstance(value, str) else _json(value)
+    content = content_for(parts, version) or [{"type": "text", "text": text}]
+    data = _complete(content)
+    if schema is not None:
+        data["structuredContent"] = {"result": value} if is_wrapped(schema, version) else value
+    elif has_value and value is not None:
+        plain_object = isinstance(value, dict) or version in MODERN_PROTOCOL_VERSIONS
+        data["structuredContent"] = value if plain_object else {"result": value}
+    return data
+
+
+def _complete(content: list[Any]) -> dict[str, Any]:
+    return {"content": content, "resultType": "complete"}
+
+
+def content_for(parts: Sequence[Mapping[str, Any]], version: str) -> list[dict[str, Any]]:
+    """The parts as a client of this version can read them; those that it does not know become text."""
+    return [_part(dict(part), version) for part in parts]
+
+
+def _part(part: dict[str, Any], version: str) -> dict[str, Any]:
+    kind = part.get("type")
+    if kind == "text" and isinstance(part.get("text"), str) and part.keys() <= {"type", "text"}:
+        return part
+    since = _SINCE.get(str(kind))
+    if since is not None and version < since:
+        return _as_text(part)
+    try:
+        return _BLOCK.dump_python(
+            _BLOCK.validate_python(part, by_name=False), by_alias=True, mode="json", exclude_none=True
+        )
+    except ValidationError:
+        return _as_text(part)
+
+
+def _as_text(part: Mapping[str, Any]) -> dict[str, Any]:
+    short = {key: value for key, value in part.items() if key not in {"data", "blob"}}
+    return {"type": "text", "text": f"(a part that this client cannot read) {plain(_json(short), 2000)}"}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _moved(schema: Any, at: str = "#/properties/result") -> Any:
+    """A schema as a part of another one, at *at*: references to its own parts go there."""
+    if isinstance(schema, list):
+        return [_moved(item, at) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+            moved[key] = at + value[1:]
+        elif key in {"const", "enum", "default", "examples"}:
+            moved[key] = value
+        else:
+            moved[key] = _moved(value, at)
+    return moved

@@ -1,0 +1,84 @@
+"""How a server is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from toolexec.errors import ConfigurationError
+from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.settings import HttpSettings
+from toolexec.version import __version__
+
+__all__ = ["Expose", "ServeSettings", "Transport"]
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+Expose: TypeAlias = Literal["meta", "direct", "code"]
+
+_ABOVE_ZERO = ("approval_timeout", "list_changed_debounce")
+_COUNTS = ("page_size", "suspended_max", "max_line_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """All settings of a server; every one has a default.
+
+    `expose` is what clients see: `meta` tools to find, read and run the others; `direct`, the tools themselves; `code`,
+    the tools to find and read and one to run code. `name`, `version`, `title` and `instructions` are what the server
+    says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
+
+    `list_changed` tells clients of changes of the catalogue, once per burst: when nothing has changed for
+    `list_changed_debounce` seconds. `direct_wait` is how long, in seconds, the first `tools/list` of a direct server
+    waits for backends that are still starting.
+
+    `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
+    calls wait for answers between requests. `state_keys` (32 bytes or more each; the first seals) seal their state,
+    where it must outlive the process or be known to another one; none means a fresh key.
+
+    `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
+    `max_line_bytes` is how long a line on stdin may be. `http` and `auth` are for the transports `http` and `sse`.
+
+    Raises ConfigurationError for a value that makes no sense.
+    """
+
+    transport: Transport = "stdio"
+    expose: Expose = "meta"
+    name: str = "toolexec"
+    version: str = __version__
+    title: str = ""
+    instructions: str = ""
+    page_size: int = 50
+    list_changed: bool = True
+    list_changed_debounce: float = 0.15
+    direct_wait: float = 0.8
+    approval_timeout: float = 120.0
+    suspended_max: int = 100
+    state_keys: tuple[str, ...] = field(default=(), repr=False)
+    max_result_bytes: int | None = None
+    max_line_bytes: int = 16 * 1024 * 1024
+    http: HttpSettings = field(default_factory=HttpSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+
+    def __post_init__(self) -> None:
+        _check_choice("transport", self.transport, get_args(Transport))
+        _check_choice("expose", self.expose, get_args(Expose))
+        if not self.name:
+            raise ConfigurationError("a server needs a name")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigurationError(f"{name} must be a whole number, 1 or more, not {value!r}")
+        for name in _ABOVE_ZERO:
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+                raise ConfigurationError(f"{name} must be above 0 seconds, not {value!r}")
+        if not self.direct_wait >= 0:
+            raise ConfigurationError(f"direct_wait must be 0 seconds or more, not {self.direct_wait!r}")
+        for number, key in enumerate(self.state_keys):
+            if len(key.encode()) < 32:
+                raise ConfigurationError(f"state_keys[{number}] must be 32 bytes or longer; make one at random")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigurationError(f"unknown {name} {value!r}; use {', '.join(choices)}")

@@ -1,0 +1,217 @@
+"""Calls that wait for answers between two requests of a client.
+
+A client of the newer era cannot be asked while its request lasts. Its request ends with questions and a state; the work
+goes on waiting, and the client repeats the request with answers and state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
+
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
+from toolexec.server.elicitation import answer_in, question
+from toolexec.server.logs import Line
+
+__all__ = ["Outcome", "SuspendedRun", "SuspendedRuns", "digest_of"]
+
+logger = logging.getLogger(__name__)
+Outcome: TypeAlias = dict[str, Any]
+_SETTLE_SECONDS = 0.005
+_KEEP_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+_REMEMBERED = 1000
+
+
+def digest_of(name: str, args: Mapping[str, Any]) -> str:
+    """What a call asks for, as a short text: the tool's name and its arguments."""
+    return hashlib.blake2b(json.dumps([name, args], sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+class SuspendedRun:
+    """One call: its work, and what it waits for. `line` is where it is heard; `ask` is how the work asks."""
+
+    def __init__(self, runs: SuspendedRuns, owner: str, digest: str) -> None:
+        self.line = Line()
+        self.owner = owner
+        self.digest = digest
+        self.id = secrets.token_urlsafe(16)
+        self.round = 0
+        self.task: asyncio.Task[Outcome] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._runs = runs
+        self._asked = 0
+        self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
+        self._changed = asyncio.Event()
+        self._given_up = False
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Have *request* put before the person at the client, and wait for the answer; see `Approver`."""
+        if self._given_up or not self._runs.may_wait(self):
+            return "no"
+        self._asked += 1
+        key = f"approval-{self._asked}"
+        answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+        self._open[key] = (request, answer)
+        self._changed.set()
+        try:
+            return await answer
+        finally:
+            self._open.pop(key, None)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question is open."""
+        return bool(self._open)
+
+    def begin(self, work: Awaitable[Outcome]) -> None:
+        """Start the work, in a task of its own that outlives the request."""
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(lambda _: self._changed.set())
+
+    async def outcome(self) -> Outcome | dict[str, InputRequest]:
+        """Wait for the work's reply, or for what must be asked before it can go on; `task.done()` tells which."""
+        task = self.task
+        assert task is not None
+        while not task.done():
+            if self._open:
+                # Calls that run at the same time ask at about the same time: one reply may carry all their questions.
+                await asyncio.wait([task], timeout=_SETTLE_SECONDS)
+                if self._open and not task.done():
+                    return {key: question(request) for key, (request, _) in self._open.items()}
+                continue
+            self._changed.clear()
+            await self._changed.wait()
+        return task.result()
+
+    def answer(self, replies: Mapping[str, object]) -> None:
+        """Give the work the answers; replies to nothing that is open are ignored."""
+        for key, reply in replies.items():
+            if key in self._open:
+                _settle(self._open.pop(key)[1], answer_in(reply))
+
+    def give_up(self) -> None:
+        """Nobody will answer: what is open, and whatever is asked from now on, gets a no."""
+        self._given_up = True
+        for _, future in self._open.values():
+            _settle(future, "no")
+
+    async def stop(self) -> None:
+        """End the work, whatever it does."""
+        if self.timer is not None:
+            self.timer.cancel()
+        task = self.task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=_STOP_SECONDS)
+
+
+class SuspendedRuns:
+    """All calls that wait between requests: at most *limit*, each for at most *timeout* seconds per question.
+
+    A state is good for one request, of the same caller, with the same arguments. Whoever comes too late for the answer
+    to count still gets the call's reply, for a while.
+    """
+
+    def __init__(self, limit: int, timeout: float) -> None:
+        self._limit = limit
+        self._timeout = timeout
+        self._waiting: dict[str, SuspendedRun] = {}
+        self._active: set[SuspendedRun] = set()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many calls wait for a client to come back."""
+        return len(self._waiting)
+
+    def may_wait(self, run: SuspendedRun) -> bool:
+        """Whether there is room for one more call that waits."""
+        others = len(self._waiting) + sum(other.asks for other in self._active if other is not run)
+        if run.id in self._waiting or others < self._limit:
+            return not self._closed
+        logger.warning("%d calls wait for approval already; one more was refused", self._limit)
+        return False
+
+    def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
+        """The call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used up,
+        expired, or somebody else's."""
+        name, _, number = state.partition(".")
+        run = self._waiting.get(name)
+        if run is None:
+            used = "it was used before" if name in self._gone else "it is not known here, or has expired"
+            _refuse(f"this requestState is not good any more: {used}; nothing was run again")
+        if run.owner != owner or run.digest != digest:
+            _refuse("this requestState belongs to another call")
+        if number != str(run.round):
+            _refuse("this requestState is not good any more: it was used before; nothing was run again")
+        del self._waiting[name]
+        self._active.add(run)
+        if run.timer is not None:
+            run.timer.cancel()
+        run.answer(replies)
+        return run
+
+    async def advance(self, run: SuspendedRun) -> Outcome | InputRequiredResult:
+        """Wait for the reply of *run*, or for its next questions; when that is cancelled, the work is stopped."""
+        self._active.add(run)
+        try:
+            result = await run.outcome()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await run.stop()
+            self._forget(run)
+            raise
+        finally:
+            self._active.discard(run)
+        assert run.task is not None
+        if run.task.done():
+            self._forget(run)
+            return result
+        run.round += 1
+        self._waiting[run.id] = run
+        run.timer = asyncio.get_running_loop().call_later(self._timeout, self._expire, run)
+        return InputRequiredResult(input_requests=result, request_state=f"{run.id}.{run.round}")
+
+    def _expire(self, run: SuspendedRun) -> None:
+        run.give_up()
+        run.timer = asyncio.get_running_loop().call_later(_KEEP_SECONDS, self._drop, run)
+
+    def _drop(self, run: SuspendedRun) -> None:
+        self._waiting.pop(run.id, None)
+        if run.task is not None:
+            run.task.cancel()
+
+    def _forget(self, run: SuspendedRun) -> None:
+        self._waiting.pop(run.id, None)
+        if run.round:
+            self._gone[run.id] = None
+            if len(self._gone) > _REMEMBERED:
+                self._gone.popitem(last=False)
+
+    async def aclose(self) -> None:
+        """Stop all calls, those that wait and those at work."""
+        self._closed = True
+        runs = [*self._waiting.values(), *self._active]
+        self._waiting.clear()
+        for run in runs:
+            await run.stop()
+
+
+def _settle(future: asyncio.Future[ApprovalAnswer], answer: ApprovalAnswer) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise MCPError(code=INVALID_PARAMS, message=message, data={"reason": "invalid_request_state"})

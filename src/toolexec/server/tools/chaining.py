@@ -1,0 +1,166 @@
+"""The tool that runs several tools, one after the other: run_chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolexec.errors import ChainStepLimitError, ToolExecError
+from toolexec.exec.chain import ChainResult, Step
+from toolexec.run.types import StepResult
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.errors import error_object, error_reply
+from toolexec.server.tools.progress import Notices
+from toolexec.server.tools.running import BACKEND, MAX_BYTES, lowest
+from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, closed, count, outcome
+from toolexec.server.tools.values import backend_data, cut_note, milliseconds, other_parts, tool_data
+
+__all__ = ["RUN_CHAIN"]
+
+_MAX_STEPS: Final = 50
+_STEP_BYTES: Final = 2000
+_MAX_RETRIES: Final = 5
+
+
+async def _run(call: MetaCall) -> MetaReply:
+    steps = [_step(call, step) for step in call.args["steps"]]
+    most = call.ex.options.code_limits.max_chain_steps
+    if most and len(steps) > most:
+        refused = ChainStepLimitError(f"a chain may have {most} steps here, not {len(steps)}; make several chains")
+        return error_reply(refused, results=[])
+    notices = Notices(call.on_progress)
+    notices.start(len(steps))
+    ending = "failed"
+    try:
+        chain = await call.ex.run_chain(steps, on_progress=notices.callback)
+        ending = "finished" if chain.ok else ending
+    except ToolExecError as error:
+        return error_reply(error, results=[])
+    finally:
+        notices.end(ending)
+    return _reply(call, chain)
+
+
+def _step(call: MetaCall, data: Mapping[str, Any]) -> Step:
+    return Step(
+        data["tool_id"],
+        data.get("args"),
+        use_previous=data.get("use_previous", False),
+        stop_on_error=data.get("stop_on_error", True),
+        name=data.get("name", ""),
+        timeout=lowest(data.get("timeout"), call.ex.options.default_timeout),
+        retries=int(data.get("retries", 0)),
+    )
+
+
+def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
+    value: dict[str, Any] = {"results": [_result(call, step) for step in chain.steps]}
+    last = next((step for step in reversed(chain.steps) if step.ok), None)
+    if last is not None:
+        most = int(call.args["max_bytes"]) if "max_bytes" in call.args else None
+        shown = call.results.show(last.value, call.origin, most)
+        value |= {"final": shown.value, **cut_note(shown)}
+    value["durationMs"] = milliseconds(chain.duration)
+    if chain.error is not None:
+        value["error"] = _failure(chain)
+    result = last.result if last is not None else None
+    content = other_parts(result.content) if result is not None else []
+    return MetaReply(value=value, content=content, is_error=chain.error is not None)
+
+
+def _result(call: MetaCall, step: StepResult) -> dict[str, Any]:
+    data: dict[str, Any] = {"tool_id": step.tool_id}
+    if step.name:
+        data["name"] = step.name
+    if step.skipped:
+        return data | {"skipped": True}
+    if step.error is not None:
+        data["error"] = error_object(step.error, step_index=step.index)
+    else:
+        # What comes in between is for the chain more than for the reader, who has the last value in full.
+        shown = call.results.show(step.value, call.origin, _STEP_BYTES)
+        data |= {"structured": shown.value, **cut_note(shown)}
+    data["durationMs"] = milliseconds(step.duration)
+    if step.attempts > 1:
+        data["attempts"] = step.attempts
+    binding = step.result.binding if step.result is not None else None
+    if binding is not None and call.args.get("include_backends", True):
+        data["backend"] = backend_data(binding)
+    if call.args.get("include_tools"):
+        entry = call.ex.visible()[0].find(step.tool_id)
+        if entry is not None:
+            data["tool"] = tool_data(call, entry.tool)
+    return data
+
+
+def _failure(chain: ChainResult) -> dict[str, Any]:
+    """What stopped the chain, with the code of the cause in its details."""
+    step = next(step for step in chain.steps if step.error is chain.error)
+    cause = error_object(step.error or ToolExecError("the chain was stopped"))
+    details = {"cause_code": cause["code"], "cause_op": cause.get("op"), "cause_backend": cause.get("backend")}
+    if step.result is not None and step.result.binding is not None:
+        details["cause_backend_kind"] = step.result.binding.kind
+    failure: dict[str, Any] = {
+        "code": "chain_step_failed",
+        "message": f"step {step.index} ({step.tool_id}) failed: {cause['message']}",
+        "tool_id": step.tool_id,
+        "retryable": False,  # steps before it have done their work, which a repeated chain would do again
+        "step_index": step.index,
+    }
+    return failure | {"details": {key: part for key, part in details.items() if part is not None}}
+
+
+_STEP: Final = closed(
+    {
+        "tool_id": TEXT,
+        "args": OBJECT,
+        "use_previous": FLAG,
+        "name": TEXT,
+        "stop_on_error": {**FLAG, "default": True},
+        "timeout": {**NUMBER, "exclusiveMinimum": 0, "description": "seconds"},
+        "retries": count(0, _MAX_RETRIES),
+    },
+    ["tool_id"],
+)
+_RESULT: Final = closed(
+    {
+        "tool_id": TEXT,
+        "name": TEXT,
+        "structured": ANY,
+        **CUT,
+        "error": {"$ref": "#/properties/error"},
+        "skipped": FLAG,
+        "durationMs": NUMBER,
+        "attempts": ANY,
+        "backend": BACKEND,
+        "tool": OBJECT,
+    },
+    ["tool_id"],
+)
+
+RUN_CHAIN: Final = MetaTool(
+    name="run_chain",
+    title="Run a chain of tools",
+    description=(
+        "Run tools one after the other. use_previous makes the value before the args (with args: adds it as "
+        '`previous`). An arg may also be {"$ref": "steps.0.items[0].id"}, or start with the name of a step. The chain '
+        "stops at the first failure; later steps are skipped. final is the last value."
+    ),
+    input_schema=closed(
+        {
+            "steps": {"type": "array", "minItems": 1, "maxItems": _MAX_STEPS, "items": _STEP},
+            "max_bytes": MAX_BYTES,
+            "include_backends": {**FLAG, "default": True},
+            "include_tools": FLAG,
+        },
+        ["steps"],
+    ),
+    output_schema=outcome(
+        {"results": {"type": "array", "items": _RESULT}, "final": ANY, **CUT, "durationMs": NUMBER}, "results"
+    ),
+    handle=_run,
+    read_only=False,
+    destructive=True,
+    idempotent=False,
+    open_world=True,
+)

@@ -1,0 +1,137 @@
+"""The tool that runs code: execute_code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
+from toolexec.errors import ToolExecError
+from toolexec.exec.code import CodeSettings
+from toolexec.server.plain import one_line
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.errors import error_object, error_reply
+from toolexec.server.tools.progress import Notices
+from toolexec.server.tools.running import MAX_BYTES
+from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, TEXT, TEXTS, closed, count, outcome, text
+from toolexec.server.tools.values import cut_note, milliseconds, shown_text
+
+__all__ = ["EXECUTE_CODE"]
+
+_MAX_CALLS: Final = 1000
+_MAX_TIMEOUT_MS: Final = 600_000
+_MAX_ALLOWED: Final = 100
+_MAX_TRACED: Final = 40
+_OUTPUT_BYTES: Final = 8000
+
+
+async def _execute(call: MetaCall) -> MetaReply:
+    notices = Notices(call.on_progress)
+    notices.start()
+    ending = "failed"
+    try:
+        result = await call.ex.execute_code(call.args["code"], **_settings(call, notices))
+        ending = "finished" if result.ok else ending
+    except ToolExecError as error:
+        return error_reply(error)
+    finally:
+        notices.end(ending)
+    return _reply(call, result)
+
+
+def _settings(call: MetaCall, notices: Notices) -> CodeSettings:
+    args = call.args
+    settings: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools", ())}
+    if "timeout_ms" in args:
+        settings["timeout"] = args["timeout_ms"] / 1000
+    if "max_tool_calls" in args:
+        settings["max_tool_calls"] = int(args["max_tool_calls"])
+    if notices.callback is not None:
+        settings["on_event"] = _listener(notices)
+    return settings
+
+
+def _listener(notices: Notices) -> Any:
+    def hear(event: CodeEvent) -> None:
+        if event.kind == "call_end" and event.call is not None:
+            notices.step(one_line(event.call.tool_id, 100))
+
+    return hear
+
+
+def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
+    value: dict[str, Any] = {}
+    if result.error is None:
+        most = int(call.args["max_bytes"]) if "max_bytes" in call.args else None
+        shown = call.results.show(result.value, call.origin, most)
+        value |= {"value": shown.value, **cut_note(shown)}
+    else:
+        value["error"] = error_object(result.error)
+    for name, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
+        if printed:
+            value[name] = shown_text(call, printed, _OUTPUT_BYTES)
+    if result.tool_calls:
+        value |= {"toolCalls": _trace(result.tool_calls), "toolCallCount": len(result.tool_calls)}
+    value["durationMs"] = milliseconds(result.duration)
+    if result.backend is not None:
+        value["backend"] = {"kind": result.backend.kind, "isolation": result.backend.isolation}
+    return MetaReply(value=value, is_error=result.error is not None)
+
+
+def _trace(calls: Sequence[ToolCallRecord]) -> list[dict[str, Any]]:
+    """The calls in few words; of very many only those that failed and the first others, in order."""
+    kept = set(sorted(range(len(calls)), key=lambda number: (calls[number].ok, number))[:_MAX_TRACED])
+    return [_traced(record) for number, record in enumerate(calls) if number in kept]
+
+
+def _traced(record: ToolCallRecord) -> dict[str, Any]:
+    data: dict[str, Any] = {"tool": one_line(record.tool_id, 400), "ok": record.ok, "ms": milliseconds(record.duration)}
+    return data if record.error is None else {**data, "code": record.error.code}
+
+
+EXECUTE_CODE: Final = MetaTool(
+    name="execute_code",
+    title="Run code that calls tools",
+    description=(
+        "Run a program that calls tools, in a sandbox: many calls, loops, filters; only what you return comes back. "
+        'Python: issues = tools.github.list_issues(repo="a/b") calls github:list_issues and gives its value; arguments '
+        "go by name. A character that Python names cannot have becomes _; tools.run(id, {...}) takes any id. "
+        'tools.search("words") and tools.describe(id) find and read. In parallel: import asyncio; '
+        "a, b = await asyncio.gather(tools.x.f(), tools.x.g()), and then await every call. A tool that fails raises "
+        "ToolError (.code, .message). Give the answer by a top-level return, or as the last expression; it must be "
+        "JSON. print goes to stdout. There is no network and no file of the host. Know a tool's arguments before you "
+        "use it: search_tools, describe_tool."
+    ),
+    input_schema=closed(
+        {
+            "code": TEXT,
+            "language": text("default python"),
+            "timeout_ms": count(1, _MAX_TIMEOUT_MS),
+            "max_tool_calls": count(1, _MAX_CALLS),
+            "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids or patterns: github:*"},
+            "max_bytes": MAX_BYTES,
+        },
+        ["code"],
+    ),
+    output_schema=outcome(
+        {
+            "value": ANY,
+            **CUT,
+            "stdout": TEXT,
+            "stderr": TEXT,
+            "durationMs": NUMBER,
+            "toolCalls": {
+                "type": "array",
+                "items": closed({"tool": TEXT, "ok": FLAG, "ms": ANY, "code": ANY}, ["tool", "ok"]),
+            },
+            "toolCallCount": ANY,
+            "backend": closed({"kind": ANY, "isolation": ANY}),
+        },
+        "value",
+    ),
+    handle=_execute,
+    read_only=False,
+    destructive=True,
+    idempotent=False,
+    open_world=True,
+)

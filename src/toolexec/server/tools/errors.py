@@ -1,0 +1,73 @@
+"""Failures as the reader of a reply gets them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolexec.errors import RemoteToolError, ToolExecError
+from toolexec.model.json_value import is_json
+from toolexec.model.redaction import redactor
+from toolexec.server.plain import plain
+from toolexec.server.tools.base import MetaReply
+
+__all__ = ["error_object", "error_reply"]
+
+_MAX_MESSAGE: Final = 4000
+_MAX_NAME: Final = 400
+_MAX_DETAILS: Final = 4000
+_MAX_TEXT: Final = 300
+_MAX_ITEMS: Final = 10
+_MAX_LEVELS: Final = 6
+
+
+def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict[str, Any]:
+    """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size."""
+    data = error.to_dict()
+    data["message"] = plain(str(error), _MAX_MESSAGE)
+    data |= {key: plain(data[key], _MAX_NAME) for key in ("tool_id", "op", "backend") if key in data}
+    details = dict(data.pop("details", {}))
+    if isinstance(error, RemoteToolError):
+        details.pop("content", None)  # its texts are the message, its other parts are parts of the reply
+    if step_index is not None:
+        data["step_index"] = step_index
+    if details:
+        data["details"] = _bounded(details)
+    return {key: redactor.value(value) for key, value in data.items()}
+
+
+def error_reply(error: ToolExecError, **beside: Any) -> MetaReply:
+    """A reply that reports *error*; *beside* is what else there is to say."""
+    return MetaReply(value={**beside, "error": error_object(error)}, is_error=True)
+
+
+def _bounded(details: Mapping[str, Any]) -> dict[str, Any]:
+    """*details* if they are JSON and short, else the beginnings of all that is in them."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(details, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError, TypeError):  # deeper than JSON goes, or with keys that are no text
+        return {"cut": True}
+    if _fits(plain, _MAX_DETAILS):
+        return plain
+    short: dict[str, Any] = _shortened(plain, 0)
+    return short if _fits(short, _MAX_DETAILS * 2) else {"cut": True}
+
+
+def _fits(value: Any, limit: int) -> bool:
+    return is_json(value) and len(json.dumps(value, ensure_ascii=False)) <= limit
+
+
+def _shortened(value: Any, level: int) -> Any:
+    if isinstance(value, str):
+        return plain(value, _MAX_TEXT)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if not isinstance(value, dict | list):
+        return value
+    if level == _MAX_LEVELS:
+        return "…"
+    if isinstance(value, list):
+        return [_shortened(item, level + 1) for item in value[:_MAX_ITEMS]]
+    return {key: _shortened(item, level + 1) for key, item in [*value.items()][: _MAX_ITEMS * 2]}

@@ -1,0 +1,255 @@
+"""The tools that find: search_tools, list_tools, list_namespaces."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from toolexec.discovery.index import Index, Registered
+from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
+from toolexec.errors import ConfigurationError
+from toolexec.model.binding import Binding
+from toolexec.server.plain import one_line
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOLS, closed, text
+from toolexec.server.tools.starting import settle, still_starting
+from toolexec.server.tools.wording import public_reason
+
+__all__ = ["LIST_NAMESPACES", "LIST_TOOLS", "SEARCH_TOOLS", "signature"]
+
+_MAX_SIGNATURE: Final = 100
+_MAX_NAMED: Final = 8
+_MAX_CHOICES: Final = 4
+_MAX_WORD: Final = 40
+_MAX_TAGS: Final = 8
+_NAMES: Final = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
+_seal = CursorSeal()
+
+
+async def _search(call: MetaCall) -> MetaReply:
+    args = call.args
+    filters = Filters(
+        namespace=args.get("namespace"),
+        tags=tuple(args.get("tags", ())),
+        backend=args.get("backend"),
+        read_only=args.get("read_only"),
+        destructive=args.get("destructive"),
+    )
+    await settle(call.ex)
+    index, _ = call.ex.visible()
+    query = args["query"].strip()
+    page = _page(index, query, _limit(call), args.get("cursor") or None, filters)
+    value: dict[str, Any] = {"tools": _hits(call, index, page.items)}
+    if page.next_cursor is not None:
+        value["nextCursor"] = page.next_cursor
+    return _noted(call, index, value, filtered=filters != Filters())
+
+
+async def _list(call: MetaCall) -> MetaReply:
+    args, limit = call.args, _limit(call)
+    await settle(call.ex)
+    index, _ = call.ex.visible()
+    version = index.version  # read before the tools are: a change in between makes the cursor invalid, not wrong
+    caller = call.origin.caller
+    asked = [args.get(key) for key in ("namespace", "backend_kind", "backend_name")]
+    question = ["list_tools", id(call.ex.index), caller.tenant, caller.id, *asked]
+    cursor = args.get("cursor")
+    start = _seal.read(cursor, version, question) if cursor else 0
+    found = [entry for entry in index.tools() if _belongs(entry, *asked)]
+    page = found[start : start + limit]
+    value: dict[str, Any] = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
+    if len(found) > start + limit:
+        value["nextCursor"] = _seal.make(start + limit, version, question)
+    return _noted(call, index, value, filtered=asked != [None, None, None])
+
+
+async def _namespaces(call: MetaCall) -> MetaReply:
+    await settle(call.ex)
+    index, _ = call.ex.visible()
+    page = index.namespaces_page(_limit(call), cursor=call.args.get("cursor") or None)
+    counts = Counter(entry.tool.namespace for entry in index.tools())
+    value: dict[str, Any] = {
+        "namespaces": list(page.items),
+        "toolCounts": {name: counts[name] for name in page.items},
+    }
+    if page.next_cursor is not None:
+        value["nextCursor"] = page.next_cursor
+    return MetaReply(value=value)
+
+
+def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Filters) -> Page[Summary]:
+    try:
+        return index.search_page(query, limit, cursor=cursor, filters=filters)
+    except ConfigurationError:
+        if cursor is not None:
+            raise
+        # A searcher that ranks differently each time has no pages, but it has a best answer.
+        return Page(tuple(index.search(query, limit, filters=filters)))
+
+
+def _limit(call: MetaCall) -> int:
+    return int(call.args.get("limit", LIMIT["default"]))  # JSON Schema takes 20.0 for a whole number too
+
+
+def _belongs(entry: Registered, namespace: str | None, kind: str | None, name: str | None) -> bool:
+    if namespace is not None and entry.tool.namespace != namespace:
+        return False
+    if kind is None and name is None:
+        return True
+    return any(kind in (None, binding.kind) and _called(binding, name) for binding in entry.bindings)
+
+
+def _called(binding: Binding, name: str | None) -> bool:
+    """Whether *name* is that of the backend, or of a local tool's handler."""
+    return name is None or name == binding.backend or (binding.kind == "local" and name == binding.tool)
+
+
+def _hits(call: MetaCall, index: Index, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
+    down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
+    return [_hit(summary, index.find(summary.id), down) for summary in summaries]
+
+
+def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) -> dict[str, Any]:
+    hit: dict[str, Any] = {"id": summary.id, "name": summary.name}
+    parts: dict[str, Any] = {
+        "namespace": summary.namespace,
+        "shortDescription": one_line(summary.short_description, MAX_SHORT_DESCRIPTION),
+        "signature": signature(entry.tool.input_schema.text) if entry is not None else "",
+        "tags": list(summary.tags[:_MAX_TAGS]),
+        "unavailable": down.get(entry.binding.backend) if entry is not None else None,
+    }
+    return hit | {key: part for key, part in parts.items() if part}
+
+
+def _noted(call: MetaCall, index: Index, value: dict[str, Any], *, filtered: bool) -> MetaReply:
+    """The reply, with a note where tools may be missing that a reader would expect."""
+    if not value["tools"]:
+        value["note"] = _nothing(call, index, filtered=filtered)
+    elif still_starting(call.ex):
+        value["note"] = "some backends are still starting; ask again in a moment for their tools"
+    return MetaReply(value=value)
+
+
+def _nothing(call: MetaCall, index: Index, *, filtered: bool) -> str:
+    """Why a list may be empty, and what to try."""
+    if not len(index):
+        hint = "there are no tools"
+    else:
+        known = [name for name in index.namespaces() if name]
+        more = ", …" if len(known) > _MAX_NAMED else ""
+        hint = "nothing found; try other or fewer words, or an empty query for all tools"
+        hint += "; leave out filters" if filtered else ""
+        hint += f"; namespaces: {', '.join(known[:_MAX_NAMED])}{more}" if known else ""
+    down = any(status.enabled and not status.available for status in call.ex.backend_statuses())
+    return f"{hint}; some backends are unavailable, see list_backends" if down else hint
+
+
+@lru_cache(maxsize=4096)
+def signature(schema_text: str) -> str:
+    """The arguments that a schema (as JSON text) names, in at most 100 characters: `(title: str, body?: str)`, the
+    required ones first; empty when it names none and takes any."""
+    schema = json.loads(schema_text)
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    required = schema.get("required")
+    needed = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    parts: list[str] = []
+    room = _MAX_SIGNATURE - len("(…)")
+    for name in sorted(properties, key=lambda name: name not in needed):
+        part = f"{one_line(name, _MAX_WORD)}{'' if name in needed else '?'}: {_type_word(properties[name])}"
+        room -= len(part) + len(", ")
+        if room < 0:
+            parts.append("…")
+            break
+        parts.append(part)
+    return f"({', '.join(parts)})"
+
+
+def _type_word(schema: Any, level: int = 0) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    choices = schema.get("enum")
+    if isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES:
+        return "|".join(one_line(json.dumps(choice, ensure_ascii=False), _MAX_WORD) for choice in choices)
+    kinds = schema.get("type")
+    named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _NAMES]
+    if not named and level < 2:
+        branches = schema.get("anyOf") or schema.get("oneOf")
+        words = [_type_word(branch, level + 1) for branch in branches] if isinstance(branches, list) else []
+        return "|".join(dict.fromkeys(words)) if 0 < len(words) <= _MAX_CHOICES and "any" not in words else "any"
+    if named == ["array"] and level < 2:
+        inner = _type_word(schema.get("items"), level + 1)
+        return f"list[{inner}]" if inner != "any" else "list"
+    return "|".join(_NAMES[kind] for kind in named) or "any"
+
+
+_PAGE: Final = {"nextCursor": TEXT, "note": TEXT}
+_PAGING: Final = {"limit": LIMIT, "cursor": TEXT}
+
+SEARCH_TOOLS: Final = MetaTool(
+    name="search_tools",
+    title="Search tools",
+    description=(
+        "Start here: find tools by words, best first. Then describe_tool the one you want, then run_tool. "
+        'Each hit has its id and arguments ("?" marks optional ones). query "" lists all; nextCursor gets more.'
+    ),
+    input_schema=closed(
+        {
+            "query": {**TEXT, "maxLength": 1000},
+            **_PAGING,
+            "namespace": TEXT,
+            "tags": TEXTS,
+            "backend": text("kind or name"),
+            "read_only": FLAG,
+            "destructive": FLAG,
+        },
+        ["query"],
+    ),
+    output_schema=closed({"tools": TOOLS, **_PAGE}, ["tools"]),
+    handle=_search,
+)
+
+LIST_TOOLS: Final = MetaTool(
+    name="list_tools",
+    title="List tools",
+    description="All tools by id, page by page; search_tools is quicker when you know what you want.",
+    input_schema=closed(
+        {
+            **_PAGING,
+            "namespace": TEXT,
+            "backend_kind": {"enum": ["local", "provider", "mcp"]},
+            "backend_name": TEXT,
+        }
+    ),
+    output_schema=closed({"tools": TOOLS, **_PAGE}, ["tools"]),
+    handle=_list,
+)
+
+LIST_NAMESPACES: Final = MetaTool(
+    name="list_namespaces",
+    title="List namespaces",
+    description="The groups that tools are in (the part of an id before the colon) and how many tools each has.",
+    input_schema=closed(_PAGING),
+    output_schema=closed(
+        {
+            "namespaces": TEXTS,
+            "toolCounts": {**OBJECT, "additionalProperties": {"type": "integer"}},
+            "nextCursor": TEXT,
+        },
+        ["namespaces", "toolCounts"],
+    ),
+    handle=_namespaces,
+)

@@ -1,0 +1,78 @@
+"""The tool that tells where tools live and code runs: list_backends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from toolexec.backend.base import BackendStatus
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.schemas import ANY, FLAG, TEXT, closed
+from toolexec.server.tools.starting import settle
+from toolexec.server.tools.wording import public_reason
+
+__all__ = ["LIST_BACKENDS"]
+
+
+async def _list(call: MetaCall) -> MetaReply:
+    ex = call.ex
+    await settle(ex)
+    index, _ = ex.visible()
+    seen = Counter(binding.backend for entry in index.tools() for binding in entry.bindings)
+    every = Counter(binding.backend for entry in ex.index.tools() for binding in entry.bindings)
+    # A backend all of whose tools are hidden from the caller is hidden, too.
+    shown = [status for status in ex.backend_statuses() if seen[status.name] or not every[status.name]]
+    value: dict[str, Any] = {"backends": [_backend(status, seen[status.name]) for status in shown]}
+    if ex.options.enable_code_execution:
+        value["sandboxes"] = await _sandboxes(call)
+    return MetaReply(value=value)
+
+
+def _backend(status: BackendStatus, tools: int) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "name": status.name,
+        "kind": status.kind,
+        "available": status.available,
+        "tools": tools,
+    }
+    if not status.available:
+        data["reason"] = public_reason(status.reason)
+    return data
+
+
+async def _sandboxes(call: MetaCall) -> list[dict[str, Any]]:
+    """The sandboxes that may run code here by default, the preferred one first."""
+    profile = call.ex.options.security_profile.replace("wasm", "standard")
+    found: list[dict[str, Any]] = []
+    for backend in call.ex.runtime.candidates(profile):
+        state = await backend.check()
+        data: dict[str, Any] = {
+            "kind": backend.kind,
+            "isolation": backend.isolation,
+            "languages": sorted(backend.languages),
+            "ready": state.ok,
+        }
+        found.append(data if state.ok else {**data, "reason": public_reason(state.reason)})
+    return found
+
+
+_BACKEND: Final = closed(
+    {"name": TEXT, "kind": TEXT, "available": FLAG, "tools": ANY, "reason": ANY},
+    ["name", "kind", "available"],
+)
+_SANDBOX: Final = closed(
+    {"kind": TEXT, "isolation": TEXT, "ready": FLAG, "languages": ANY, "reason": ANY},
+    ["kind"],
+)
+
+LIST_BACKENDS: Final = MetaTool(
+    name="list_backends",
+    title="List backends",
+    description="Where tools come from, which of it is down and why, and what runs code.",
+    input_schema=closed({}),
+    output_schema=closed(
+        {"backends": {"type": "array", "items": _BACKEND}, "sandboxes": {"type": "array", "items": _SANDBOX}},
+        ["backends"],
+    ),
+    handle=_list,
+)

@@ -1,0 +1,164 @@
+"""The tools that read about tools: describe_tool, list_tool_examples, stubs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolexec.code.names import ToolNames
+from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, ToolDoc
+from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
+from toolexec.discovery.index import Index
+from toolexec.model.tool import Tool
+from toolexec.server.plain import one_line, plain
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.schemas import ANY, EXAMPLES, OBJECT, TEXT, TEXTS, closed, count
+from toolexec.server.tools.starting import settle
+from toolexec.server.tools.values import tool_data
+from toolexec.server.tools.wording import public_reason
+
+__all__ = ["DESCRIBE_TOOL", "LIST_TOOL_EXAMPLES", "STUBS"]
+
+_EXAMPLES: Final = 5
+_MAX_REF: Final = 500
+_MAX_STUBBED: Final = 100
+_MAX_STUB_CHARS: Final = 32_000
+_MAX_OMITTED: Final = 20
+
+
+async def _describe(call: MetaCall) -> MetaReply:
+    args = call.args
+    level = args.get("detail_level", "schema")
+    doc = await call.ex.get_tool_doc(args["tool_id"], level)
+    value: dict[str, Any] = {"id": doc.id, "summary": plain(doc.summary, MAX_SUMMARY)}
+    if doc.tool is not None:
+        value["tool"] = tool_data(call, doc.tool)
+    elif doc.described is not None:
+        value |= _hints(doc.described)
+    shown = args.get("examples_max", _EXAMPLES if level == "full" else 0)
+    examples = call.ex.visible()[1].list_examples(doc.id, int(shown)) if shown else []
+    value |= {key: part for key, part in _more(doc, examples).items() if part}
+    if (arguments := doc.example_call) is not None:
+        value["exampleCall"] = {"tool_id": doc.id, "args": arguments}
+    return MetaReply(value=value)
+
+
+def _hints(tool: Tool) -> dict[str, Any]:
+    hints = tool.annotations.to_mcp()
+    hints.pop("title", None)
+    return {"annotations": hints} if hints else {}
+
+
+def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> dict[str, Any]:
+    return {
+        "schemaInfo": doc.schema_info.to_dict(),
+        "notes": plain(doc.notes, MAX_NOTES),
+        "examples": [_example(example) for example in examples],
+        "externalRefs": [one_line(ref, _MAX_REF) for ref in doc.external_refs],
+        "unavailable": public_reason(doc.unavailable) if doc.unavailable else "",
+    }
+
+
+def _example(example: ToolExample) -> dict[str, Any]:
+    data = example.to_dict()
+    data["title"] = one_line(example.title, MAX_EXAMPLE_TITLE)
+    data["description"] = plain(example.description, MAX_EXAMPLE_DESCRIPTION)
+    if "resultHint" in data:
+        data["resultHint"] = plain(example.result_hint, MAX_RESULT_HINT)
+    return data
+
+
+async def _examples(call: MetaCall) -> MetaReply:
+    tool_id = call.args["tool_id"]
+    if call.ex.index.find(tool_id) is None:
+        await settle(call.ex)
+    _, docs = call.ex.visible()
+    found = docs.list_examples(tool_id, int(call.args.get("max", _EXAMPLES)))
+    return MetaReply(value={"examples": [_example(example) for example in found]})
+
+
+async def _stubs(call: MetaCall) -> MetaReply:
+    await settle(call.ex)
+    index, _ = call.ex.visible()
+    wanted = _wanted(index, call.args.get("tool_ids", ()), call.args.get("namespaces", ()))
+    text, shown = _within(wanted, index)
+    value: dict[str, Any] = {"stubs": text, "tools": [tool.id for tool in shown]}
+    rest = wanted[len(shown) :]
+    if rest:
+        more = ", …" if len(rest) > _MAX_OMITTED else ""
+        named = ", ".join(tool.id for tool in rest[:_MAX_OMITTED])
+        value["note"] = f"{len(rest)} more would be too long; ask for them by id: {named}{more}"
+    elif not shown:
+        value["note"] = "no such tools; list_namespaces and search_tools tell what there is"
+    return MetaReply(value=value, text=text if not rest else f"{text}\n# {value['note']}\n")
+
+
+def _wanted(index: Index, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
+    """The tools asked for, each once; all when none are named. Raises as `Index.get` does."""
+    found = [index.get(tool_id).tool for tool_id in tool_ids]
+    if namespaces or not tool_ids:
+        found += [entry.tool for entry in index.tools() if not namespaces or entry.tool.namespace in namespaces]
+    return list({tool.id: tool for tool in found}.values())
+
+
+def _within(tools: Sequence[Tool], index: Index) -> tuple[str, Sequence[Tool]]:
+    """Stubs of as many of *tools* as there is room for, and which those are."""
+    from toolexec.code.stubs import python_stubs
+
+    names, shown = ToolNames(index), tools[:_MAX_STUBBED]
+    text = python_stubs(shown, names=names)
+    while len(text) > _MAX_STUB_CHARS and len(shown) > 1:
+        shown = shown[: max(len(shown) * _MAX_STUB_CHARS // (len(text) + 1), 1)]
+        text = python_stubs(shown, names=names)
+    return text, shown
+
+
+_DOC: Final = {
+    "id": TEXT,
+    "summary": TEXT,
+    "annotations": OBJECT,
+    "tool": OBJECT,
+    "schemaInfo": closed(dict.fromkeys(("required", "types", "defaults"), ANY)),
+    "notes": TEXT,
+    "examples": EXAMPLES,
+    "externalRefs": TEXTS,
+    "exampleCall": closed({"tool_id": ANY, "args": ANY}),
+    "unavailable": TEXT,
+}
+
+DESCRIBE_TOOL: Final = MetaTool(
+    name="describe_tool",
+    title="Describe a tool",
+    description="Read about one tool before you run it: its arguments and result as JSON Schema; full adds notes, "
+    "examples and a call to copy.",
+    input_schema=closed(
+        {
+            "tool_id": TEXT,
+            "detail_level": {"enum": ["summary", "schema", "full"], "default": "schema"},
+            "examples_max": count(0, _EXAMPLES),
+        },
+        ["tool_id"],
+    ),
+    output_schema=closed(_DOC, ["id", "summary"]),
+    handle=_describe,
+)
+
+LIST_TOOL_EXAMPLES: Final = MetaTool(
+    name="list_tool_examples",
+    title="List examples of a tool",
+    description="Example calls of one tool.",
+    input_schema=closed({"tool_id": TEXT, "max": count(1, _EXAMPLES, _EXAMPLES)}, ["tool_id"]),
+    output_schema=closed({"examples": EXAMPLES}, ["examples"]),
+    handle=_examples,
+)
+
+STUBS: Final = MetaTool(
+    name="stubs",
+    title="Python stubs of tools",
+    description="Typed Python declarations of tools, to write code for execute_code; of these ids and namespaces.",
+    input_schema=closed(
+        {"tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED}, "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED}}
+    ),
+    output_schema=closed({"stubs": TEXT, "tools": TEXTS, "note": TEXT}, ["stubs", "tools"]),
+    handle=_stubs,
+)

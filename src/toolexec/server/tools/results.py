@@ -1,0 +1,53 @@
+"""The tool that reads results which were too large for one reply."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from toolexec.run.reading import READ_ARGUMENTS
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+
+__all__ = ["READ_RESULT"]
+
+_WHOLE: Final[dict[str, Any]] = {"type": "integer"}
+_OUTPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["text", "array", "object", "value", "json", "matches"]},
+        "value": {},
+        "offset": _WHOLE,
+        "count": _WHOLE,
+        "total": _WHOLE,
+        "next": {"type": "integer", "description": "Offset of the next page; absent on the last."},
+        "cut": {"type": "array", "items": {"type": "string"}, "description": "Paths of items too large for a page."},
+        "error": {"type": "object"},
+    },
+    "anyOf": [{"required": ["kind", "value", "offset", "count", "total"]}, {"required": ["error"]}],
+}
+
+
+async def _read(call: MetaCall) -> MetaReply:
+    args = dict(call.args)
+    handle = args.pop("handle")
+    # A large value takes a while to decode and search, and others are served by this thread.
+    page = await asyncio.to_thread(call.results.read, handle, call.origin, **args)
+    if page.kind != "text":
+        return MetaReply(value=page.to_dict())
+    more = f"; offset {page.next} reads on" if page.next is not None else ""
+    note = f"[characters {page.offset:,} to {page.offset + page.count:,} of {page.total:,}{more}]"
+    return MetaReply(value=page.to_dict(), text=f"{page.value}\n{note}")
+
+
+READ_RESULT: Final = MetaTool(
+    name="read_result",
+    title="Read a large result",
+    description=(
+        "Reads a result that was too large for one reply, by the handle in its outline: page by page (offset, limit), "
+        "a part of it (path), or the places where a text is found (grep)."
+    ),
+    input_schema=READ_ARGUMENTS,
+    output_schema=_OUTPUT,
+    handle=_read,
+)
+"""`read_result`: pages, slices and greps what a ResultStore keeps for the caller."""

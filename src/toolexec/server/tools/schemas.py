@@ -1,0 +1,105 @@
+"""The words that the schemas of the server's tools are made of.
+
+What these tools look like is what a model pays for before it has done anything, so the words are few: no description
+where the name says enough, and no type for what only stands beside an answer; which names there can be is always said.
+A tool that finds or reads says nothing of errors: a reply with an error has no structured content then, only text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "ANY",
+    "CUT",
+    "ERROR",
+    "EXAMPLES",
+    "FLAG",
+    "LIMIT",
+    "NUMBER",
+    "OBJECT",
+    "TEXT",
+    "TEXTS",
+    "TOOLS",
+    "JSONSchema",
+    "closed",
+    "count",
+    "listing",
+    "outcome",
+    "text",
+]
+
+JSONSchema: TypeAlias = dict[str, Any]
+
+ANY: Final[JSONSchema] = {}
+TEXT: Final[JSONSchema] = {"type": "string"}
+FLAG: Final[JSONSchema] = {"type": "boolean"}
+NUMBER: Final[JSONSchema] = {"type": "number"}
+OBJECT: Final[JSONSchema] = {"type": "object"}
+TEXTS: Final[JSONSchema] = {"type": "array", "items": TEXT}
+
+
+def text(description: str, **more: Any) -> JSONSchema:
+    """A text, with a word on what it is."""
+    return {**TEXT, **more, "description": description}
+
+
+def count(low: int, high: int, default: int | None = None) -> JSONSchema:
+    """A whole number from *low* to *high*."""
+    schema: JSONSchema = {"type": "integer", "minimum": low, "maximum": high}
+    return schema if default is None else {**schema, "default": default}
+
+
+def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -> JSONSchema:
+    """An object with these properties and no others."""
+    schema: JSONSchema = {"type": "object", "properties": dict(properties)}
+    if required:
+        schema["required"] = list(required)
+    return {**schema, "additionalProperties": False}
+
+
+def listing(items: JSONSchema) -> JSONSchema:
+    """A list of *items*."""
+    return {"type": "array", "items": items}
+
+
+ERROR: Final = closed(
+    {
+        "code": TEXT,
+        "message": TEXT,
+        **dict.fromkeys(("tool_id", "op", "backend", "retryable", "step_index", "details"), ANY),
+    },
+    ["code", "message"],
+)
+"""What went wrong."""
+
+LIMIT: Final = count(1, 100, 20)
+"""How many items a page has."""
+
+TOOLS: Final = listing(
+    closed(
+        {
+            "id": TEXT,
+            "name": TEXT,
+            **dict.fromkeys(("namespace", "shortDescription", "signature", "tags", "unavailable"), ANY),
+        },
+        ["id", "name"],
+    )
+)
+"""Tools in a list: enough to choose by."""
+
+EXAMPLES: Final = listing(
+    closed(dict.fromkeys(("id", "title", "description", "args", "resultHint"), ANY), ["title", "description", "args"])
+)
+"""Calls that somebody wrote down."""
+
+CUT: Final[dict[str, JSONSchema]] = {"cut": FLAG, "handle": ANY}
+"""What stands beside the outline of a value that is too large to be shown: `cut` is true, `handle` is for read_result
+(absent when the value is too large to be kept, too)."""
+
+
+def outcome(properties: Mapping[str, JSONSchema], answer: str) -> JSONSchema:
+    """The schema of what a run gives: an object with *answer*, or with the `error` that is in its place."""
+    schema = closed({**properties, "error": ERROR})
+    return {**schema, "anyOf": [{"required": [answer]}, {"required": ["error"]}]}

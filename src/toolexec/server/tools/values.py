@@ -1,0 +1,95 @@
+"""Values and tools as a reply shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+from toolexec.run.results import Shown
+from toolexec.server.plain import plain
+from toolexec.server.tools.base import MetaCall
+from toolexec.server.tools.wording import clean_schema
+
+__all__ = ["as_json", "backend_data", "cut_note", "milliseconds", "other_parts", "shown_text", "tool_data"]
+
+_MAX_DESCRIPTION: Final = 4000
+_MAX_TITLE: Final = 200
+_MAX_PARTS: Final = 16 << 20
+_HEAD: Final = 2000
+
+
+def as_json(value: Any) -> str:
+    """*value* as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def milliseconds(seconds: float) -> float:
+    """*seconds* as replies tell durations."""
+    return round(seconds * 1000, 3)
+
+
+def cut_note(shown: Shown) -> dict[str, Any]:
+    """What a reply says beside a value that was cut (see the schema `CUT`); nothing beside a whole one."""
+    if not shown.bytes:
+        return {}
+    return {"cut": True, "handle": shown.handle} if shown.handle else {"cut": True}
+
+
+def shown_text(call: MetaCall, text: str, max_bytes: int | None = None) -> str:
+    """*text*; of one that is too long its beginning, and how to read the rest."""
+    shown = call.results.show(text, call.origin, max_bytes)
+    if not shown.bytes:
+        return text
+    where = f"read_result has them, handle {shown.handle}" if shown.handle else "too many to be kept"
+    return f"{text[:_HEAD]}\n… {len(text)} characters in all; {where}"
+
+
+def backend_data(binding: Binding) -> dict[str, str]:
+    """Where a tool lives: the backend's kind and name."""
+    return {"kind": binding.kind, "name": binding.backend}
+
+
+def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
+    """A tool in MCP's spelling with its namespace, version and tags, fit to be read: texts are clean, a schema too
+    large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out."""
+    data = tool.to_dict()
+    for key in ("icons", "_meta"):
+        data.pop(key, None)
+    for key, limit in (("title", _MAX_TITLE), ("description", _MAX_DESCRIPTION)):
+        if key in data:
+            data[key] = plain(data[key], limit)
+    if "title" in data.get("annotations", {}):
+        data["annotations"]["title"] = plain(data["annotations"]["title"], _MAX_TITLE)
+    for key in ("inputSchema", "outputSchema"):
+        if key in data:
+            data[key] = call.results.show(clean_schema(data[key]), call.origin).value
+    return data
+
+
+def other_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a reply that are not text: images, audio, links, resources. One that would make them more than
+    16 MiB together is replaced by a text that says so."""
+    parts: list[dict[str, Any]] = []
+    room = _MAX_PARTS
+    for part in content:
+        if part.get("type") == "text":
+            continue
+        size = _size(part)
+        if size > room:
+            parts.append({"type": "text", "text": f"[left out: a part of type {part.get('type')!s:.40}, {size} bytes]"})
+            continue
+        room -= size
+        parts.append(dict(part))
+    return parts
+
+
+def _size(value: Any) -> int:
+    """About how many bytes *value* takes."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(key) + _size(item) for key, item in value.items())
+    return sum(map(_size, value)) if isinstance(value, list | tuple) else 8

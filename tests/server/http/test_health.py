@@ -1,0 +1,149 @@
+"""What the server says of how it is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolexec import Exec
+from toolexec.backend.base import BackendStatus
+from toolexec.backend.provider import ProviderBackend
+from toolexec.model.redaction import redactor
+from toolexec.runtime.backend.wasm import WasmBackend
+from toolexec.runtime.base import Availability
+from toolexec.server.auth import ApiKey, AuthSettings
+from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.http import Health, HttpSettings
+
+from .conftest import Serve
+
+KEYS = (ApiKey(id="ann", sha256=hash_key("ann's"), roles=("ops",)), ApiKey(id="bob", sha256=hash_key("bob's")))
+
+
+class Backend(ProviderBackend):
+    """A backend that is as it is told."""
+
+    def __init__(self, name: str, reason: str = "") -> None:
+        super().__init__(name, lambda tool, args: None)
+        self.reason = reason
+
+    def status(self) -> BackendStatus:
+        return BackendStatus(name=self.name, kind=self.kind, available=not self.reason, reason=self.reason or None)
+
+
+def fixed(**answers: str) -> Any:
+    return lambda: {name: lambda answer=answer: answer for name, answer in answers.items()}
+
+
+@pytest.mark.parametrize(
+    ("answers", "required", "status"),
+    [
+        ({}, (), "ok"),
+        ({"a": "", "b": ""}, ("a",), "ok"),
+        ({"a": "", "b": "down"}, ("a",), "degraded"),
+        ({"a": "down", "b": ""}, ("a",), "failed"),
+        ({"a": ""}, ("missing",), "failed"),
+    ],
+)
+async def test_the_worst_that_counts(answers: dict[str, str], required: tuple[str, ...], status: str) -> None:
+    """What is required and fails makes all fail; what is not makes it degraded."""
+    assert (await Health(fixed(**answers), required=required).report()).status == status
+
+
+async def test_checks_that_raise_or_hang() -> None:
+    """They have failed, and say so without secrets."""
+    redactor.add("t0psecret")
+
+    async def hang() -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    def fail() -> str:
+        raise ValueError("password t0psecret is wrong")
+
+    report = await Health(lambda: {"hang": hang, "fail": fail}, timeout=0.05).report()
+    assert [finding.message for finding in report.findings] == [
+        "no answer within 0.05 s",
+        "ValueError: password [REDACTED] is wrong",
+    ]
+
+
+async def test_many_who_ask_cost_one_check() -> None:
+    """A report serves for a while."""
+    asked: list[int] = []
+
+    def check() -> str:
+        asked.append(1)
+        return ""
+
+    health = Health(lambda: {"a": check}, fresh=60)
+    await asyncio.gather(*(health.report() for _ in range(20)))
+    assert len(asked) == 1
+    eager = Health(lambda: {"a": check}, fresh=0)
+    await eager.report()
+    await eager.report()
+    assert len(asked) == 3
+
+
+async def test_of_an_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every enabled backend and the sandbox are checked."""
+    availability = Availability(ok=True)
+
+    async def check(self: WasmBackend) -> Availability:
+        return availability
+
+    monkeypatch.setattr(WasmBackend, "check", check)
+    async with Exec() as ex:
+        ex.backends.register(Backend("up"))
+        ex.backends.register(Backend("down", "it has no power"))
+        report = await Health.of(ex, fresh=0).report()
+        found = {finding.name: finding.message for finding in report.findings}
+        assert found == {"sandbox": "", "local": "", "up": "", "down": "it has no power"}
+        availability = Availability(ok=False, reason="no engine")
+        report = await Health.of(ex, required=["sandbox"], fresh=0).report()
+        assert report.status == "failed"
+        assert report.to_dict()["checks"][0]["message"] == "wasm: no engine"
+    async with Exec(runtime_backends={"standard": []}) as ex:
+        assert (await Health.of(ex).report()).findings[0].message == "no sandbox serves the profile standard"
+    async with Exec(enable_code_execution=False) as ex:
+        assert [finding.name for finding in (await Health.of(ex).report()).findings] == ["local"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "word"),
+    [({"a": ""}, 200, "OK"), ({"b": "secret-host:5432 is down"}, 200, "DEGRADED"), ({"a": "x"}, 503, "UNAVAILABLE")],
+)
+async def test_ready_says_one_word(serve: Serve, answers: dict[str, str], code: int, word: str) -> None:
+    """Everybody may ask, so there is nothing in it about how the server is set up."""
+    answers = {"a": ""} | answers
+    server = await serve(auth=AuthSettings(api_keys=KEYS), health=Health(fixed(**answers), required=["a"]))
+    ready = await server.request("GET", "/readyz")
+    assert (ready.status_code, ready.text) == (code, word)
+    alive = await server.request("GET", "/healthz")
+    assert (alive.status_code, alive.text) == (200, "OK")
+    assert (await server.request("HEAD", "/healthz")).status_code == 200
+    assert (await server.request("POST", "/healthz")).status_code == 405
+
+
+async def test_without_checks_a_server_is_ready(serve: Serve) -> None:
+    """It has nothing to wait for; and no report to give."""
+    server = await serve()
+    assert (await server.request("GET", "/readyz")).text == "OK"
+    assert (await server.request("GET", "/health")).status_code == 404
+
+
+async def test_the_report_is_for_operators(serve: Serve) -> None:
+    """It needs a key, and a role where roles are set."""
+    http = HttpSettings(port=0, operator_roles=("ops",))
+    server = await serve(http, AuthSettings(api_keys=KEYS), health=Health(fixed(a="down"), required=["a"]))
+    assert (await server.request("GET", "/health")).status_code == 401
+    assert (await server.request("GET", "/health", headers={"x-api-key": "bob's"})).status_code == 403
+    answer = await server.request("GET", "/health", headers={"x-api-key": "ann's"})
+    assert answer.status_code == 503
+    data = answer.json()
+    assert data["status"] == "failed"
+    (check,) = data["checks"]
+    assert (check["name"], check["status"], check["required"], check["message"]) == ("a", "failed", True, "down")
+    assert check["latencyMs"] >= 0

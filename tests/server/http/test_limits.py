@@ -1,0 +1,131 @@
+"""Bodies that are too long, too late, too deep or of another kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from toolexec.server.http import HttpSettings, Metrics
+from toolexec.server.http.limits import too_deep
+
+from .conftest import INITIALIZE, JSON_HEADERS, Serve
+
+HEAD = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n"
+JSON = b"content-type: application/json\r\n"
+
+
+async def test_a_declared_length_is_believed(serve: Serve) -> None:
+    """A body that says that it is too long is refused before any of it is read."""
+    server = await serve(HttpSettings(port=0, max_body_bytes=1000))
+    for length in (b"1001", b"9" * 18):
+        answer = await server.raw(HEAD + JSON + b"content-length: " + length + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"connection: close" in answer
+
+
+async def test_a_body_in_chunks_is_counted(serve: Serve) -> None:
+    """Without a length it is refused as soon as it is too long."""
+    server = await serve(HttpSettings(port=0, max_body_bytes=1000))
+    chunk = b"1f4\r\n" + b"x" * 500 + b"\r\n"
+    answer = await server.raw(HEAD + JSON + b"transfer-encoding: chunked\r\n\r\n", chunk, chunk, chunk)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_body_that_just_fits(serve: Serve) -> None:
+    """The limit itself is allowed."""
+    body = json.dumps(INITIALIZE).encode()
+    server = await serve(HttpSettings(port=0, max_body_bytes=len(body)))
+    assert (await server.request("POST", content=body, headers=JSON_HEADERS)).status_code == 200
+    assert (await server.request("POST", content=body + b" ", headers=JSON_HEADERS)).status_code == 413
+
+
+async def test_a_body_that_dawdles(serve: Serve) -> None:
+    """It is given up, also when a byte arrives now and then; and the server goes on."""
+    metrics = Metrics()
+    server = await serve(HttpSettings(port=0, body_timeout=0.3), metrics=metrics)
+    drops = [b"x"] * 12
+    answer = await server.raw(HEAD + JSON + b"content-length: 100\r\n\r\n", *drops, pause=0.1)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")  # empty: the end came before it was read
+    assert b'toolexec_http_rejected_total{reason="body_timeout"} 1.0' in metrics.text()
+    assert (await server.post(INITIALIZE)).status_code == 200
+
+
+async def test_a_client_that_goes_away_within_its_body(serve: Serve) -> None:
+    """That is noted and nothing more."""
+    metrics = Metrics()
+    server = await serve(metrics=metrics)
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HEAD + JSON + b"content-length: 100\r\n\r\nabc")
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.transport.abort()
+    while b'{reason="disconnected"} 1.0' not in metrics.text():
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/json-seq"},
+        {"content-type": ""},
+        {"content-encoding": "gzip"},
+    ],
+)
+async def test_what_is_not_json(serve: Serve, headers: dict[str, str]) -> None:
+    """Another type, or a compressed body, is refused unread."""
+    server = await serve()
+    assert (await server.request("POST", content=b"{}", headers={**JSON_HEADERS, **headers})).status_code == 415
+
+
+async def test_the_type_may_name_its_encoding(serve: Serve) -> None:
+    """As some clients do."""
+    server = await serve()
+    assert (await server.post(INITIALIZE, {"content-type": "application/json; charset=utf-8"})).status_code == 200
+
+
+@pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
+@pytest.mark.parametrize("bomb", [b"[" * 100_000, b'{"a":' * 50_000, b"[" * 101 + b"]" * 101])
+async def test_json_that_nests_too_deeply(serve: Serve, bomb: bytes, era: dict[str, str]) -> None:
+    """It is refused before a parser sees it."""
+    server = await serve()
+    answer = await server.request("POST", content=bomb, headers={**JSON_HEADERS, **era})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
+    assert "nested more than 100 levels" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"nul", b'{"a":NaN}', b"9" * 10_000, b'"' * 9999, b"[1,2]"])
+async def test_garbage(serve: Serve, body: bytes, era: dict[str, str]) -> None:
+    """Each is refused as a mistake of the client, and the server goes on."""
+    server = await serve()
+    answer = await server.request("POST", content=body, headers={**JSON_HEADERS, **era})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] < 0
+    assert (await server.post(INITIALIZE)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("document", "deep"),
+    [
+        ('[[1],{"a":[1]}]', False),
+        ("[[[[1]]]]", True),
+        ('{"a":"[[[[[[[[[["}', False),
+        (r'{"a":"\"[[[[[[[["}', False),
+        (r'["\\",[[[1]]]]', True),
+        ('"[[[[[[[', False),
+        ("[],[],[],[],[]", False),
+    ],
+)
+def test_depth_is_that_of_the_structure(document: str, deep: bool) -> None:
+    """Brackets within texts do not count, whatever is escaped in them."""
+    assert too_deep(document.encode(), 3) is deep
+
+
+def test_looking_for_depth_takes_linear_time() -> None:
+    """Quotes without an end are no way to keep the server busy."""
+    assert too_deep(b"[[[[" + rb"\"" * 2_000_000, 3)
+    assert not too_deep(rb'"\"' * 1_000_000 + b"[[[[", 3)
+    assert not too_deep(b'[[["' + rb"\"" * 2_000_000 + b"[[[[", 3)

@@ -1,0 +1,113 @@
+"""Who makes a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ClientCapabilities, ElicitationCapability, ElicitResult, UrlElicitationCapability
+from tests.server.harness import connect, gated, serving
+
+from toolexec import Exec
+from toolexec.model.origin import Caller
+from toolexec.server.app import ToolServer
+from toolexec.server.callers import can_elicit
+from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+
+
+def as_callers(server: ToolServer, callers: list[Caller | None]) -> None:
+    """Have each request come from the caller that is first in *callers*, as the HTTP server says it."""
+
+    async def identify(ctx: Any, call_next: Any) -> Any:
+        request = SimpleNamespace(scope={"toolexec.caller": callers[0]})
+        return await call_next(replace(ctx, request=request))
+
+    server.lowlevel.middleware.insert(0, identify)
+
+
+async def no(context: Any, params: Any) -> Any:
+    return ElicitResult(action="decline")
+
+
+async def test_a_proven_caller_reaches_the_call() -> None:
+    """The caller that the HTTP server found is the origin's; in the newer era its requests are one session."""
+    seen: list[Any] = []
+
+    async def handle(call: MetaCall) -> MetaReply:
+        seen.append(call.origin)
+        return MetaReply(value={})
+
+    tool = MetaTool(
+        name="own", title="", description="", input_schema={"type": "object"}, output_schema={}, handle=handle
+    )
+    callers: list[Any] = [Caller(id="ann", tenant="acme", roles=("admin",))]
+    async with serving(Exec(), tools=[tool]) as server:
+        as_callers(server, callers)
+        async with connect(server, "auto") as client:
+            for caller in (callers[0], callers[0], Caller(id="bob"), "nobody proved this"):
+                callers[0] = caller
+                await client.call_tool("own", {})
+    ann, again, bob, nobody = seen
+    assert ann.caller.roles == ("admin",)
+    assert ann.session == again.session != bob.session
+    assert nobody.caller.id == ""
+    assert "ann" not in ann.session
+
+
+async def test_state_is_bound_to_its_caller() -> None:
+    """Nobody can answer in place of another caller; the one who was asked still can."""
+    ran: list[str] = []
+    ex, _ = gated()
+    ex.add(lambda path: ran.append(path), "fs:danger")
+    ann, bob = Caller(id="ann", method="api_key"), Caller(id="bob", method="api_key")
+    callers: list[Any] = [ann]
+    args = {"tool_id": "fs:danger", "args": {"path": "/x"}}
+    yes: Any = {"approval-1": ElicitResult(action="accept", content={"answer": "once"})}
+    async with serving(ex) as server:
+        as_callers(server, callers)
+        async with connect(server, "auto", elicitation_callback=no) as client:
+            call = client.session.call_tool
+            first: Any = await call("run_tool", args, allow_input_required=True)
+            for other in (bob, Caller(id="ann", method="api_key", tenant="other"), None):
+                callers[0] = other
+                with pytest.raises(MCPError, match="requestState"):
+                    await call("run_tool", args, input_responses=yes, request_state=first.request_state)
+            assert ran == []
+            callers[0] = ann
+            await call("run_tool", args, input_responses=yes, request_state=first.request_state)
+    assert ran == ["/x"]
+
+
+async def test_cursors_are_bound_to_their_caller() -> None:
+    """A cursor of one caller's list is nothing for another."""
+    callers: list[Any] = [Caller(id="ann")]
+    async with serving(Exec(), page_size=1) as server:
+        as_callers(server, callers)
+        async with connect(server, "auto") as client:
+            cursor = (await client.list_tools()).next_cursor
+            callers[0] = Caller(id="bob")
+            with pytest.raises(MCPError, match="invalid cursor"):
+                await client.list_tools(cursor=cursor)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (None, False),
+        (ClientCapabilities(), False),
+        (ClientCapabilities(elicitation=ElicitationCapability()), True),
+        (ClientCapabilities(elicitation=ElicitationCapability(url=UrlElicitationCapability())), False),
+    ],
+)
+def test_who_can_be_asked(offered: Any, expected: bool) -> None:
+    """A client can be asked when it offers forms; an empty offer means forms; an offer of pages only does not."""
+    for version, way in (("2025-11-25", True), ("2026-07-28", False)):
+        session = SimpleNamespace(client_capabilities=offered, can_send_request=way)
+        context: Any = SimpleNamespace(session=session, protocol_version=version)
+        assert can_elicit(context) is expected
+    session = SimpleNamespace(client_capabilities=offered, can_send_request=False)
+    context = SimpleNamespace(session=session, protocol_version="2025-11-25")
+    assert can_elicit(context) is False

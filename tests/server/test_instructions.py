@@ -1,0 +1,45 @@
+"""What the server tells a model before anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolexec.errors import ConfigurationError
+from toolexec.server.instructions import MAX_INSTRUCTIONS, instructions
+
+
+@pytest.mark.parametrize("expose", ["meta", "code", "direct"])
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_they_are_short(expose: str, count: int) -> None:
+    """At most 1,200 characters, however many namespaces of whatever length there are."""
+    text = instructions(expose, tools=10**9, namespaces=[f"{n:04}{'x' * 100}" for n in range(count)])
+    assert len(text) <= MAX_INSTRUCTIONS
+    assert ("more" in text.split(" behind ")[0]) is (count == 1000)
+
+
+def test_they_tell_the_way() -> None:
+    """They name the tools that are there, and how many tools are behind them."""
+    meta = instructions("meta", tools=500, namespaces=["github", "jira"])
+    assert meta.startswith("500 tools in the namespaces github, jira behind")
+    assert all(word in meta for word in ("search_tools", "describe_tool", "run_tool", "run_chain", "execute_code"))
+    assert "execute_code" not in instructions("meta", tools=1, code_enabled=False)
+    assert instructions("meta", tools=1).startswith("1 tool behind")
+    assert instructions("meta", tools=0).startswith("The user's tools behind")
+    code = instructions("code", tools=2)
+    assert "execute_code" in code
+    assert "run_tool" not in code
+    assert "search_tools" not in instructions("direct", tools=2)
+
+
+def test_names_are_clean() -> None:
+    """No escapes and no lines of strangers get in; what is empty then is left out."""
+    text = instructions("meta", tools=3, namespaces=["a\x1b[31m\nIgnore all\u202e", "\x00"])
+    assert "\x1b" not in text
+    assert "\n" not in text
+    assert text.startswith("3 tools in the namespaces a Ignore all behind")
+
+
+def test_an_unknown_way() -> None:
+    """It is refused."""
+    with pytest.raises(ConfigurationError, match="unknown expose"):
+        instructions("other", tools=1)

@@ -1,0 +1,134 @@
+"""`toolexec serve`, driven by the official TypeScript clients and the inspector, over both transports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import npm_folder, require_modern_node, require_npm_entry, server_environment
+
+pytestmark = pytest.mark.servers
+CLIENTS = Path(__file__).parent / "clients"
+CONFIG = """
+[sources]
+python = ["tools.py"]
+
+[[policy.rules]]
+effect = "ask"
+tools = ["files:*"]
+reason = "Files do not come back."
+"""
+SERVE = [sys.executable, "-m", "toolexec", "serve", "-c", "toolexec.toml"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a configuration and its tools."""
+    (tmp_path / "toolexec.toml").write_text(CONFIG)
+    (tmp_path / "tools.py").write_text((CLIENTS / "tools.py").read_text())
+    return tmp_path
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return server_environment(XDG_STATE_HOME=str(folder / "state"))
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    """The address of a server over HTTP."""
+    command = [*SERVE, "--transport", "http", "--port", "0"]
+    process = subprocess.Popen(command, cwd=folder, env=_environment(folder), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "http://" in line:
+                yield "http://" + line.split("http://", 1)[1].split()[0].rstrip(",.;)")
+                break
+        else:
+            pytest.fail("the server ended without saying where it is")
+    finally:
+        process.terminate()
+        rest = process.communicate(timeout=30)[1]
+    assert "Traceback" not in rest
+
+
+def _drive(kind: str, answer: str, folder: Path, *target: str) -> dict[str, Any]:
+    require_npm_entry("@modelcontextprotocol/client/package.json")
+    script = [require_modern_node(), str(CLIENTS / "drive.mjs"), kind, str(npm_folder() / "node_modules"), answer]
+    done = subprocess.run(
+        [*script, *target],
+        cwd=folder,
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=80,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _check(said: dict[str, Any], answer: str) -> None:
+    assert {"search_tools", "describe_tool", "run_tool", "run_chain", "execute_code", "read_result"} <= {*said["tools"]}
+    assert said["search"]["tools"][0]["id"] == "math:add"
+    assert said["describe"]["tool"]["inputSchema"]["required"] == ["a", "b"]
+    assert said["run"]["structured"] == 8
+    assert said["wrong"]["isError"] is True
+    assert {v["keyword"] for v in said["wrong"]["structuredContent"]["error"]["details"]["violations"]} == {
+        "required",
+        "type",
+    }
+    assert said["chain"]["final"] == 6
+    guarded = said["guarded"]
+    if answer == "accept":
+        assert guarded["structuredContent"]["structured"] == "erased a"
+        assert "files:erase" in said["asked"][0]["message"]
+        return
+    assert guarded["isError"] is True
+    assert guarded["structuredContent"]["error"]["code"] == (
+        "approval_denied" if answer == "decline" else "approval_required"
+    )
+
+
+@pytest.mark.parametrize("answer", ["accept", "decline", "none"])
+@pytest.mark.parametrize("kind", ["v1", "legacy", "modern"])
+def test_typescript_over_stdio(kind: str, answer: str, folder: Path) -> None:
+    """The TypeScript clients of both generations find, read, run, chain and approve in both eras."""
+    _check(_drive(kind, answer, folder, "stdio", *SERVE), answer)
+
+
+@pytest.mark.parametrize("kind", ["v1", "legacy", "modern"])
+def test_typescript_over_http(kind: str, folder: Path, url: str) -> None:
+    """They do so over streamable HTTP as well."""
+    _check(_drive(kind, "accept", folder, "http", url), "accept")
+
+
+def _inspect(folder: Path, *words: str) -> Any:
+    entry = require_npm_entry("@modelcontextprotocol/inspector-cli/build/cli.js")
+    done = subprocess.run(
+        [require_modern_node(), str(entry), "--cli", *words],
+        cwd=entry.parent,  # it looks for its own package.json beside the current folder
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=80,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_inspector(folder: Path, url: str) -> None:
+    """The inspector lists the tools over stdio and calls one over HTTP."""
+    config = {"mcpServers": {"toolexec": {"command": SERVE[0], "args": [*SERVE[1:-1], str(folder / "toolexec.toml")]}}}
+    (folder / "mcp.json").write_text(json.dumps(config))
+    listed = _inspect(folder, "--config", str(folder / "mcp.json"), "--server", "toolexec", "--method", "tools/list")
+    assert "search_tools" in {tool["name"] for tool in listed["tools"]}
+    call = ["--method", "tools/call", "--tool-name", "search_tools", "--tool-arg", "query=two numbers"]
+    found = _inspect(folder, url, "--transport", "http", *call)
+    assert found["structuredContent"]["tools"][0]["id"] == "math:add"

@@ -1,0 +1,77 @@
+"""Which tools the server offers, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolexec.errors import ConfigurationError
+from toolexec.model.schema import Schema
+from toolexec.server.tools.catalogue import meta_tools
+
+from .conftest import size
+
+EVERY = meta_tools("meta", code_enabled=True)
+
+
+def names(expose: Any, code_enabled: bool = True) -> set[str]:
+    """The names of what is offered."""
+    return {tool.name for tool in meta_tools(expose, code_enabled=code_enabled)}
+
+
+def test_all_are_there() -> None:
+    """Eleven tools, each with a name of its own."""
+    assert len(EVERY) == len(names("meta")) == 11
+    assert names("meta", code_enabled=False) == names("meta") - {"execute_code", "stubs"}
+
+
+def test_other_ways_to_expose() -> None:
+    """For code what finds, reads and runs code; beside direct tools what reads long results."""
+    assert names("code") == {"search_tools", "describe_tool", "execute_code", "read_result"}
+    assert names("direct") == names("direct", code_enabled=False) == {"read_result"}
+    with pytest.raises(ConfigurationError, match="switched off"):
+        meta_tools("code", code_enabled=False)
+    with pytest.raises(ConfigurationError, match="unknown expose"):
+        names("other")
+
+
+@pytest.mark.parametrize("tool", EVERY, ids=lambda tool: tool.name)
+def test_schemas_are_closed(tool: Any) -> None:
+    """Both are objects that can be compiled, and whatever they name forbids other names."""
+    for schema in (tool.input_schema, tool.output_schema):
+        Schema.of(dict(schema)).guard().accepts({})
+        assert schema["type"] == "object"
+    for schema in _objects(tool.input_schema):
+        assert schema.get("additionalProperties") is False
+    if tool.name != "read_result":
+        for schema in _objects(tool.output_schema):
+            assert schema.get("additionalProperties") is False
+
+
+def test_what_acts_says_so() -> None:
+    """Tools that run others may destroy, repeat badly and reach out; all others only read."""
+    acting = {"run_tool", "run_chain", "execute_code"}
+    for tool in EVERY:
+        hints = tool.to_mcp()["annotations"]
+        assert hints["title"]
+        assert hints["readOnlyHint"] is (tool.name not in acting)
+        assert hints["openWorldHint"] is (tool.name in acting)
+        if tool.name in acting:
+            assert hints["destructiveHint"] is True
+            assert hints["idempotentHint"] is False
+
+
+def test_they_cost_little() -> None:
+    """What a model reads of all of them is under 8 KB, everything a client gets under 14 KB."""
+    listed = [tool.to_mcp() for tool in EVERY]
+    assert size(listed) < 14_000
+    assert size([{key: part for key, part in tool.items() if key != "outputSchema"} for tool in listed]) < 8_000
+    assert json.loads(json.dumps(listed)) == listed
+
+
+def _objects(schema: Any) -> list[Any]:
+    found: list[Any] = [schema] if isinstance(schema, dict) and isinstance(schema.get("properties"), dict) else []
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return found + [one for part in parts for one in _objects(part)]

@@ -1,0 +1,177 @@
+"""execute_code."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolexec.code.types import CodeResult, ToolCallRecord
+from toolexec.errors import HandlerError
+from toolexec.server.tools.coding import EXECUTE_CODE
+
+from .conftest import Counter, refuses
+
+
+class TestValues:
+    """Code that works."""
+
+    async def test_code_calls_tools(self, counter: Counter) -> None:
+        """The value, what was printed, a short trace and the sandbox come back."""
+        code = 'order = tools.shop.order(item="tea")\nprint("made", order["item"])\nreturn order["count"] + 1'
+        value = await counter.value(EXECUTE_CODE, code=code)
+        assert value["value"] == 2
+        assert value["stdout"] == "made tea\n"
+        assert value["toolCallCount"] == 1
+        trace = value["toolCalls"][0]
+        assert (trace["tool"], trace["ok"]) == ("shop:order", True)
+        assert trace["ms"] >= 0
+        assert value["backend"] == {"kind": "wasm", "isolation": "wasm"}
+        assert "stderr" not in value
+
+    async def test_as_the_description_teaches(self, counter: Counter) -> None:
+        """Every form that it names works: by name, by ID, searching, describing, in parallel, catching a failure."""
+        code = """
+import asyncio
+a = await tools.shop.greet(name="a")
+b = await tools.run("shop:greet", {"name": "b"})
+found = await tools.search("greet")
+doc = await tools.describe("shop:greet")
+both = await asyncio.gather(tools.shop.greet(name="c"), tools.shop.greet(name="d"))
+try:
+    await tools.shop.fail()
+    code = ""
+except ToolError as error:
+    code = error.code
+return [a, b, found[0]["id"], doc["id"], both, code]
+"""
+        value = await counter.value(EXECUTE_CODE, code=code)
+        assert value["value"] == [
+            "hello a",
+            "hello b",
+            "shop:greet",
+            "shop:greet",
+            ["hello c", "hello d"],
+            "handler_failed",
+        ]
+        assert value["toolCalls"][-1]["code"] == "handler_failed"
+
+    async def test_nothing_is_a_value(self, counter: Counter) -> None:
+        """Code that gives nothing gives null."""
+        assert (await counter.value(EXECUTE_CODE, code="x = 1"))["value"] is None
+
+    async def test_much_of_everything(self, counter: Counter) -> None:
+        """A large value is an outline, long output ends with the way to the rest."""
+        code = 'print("y" * 20_000)\nreturn tools.shop.many(count=5000)'
+        value = await counter.value(EXECUTE_CODE, code=code)
+        assert value["cut"] is True
+        assert counter.results.read(value["handle"], counter.origin, path="[4999].id").value == 4999
+        assert len(value["stdout"]) < 3000
+        assert "20001 characters in all; read_result" in value["stdout"]
+
+    async def test_output_that_cannot_be_kept(self, counter: Counter) -> None:
+        """It says that the rest is lost."""
+        counter.results = type(counter.results)(max_kept_bytes=100)
+        value = await counter.value(EXECUTE_CODE, code='print("y" * 20_000)')
+        assert "too many to be kept" in value["stdout"]
+
+
+class TestFailures:
+    """Code that fails."""
+
+    async def test_an_exception(self, counter: Counter) -> None:
+        """The error has the line; what was printed until then is there."""
+        reply = await counter.ask(EXECUTE_CODE, code='print("before")\n1 / 0')
+        assert reply.value["error"]["code"] == "code_error"
+        assert reply.value["error"]["details"]["line"] == 2
+        assert reply.value["stdout"] == "before\n"
+        assert "value" not in reply.value
+
+    async def test_limits_can_only_be_lowered(self) -> None:
+        """Neither time nor the number of calls goes above what the operator set."""
+        counter = Counter(max_tool_calls=2)
+        counter.ex.add(lambda: 1, "one")
+        calls = "for _ in range(9):\n    tools.one()"
+        for asked in ({}, {"max_tool_calls": 1000}, {"max_tool_calls": 1}):
+            reply = await counter.ask(EXECUTE_CODE, asked, code=calls)
+            assert reply.is_error
+            made = [trace for trace in reply.value["toolCalls"] if trace["ok"]]
+            assert len(made) == min(asked.get("max_tool_calls", 2), 2)
+        await counter.ex.aclose()
+
+    async def test_a_time_limit(self, counter: Counter) -> None:
+        """It ends the code."""
+        await counter.value(EXECUTE_CODE, code="1")
+        error = await counter.error(EXECUTE_CODE, code="while True: pass", timeout_ms=300)
+        assert error["code"] == "code_timeout"
+
+    async def test_allowed_tools(self, counter: Counter) -> None:
+        """Others cannot be called."""
+        code = 'tools.run("shop:fail", {})'
+        reply = await counter.ask(EXECUTE_CODE, code=code, allowed_tools=["media:*"])
+        assert reply.is_error
+        assert "shop:fail" in reply.value["error"]["message"]
+
+    async def test_what_cannot_be_run(self, counter: Counter) -> None:
+        """An unknown language, and code that is switched off, are errors."""
+        error = await counter.error(EXECUTE_CODE, code="1", language="cobol")
+        assert error["code"] == "invalid_request"
+        assert "python" in error["message"]
+        off = Counter(enable_code_execution=False)
+        assert (await off.error(EXECUTE_CODE, code="1"))["code"] == "configuration"
+        await off.ex.aclose()
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            {},
+            {"code": "1", "timeout_ms": 0},
+            {"code": "1", "max_tool_calls": 1001},
+            {"code": "1", "profile": "dev"},
+            {"code": "1", "unsafe_opt_in": True},
+        ],
+    )
+    def test_what_a_caller_may_not_ask(self, args: Any) -> None:
+        """Code is required, numbers have bounds, and nobody chooses their own isolation."""
+        assert refuses(EXECUTE_CODE, **args)
+
+    async def test_cancelling(self, counter: Counter) -> None:
+        """Stops the code."""
+        task = asyncio.ensure_future(counter.ask(EXECUTE_CODE, code="tools.shop.slow()"))
+        while not counter.progress:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+class TestTrace:
+    """The calls that code made."""
+
+    async def test_very_many_are_cut(self, counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Failures stay, and the number of all is told."""
+        calls = [ToolCallRecord("a:ok") for _ in range(99)] + [ToolCallRecord("a:bad", error=HandlerError("no"))]
+
+        async def execute(code: str, **settings: Any) -> CodeResult:
+            return CodeResult(value=1, tool_calls=calls)
+
+        monkeypatch.setattr(counter.ex, "execute_code", execute)
+        value = await counter.value(EXECUTE_CODE, code="1")
+        assert value["toolCallCount"] == 100
+        assert len(value["toolCalls"]) == 40
+        assert value["toolCalls"][-1]["code"] == "handler_failed"
+
+    async def test_progress_of_calls(self, counter: Counter) -> None:
+        """Each call is told when it ended, between start and end."""
+        await counter.value(EXECUTE_CODE, code="tools.shop.nothing()\ntools.shop.nothing()")
+        await asyncio.sleep(0)
+        told = [(p.done, p.message) for p in counter.progress]
+        assert told[0] == (0, "started")
+        assert told[-1] == (len(told) - 1, "finished")
+        assert (1, "shop:nothing") in told
+
+
+def test_the_description_is_short() -> None:
+    """At most 900 characters."""
+    assert len(EXECUTE_CODE.description) <= 900
