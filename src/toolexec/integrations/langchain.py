@@ -1,0 +1,101 @@
+"""An `Exec` as tools of LangChain: `model.bind_tools(tools(ex))`."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Literal
+
+from pydantic import PrivateAttr
+
+from toolexec.code.types import CodeResult
+from toolexec.discovery.docs import DetailLevel, ToolDoc
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import MissingExtraError
+from toolexec.exec.facade import Exec
+from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
+from toolexec.model.origin import Origin
+from toolexec.run.types import Result
+
+try:
+    from langchain_core.tools import BaseTool, ToolException
+except ImportError:
+    raise MissingExtraError("langchain", needed_for="tools for LangChain") from None
+
+__all__ = ["ExecTool", "tools"]
+
+
+def tools(
+    ex: Exec, *, mode: Mode = "direct", filters: Filters | None = None, origin: Origin | None = None
+) -> list[BaseTool]:
+    """The tools of *ex* for LangChain and LangGraph, with `invoke` and `ainvoke`.
+
+    In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
+    `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
+    *ex*, and is made for *origin*. A ToolMessage has text for the model, and as its artifact the answer as JSON; a
+    failure has the status `error` and a code in its text. `invoke` uses `ex.sync`: use either that or `ainvoke`.
+
+    Raises ConfigurationError for a mode that cannot be; importing the module raises MissingExtraError without the
+    `langchain` extra.
+    """
+    found = Toolset(ex, mode, filters, origin)
+    return [ExecTool(found, face) for face in found.faces()]
+
+
+class ExecTool(BaseTool):
+    """One tool of an `Exec`; see `tools`."""
+
+    response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
+    handle_tool_error: Any = True
+    _tools: Toolset = PrivateAttr()
+    _face: Face = PrivateAttr()
+
+    def __init__(self, found: Toolset, face: Face) -> None:
+        metadata = {"tool_id": face.tool_id} if face.tool_id else None
+        super().__init__(name=face.name, description=face.description, args_schema=face.schema, metadata=metadata)
+        self._tools = found
+        self._face = face
+
+    # A tool may have arguments of any name, `self` and `config` among them, so these two have no names of their own.
+
+    def _run(self, /, **arguments: Any) -> tuple[Any, Any]:
+        return _output(_finish(self._tools.call(self._face, arguments, _Blocking(self._tools.ex))))
+
+    async def _arun(self, /, **arguments: Any) -> tuple[Any, Any]:
+        return _output(await self._tools.call(self._face, arguments))
+
+
+class _Blocking:
+    """The blocking twin of an Exec behind async names: nothing that is awaited here ever waits."""
+
+    def __init__(self, ex: Exec) -> None:
+        self._sync = ex.sync
+
+    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        return self._sync.search_tools(query, limit, filters=filters)
+
+    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        return self._sync.get_tool_doc(tool_id, level)
+
+    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+        return self._sync.run_tool(tool_id, args)
+
+    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+        return self._sync.execute_code(code, **settings)
+
+
+def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:
+    try:
+        work.send(None)
+    except StopIteration as finished:
+        return finished.value
+    raise AssertionError("work that blocks does not wait")
+
+
+def _output(answer: Answer) -> tuple[Any, Any]:
+    """Content and artifact."""
+    if answer.error is not None:
+        raise ToolException(answer.text)
+    if not answer.images:
+        return answer.text, answer.value
+    pictures = [{"type": "image", "base64": data, "mime_type": kind} for kind, data in answer.images]
+    return [{"type": "text", "text": answer.text}, *pictures], answer.value

@@ -1,0 +1,118 @@
+"""An `Exec` as tools of the OpenAI Agents SDK: `Agent(name="a", tools=toolset(ex))`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from toolexec.discovery.summary import Filters
+from toolexec.errors import MissingExtraError
+from toolexec.exec.facade import Exec
+from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
+from toolexec.model.origin import Origin
+
+if TYPE_CHECKING:
+    from agents import Tool
+
+__all__ = ["NeedsApproval", "toolset"]
+
+NeedsApproval: TypeAlias = Callable[[str, Mapping[str, Any]], bool]
+"""Takes a tool's ID (or `execute_code`) and the arguments; whether the SDK is to interrupt the run for approval."""
+
+_STRICT: Final = frozenset(
+    {"$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"}
+    | {"required", "title", "type"}
+)
+"""The keywords that every model with strict tools takes."""
+
+
+def toolset(
+    ex: Exec,
+    *,
+    mode: Mode = "direct",
+    filters: Filters | None = None,
+    origin: Origin | None = None,
+    needs_approval: NeedsApproval | None = None,
+) -> list[Tool]:
+    """The tools of *ex* for an agent of the OpenAI Agents SDK.
+
+    In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
+    `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
+    *ex*, and is made for *origin*. A failure is text for the model, with a code; it never ends the run. The SDK asks
+    for approval where *needs_approval* says so, beside what the gate asks.
+
+    Raises MissingExtraError without the `openai-agents` extra, and ConfigurationError for a mode that cannot be.
+    """
+    try:
+        from agents import FunctionTool
+    except ImportError:
+        raise MissingExtraError("openai-agents", needed_for="a toolset for the OpenAI Agents SDK") from None
+
+    tools = Toolset(ex, mode, filters, origin)
+
+    def make(face: Face) -> Tool:
+        async def invoke(context: Any, arguments: str) -> Any:
+            try:
+                args = json.loads(arguments) if arguments.strip() else {}
+            except ValueError as error:
+                return json.dumps({"error": {"code": "validation_input", "message": f"arguments are no JSON: {error}"}})
+            return _output(await tools.call(face, args))
+
+        async def ask(context: Any, args: Mapping[str, Any], call_id: str) -> bool:
+            assert needs_approval is not None
+            if face.name == "run_tool" and not face.tool_id:
+                return needs_approval(str(args.get("tool_id", "")), args.get("args") or {})
+            return needs_approval(face.tool_id or face.name, args)
+
+        schema, strict = _parameters(face.schema)
+        return FunctionTool(
+            name=face.name,
+            description=face.description,
+            params_json_schema=schema,
+            on_invoke_tool=invoke,
+            strict_json_schema=strict,
+            needs_approval=ask if needs_approval is not None and _acts(face) else False,
+        )
+
+    return [make(face) for face in tools.faces()]
+
+
+def _acts(face: Face) -> bool:
+    return bool(face.tool_id) or not face.annotations.read_only
+
+
+def _output(answer: Answer) -> Any:
+    if not answer.images:
+        return answer.text
+    from agents import ToolOutputImage, ToolOutputText
+
+    pictures = [ToolOutputImage(image_url=f"data:{kind};base64,{data}") for kind, data in answer.images]
+    return [ToolOutputText(text=answer.text), *pictures]
+
+
+def _parameters(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The schema for the model, and whether it is strict: only where that changes nothing of what it means."""
+    from agents.exceptions import UserError
+    from agents.strict_schema import ensure_strict_json_schema
+
+    plain = {name: part for name, part in schema.items() if name != "$schema"}
+    if not _is_simple(plain):
+        return plain, False
+    try:
+        strict = ensure_strict_json_schema(copy.deepcopy(plain))
+    except (UserError, TypeError, ValueError):
+        return plain, False
+    return (strict, True) if strict == plain else (plain, False)
+
+
+def _is_simple(schema: Any) -> bool:
+    """Whether a schema and all in it have only keywords that strict tools may have, with every property required."""
+    if not isinstance(schema, dict):
+        return False
+    properties = schema.get("properties", {})
+    if not schema.keys() <= _STRICT or list(properties) != list(schema.get("required", ())):
+        return False
+    below = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
+    return all(map(_is_simple, [*below, schema["items"]] if "items" in schema else below))

@@ -1,0 +1,94 @@
+"""An `Exec` as a toolset of Pydantic AI: `Agent(model, toolsets=[ExecToolset(ex)])`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from toolexec.discovery.summary import Filters
+from toolexec.errors import InputValidationError, MissingExtraError
+from toolexec.exec.facade import Exec
+from toolexec.integrations.toolset import Face, Mode, Toolset
+from toolexec.model.origin import Origin
+
+try:
+    from pydantic_ai import BinaryContent, ModelRetry, RunContext, ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_core import SchemaValidator, core_schema
+except ImportError:
+    raise MissingExtraError("pydantic-ai", needed_for="a toolset for Pydantic AI") from None
+
+__all__ = ["ExecToolset"]
+
+_ANY_ARGUMENTS: Final = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
+
+
+class ExecToolset(AbstractToolset[Any]):
+    """The tools of *ex* for an agent of Pydantic AI.
+
+    In the mode `direct` the agent has the tools that *ex* has at that step; `search` has `search_tools`,
+    `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
+    *ex*, and is made for *origin*. Arguments that do not fit make the model try again, *max_retries* times; any other
+    failure is a value with an `error`, and the run goes on. *id* is what durable runs know the toolset by.
+
+    Raises ConfigurationError for a mode that cannot be; importing the module raises MissingExtraError without the
+    `pydantic-ai` extra.
+    """
+
+    def __init__(
+        self,
+        ex: Exec,
+        *,
+        mode: Mode = "direct",
+        filters: Filters | None = None,
+        origin: Origin | None = None,
+        max_retries: int = 1,
+        id: str | None = None,
+    ) -> None:
+        self._tools = Toolset(ex, mode, filters, origin)
+        self._max_retries = max_retries
+        self._id = id
+        self._faces: dict[str, Face] = {}
+
+    @property
+    def id(self) -> str | None:
+        """What durable runs know the toolset by."""
+        return self._id
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """The tools at this step of a run; starts the backends of *ex* that are not started."""
+        await self._tools.ex.start()
+        self._faces = {face.name: face for face in self._tools.faces()}
+        return {
+            name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=name,
+                    description=face.description,
+                    parameters_json_schema=face.schema,
+                    metadata={"tool_id": face.tool_id, "annotations": face.annotations.to_mcp()},
+                ),
+                max_retries=self._max_retries,
+                args_validator=_ANY_ARGUMENTS,  # the runner checks them, and says what is wrong in plain words
+            )
+            for name, face in self._faces.items()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Call a tool; raises ModelRetry when its arguments do not fit."""
+        answer = await self._tools.call(self._faces[name], tool_args)
+        if isinstance(answer.error, InputValidationError):
+            raise ModelRetry(answer.error.message)
+        if not answer.images:
+            return answer.value
+        try:
+            pictures = [
+                BinaryContent(data=base64.b64decode(data, validate=True), media_type=kind)
+                for kind, data in answer.images
+            ]
+        except binascii.Error:
+            return answer.value
+        return [answer.value, *pictures] if answer.value is not None else pictures

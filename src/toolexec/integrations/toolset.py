@@ -1,0 +1,255 @@
+"""What every integration offers of an `Exec`, before it takes the form of somebody's tools."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+
+from toolexec.code.types import CodeResult
+from toolexec.discovery.docs import DetailLevel, ToolDoc
+from toolexec.discovery.index import Registered
+from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
+from toolexec.exec.facade import Exec
+from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
+from toolexec.model.origin import Origin, acting, current_origin
+from toolexec.model.schema import Schema
+from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.run.layers.budget import Budget
+from toolexec.run.types import Result
+
+__all__ = ["Answer", "Face", "Mode", "Toolset", "Work"]
+
+Mode: TypeAlias = Literal["direct", "search", "code"]
+"""`direct`: the tools themselves. `search`: three tools that find, describe and run them. `code`: as `search`, but the
+model writes code that calls them."""
+
+_NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_MAX_NAME: Final = 64
+_HASH: Final = 8
+_MAX_DESCRIPTION: Final = 1000
+_MAX_DETAILS: Final = 2000
+_RESERVED: Final = frozenset({"read_result"})
+
+
+class Work(Protocol):
+    """What does the work: an `Exec`, or its blocking twin in its place."""
+
+    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+        """See `Exec.search_tools`."""
+        ...
+
+    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """See `Exec.get_tool_doc`."""
+        ...
+
+    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+        """See `Exec.run_tool`."""
+        ...
+
+    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+        """See `Exec.execute_code`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a model gets to read: `value` is JSON, `text` is the same as text. For a failure both say what it was, and
+    `error` is set. `images` are pairs of media type and base64 data. `result` is there when a tool was run."""
+
+    value: Any
+    text: str
+    error: ToolExecError | None = None
+    images: tuple[tuple[str, str], ...] = ()
+    result: Result | None = None
+
+
+_Do: TypeAlias = Callable[[Work, Mapping[str, Any]], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Face:
+    """A tool as a model sees it. `tool_id` is empty for those that find and run other tools."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    do: _Do
+    tool_id: str = ""
+    annotations: ToolAnnotations
+
+
+class Toolset:
+    """The tools of *ex* in one of the modes, for a vendor's agent loop.
+
+    *filters* choose which tools count, on every way to them. All is done for *origin* (None: for whoever acts at that
+    moment). Raises ConfigurationError for an unknown mode, and for `code` where code is switched off.
+    """
+
+    def __init__(
+        self, ex: Exec, mode: Mode = "direct", filters: Filters | None = None, origin: Origin | None = None
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"unknown mode {mode!r}; use {', '.join(get_args(Mode))}")
+        if mode == "code" and not ex.options.enable_code_execution:
+            raise ConfigurationError("mode code needs code execution, which is switched off for this Exec")
+        self.ex = ex
+        self.mode: Mode = mode
+        self._filters = filters
+        self._origin = origin
+        budget = ex.options.gate.budget if ex.options.gate is not None else None
+        self._results = budget.store if isinstance(budget, Budget) else None
+
+    def faces(self) -> list[Face]:
+        """The tools that there are just now, those of *ex* by ID; of backends that have not started there are none.
+
+        A gate with a `Budget` adds `read_result`, which reads what the budget has cut.
+        """
+        if self.mode == "direct":
+            with self._acting():
+                found = self._direct()
+        else:
+            last = (RUN, self._run) if self.mode == "search" else (CODE, self._execute)
+            found = [_own(SEARCH, self._search), _own(DESCRIBE, self._describe), _own(*last, read_only=False)]
+        return [*found, _own(READ, self._read)] if self._results is not None else found
+
+    async def call(self, face: Face, args: Any, work: Work | None = None) -> Answer:
+        """Have one of the tools do its work with the arguments of a model. Every failure is in the answer."""
+        with self._acting():
+            try:
+                if not face.tool_id:
+                    schema = Schema.of(face.schema)
+                    if not schema.accepts(args):
+                        raise InputValidationError(schema.violations(args), tool_id=face.name, op="validate_input")
+                return await face.do(self.ex if work is None else work, args)
+            except ToolExecError as error:
+                return _failed(error)
+
+    # -- the tools themselves -----------------------------------------------------------------------------------
+
+    def _direct(self) -> list[Face]:
+        names: dict[str, list[Tool]] = {}
+        for entry in self.ex.visible()[0].tools():
+            if self._counts(entry):
+                tool = entry.tool
+                name = _NOT_ALLOWED.sub("_", "__".join(part for part in tool.id.split(":") if part))
+                names.setdefault(name, []).append(tool)
+        faces: list[Face] = []
+        for name, tools in names.items():
+            plain = len(tools) == 1 and len(name) <= _MAX_NAME and name not in _RESERVED
+            faces += [_direct_face(name if plain else _hashed(name, tool.id), tool) for tool in tools]
+        return faces
+
+    def _counts(self, entry: Registered) -> bool:
+        return self._filters is None or self._filters.accept(entry.tool, entry.bindings)
+
+    # -- finding and running ------------------------------------------------------------------------------------
+
+    async def _search(self, work: Work, args: Mapping[str, Any]) -> Answer:
+        found = await work.search_tools(args["query"], args.get("limit", 10), filters=self._filters)
+        return self._within({"tools": [summary.to_dict() for summary in found]})
+
+    async def _describe(self, work: Work, args: Mapping[str, Any]) -> Answer:
+        self._check(args["tool_id"])
+        doc = await work.get_tool_doc(args["tool_id"])
+        data = doc.to_dict()
+        if self.mode == "code" and doc.tool is not None:
+            from toolexec.code.names import ToolNames
+            from toolexec.code.stubs import stub_of
+
+            data["stub"] = stub_of(doc.tool, names=ToolNames(self.ex.index))
+        return self._within(data)
+
+    async def _run(self, work: Work, args: Mapping[str, Any]) -> Answer:
+        self._check(args["tool_id"])
+        return await _run_tool(work, args["tool_id"], args.get("args", {}))
+
+    async def _execute(self, work: Work, args: Mapping[str, Any]) -> Answer:
+        settings: dict[str, Any] = {}
+        if self._filters is not None:
+            allowed = [entry.tool.id for entry in self.ex.visible()[0].tools() if self._counts(entry)]
+            settings["allowed_tools"] = allowed or ["-"]  # an empty list would mean all tools
+        result = await work.execute_code(args["code"], **settings)
+        data: dict[str, Any] = {"value": result.value}
+        data |= {name: text for name, text in (("stdout", result.stdout), ("stderr", result.stderr)) if text}
+        if result.error is not None:
+            data["error"] = _error_data(result.error)
+        return self._within(data, result.error)
+
+    async def _read(self, work: Work, args: Mapping[str, Any]) -> Answer:
+        assert self._results is not None
+        page = self._results.read(origin=current_origin(), **args)
+        return Answer(value=page.to_dict(), text=_text(page.to_dict()))
+
+    def _check(self, tool_id: str) -> None:
+        """Raise ToolNotFoundError for a tool that does not count."""
+        entry = self.ex.visible()[0].find(tool_id)
+        if self._filters is not None and (entry is None or not self._counts(entry)):
+            raise ToolNotFoundError(tool_id)
+
+    def _within(self, data: dict[str, Any], error: ToolExecError | None = None) -> Answer:
+        """The answer, within the budget if there is one."""
+        value = self._results.show(data, current_origin()).value if self._results is not None else data
+        return Answer(value=value, text=_text(value), error=error)
+
+    def _acting(self) -> AbstractContextManager[object]:
+        return acting(self._origin) if self._origin is not None else nullcontext()
+
+
+def _own(wording: Wording, do: _Do, *, read_only: bool = True) -> Face:
+    hints = ToolAnnotations(read_only=read_only)
+    return Face(name=wording.name, description=wording.text, schema=wording.schema, do=do, annotations=hints)
+
+
+def _direct_face(name: str, tool: Tool) -> Face:
+    schema = tool.input_schema.to_json()
+
+    async def do(work: Work, args: Mapping[str, Any]) -> Answer:
+        return await _run_tool(work, tool.id, args)
+
+    return Face(
+        name=name,
+        description=(tool.description or tool.title or tool.id)[:_MAX_DESCRIPTION],
+        schema={"properties": {}, **(schema if isinstance(schema, dict) else {}), "type": "object"},
+        do=do,
+        tool_id=tool.id,
+        annotations=tool.annotations,
+    )
+
+
+def _hashed(name: str, tool_id: str) -> str:
+    digest = hashlib.sha256(tool_id.encode()).hexdigest()[:_HASH]
+    return f"{name[: _MAX_NAME - _HASH - 1]}_{digest}"
+
+
+async def _run_tool(work: Work, tool_id: str, args: Mapping[str, Any]) -> Answer:
+    result = await work.run_tool(tool_id, args)
+    if result.error is not None:
+        return _failed(result.error, result)
+    images = tuple(
+        (str(part.get("mimeType", "image/png")), part["data"])
+        for part in result.content
+        if part.get("type") == "image" and isinstance(part.get("data"), str)
+    )
+    return Answer(value=result.value, text=_text(result.value), images=images, result=result)
+
+
+def _failed(error: ToolExecError, result: Result | None = None) -> Answer:
+    data = {"error": _error_data(error)}
+    return Answer(value=data, text=_text(data), error=error, result=result)
+
+
+def _error_data(error: ToolExecError) -> dict[str, Any]:
+    data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    if error.details and len(_text(error.details)) <= _MAX_DETAILS:
+        data["details"] = error.details
+    return data
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

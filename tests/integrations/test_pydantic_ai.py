@@ -1,0 +1,158 @@
+"""The toolset for Pydantic AI, in its own loop with a scripted model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.integrations.shop import Guard, make_shop, require
+
+from toolexec import Filters, ToolReply
+from toolexec.model.content import text
+from toolexec.model.origin import Caller, Origin
+
+require("pydantic_ai", "pydantic-ai")
+
+from pydantic_ai import Agent, BinaryContent  # noqa: E402
+from pydantic_ai.exceptions import UnexpectedModelBehavior  # noqa: E402
+from pydantic_ai.messages import (  # noqa: E402
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel  # noqa: E402
+from pydantic_ai.models.test import TestModel  # noqa: E402
+
+from toolexec.integrations.pydantic_ai import ExecToolset  # noqa: E402
+
+
+class Script:
+    """Asks for the given tool calls, one a turn, and then answers; `heard` is what came back, `tools` what it saw."""
+
+    def __init__(self, *calls: tuple[str, Any]) -> None:
+        self.calls = calls
+        self.heard: list[Any] = []
+        self.retries: list[str] = []
+        self.extra: list[Any] = []
+        self.tools: dict[str, Any] = {}
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.tools = {tool.name: tool for tool in info.function_tools}
+        parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
+        returned = [part for part in parts if isinstance(part, ToolReturnPart)]
+        self.heard = [part.content for part in returned if part.outcome != "retried"]
+        self.retries = [str(part.content) for part in returned if part.outcome == "retried"]
+        self.extra = [part.content for part in parts if isinstance(part, UserPromptPart)][1:]
+        turn = len(self.heard) + len(self.retries)
+        if turn == len(self.calls):
+            return ModelResponse(parts=[TextPart("done")])
+        return ModelResponse(parts=[ToolCallPart(*self.calls[turn])])
+
+
+async def run(toolset: ExecToolset, *calls: tuple[str, Any]) -> Script:
+    """Have an agent make these calls; the script that asked for them."""
+    script = Script(*calls)
+    agent = Agent(FunctionModel(script.answer), toolsets=[toolset])
+    assert (await agent.run("go")).output == "done"
+    return script
+
+
+async def test_a_tool_call_goes_through_the_gate_and_its_value_back_to_the_model() -> None:
+    """The model asks, the tool runs behind the gate for the origin, the model gets the value."""
+    guard = Guard()
+    origin = Origin(caller=Caller(id="ann"))
+    async with make_shop(guard) as ex:
+        script = await run(ExecToolset(ex, origin=origin, id="shop"), ("shop__price", {"item": "tea"}))
+    assert script.heard == [{"item": "tea", "price": 3, "currency": "EUR"}]
+    assert [(call.tool_id, call.origin) for call in guard.calls] == [("shop:price", origin)]
+    assert script.tools["shop__price"].metadata["annotations"] == {"readOnlyHint": True}
+
+
+async def test_what_is_refused_or_fails_is_a_value_and_the_run_goes_on() -> None:
+    """A refusal and a failure are values with a code."""
+    async with make_shop() as ex:
+        script = await run(ExecToolset(ex), ("shop__refund", {"order": 1}), ("shop__broken", {}))
+    assert [value["error"]["code"] for value in script.heard] == ["policy_denied", "handler_failed"]
+
+
+async def test_wrong_arguments_make_the_model_try_again() -> None:
+    """Arguments that do not fit come back as a retry that says what is wrong; the next try counts."""
+    async with make_shop() as ex:
+        script = await run(ExecToolset(ex), ("shop__price", {"itm": "tea"}), ("shop__price", {"item": "tea"}))
+    assert "did you mean 'item'" in script.retries[0]
+    assert script.heard[0]["price"] == 3
+
+
+async def test_too_many_wrong_arguments_end_the_run() -> None:
+    """No more retries than were allowed."""
+    async with make_shop() as ex:
+        with pytest.raises(UnexpectedModelBehavior):
+            await run(ExecToolset(ex, max_retries=0), ("shop__price", {}), ("shop__price", {}))
+
+
+async def test_an_image_reaches_the_model_as_one() -> None:
+    """A reply with a picture is text and picture for the model."""
+    async with make_shop() as ex:
+        script = await run(ExecToolset(ex), ("shop__photo", {"item": "cup"}))
+    everything = [*script.heard, *script.extra]
+    assert "a cup" in str(everything)
+    assert any(isinstance(part, BinaryContent) for part in flat(everything))
+
+
+async def test_the_modes_work() -> None:
+    """Search mode finds, describes and runs; filters hold; the test model of the library can call every tool."""
+    async with make_shop() as ex:
+        only = Filters(namespace="shop", read_only=True)
+        script = await run(
+            ExecToolset(ex, mode="search", filters=only),
+            ("search_tools", {"query": "price"}),
+            ("describe_tool", {"tool_id": "shop:price"}),
+            ("run_tool", {"tool_id": "shop:price", "args": {"item": "tea"}}),
+            ("run_tool", {"tool_id": "shop:broken"}),
+        )
+        agent = Agent(TestModel(), toolsets=[ExecToolset(ex, filters=only)])
+        assert "EUR" in (await agent.run("go")).output
+    found, doc, value, missing = script.heard
+    assert [tool["id"] for tool in found["tools"]] == ["shop:price"]
+    assert doc["id"] == "shop:price"
+    assert value["price"] == 3
+    assert missing["error"]["code"] == "tool_not_found"
+
+
+async def test_tools_that_come_later_are_seen_at_the_next_step() -> None:
+    """The toolset shows what the Exec has at each step."""
+    async with make_shop() as ex:
+        toolset = ExecToolset(ex)
+        await run(toolset)
+        ex.add(lambda: 1, "late:comer")
+        script = await run(toolset, ("late__comer", {}))
+    assert script.heard == [1]
+
+
+def test_without_the_package_the_extra_is_named() -> None:
+    """Who lacks the package reads which extra to install."""
+    code = "import sys; sys.modules['pydantic_ai'] = None; import toolexec.integrations.pydantic_ai"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "pip install 'toolexec[pydantic-ai]'" in ran.stderr
+
+
+def flat(value: Any) -> list[Any]:
+    return [part for item in value for part in flat(item)] if isinstance(value, list | tuple) else [value]
+
+
+async def test_an_image_that_is_none_is_left_out() -> None:
+    """Data that is no base64 does not end the run."""
+    async with make_shop() as ex:
+        ex.add(no_picture, "shop:blank")
+        script = await run(ExecToolset(ex), ("shop__blank", {}))
+    assert script.heard == ["look"]
+
+
+async def no_picture() -> ToolReply:
+    return ToolReply(content=[text("look"), {"type": "image", "data": "!", "mimeType": "image/png"}])
