@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         tool,
     )
     from toolexec.run import Result, StepResult, StreamEvent, TraceEvent
+    from toolexec.run.gate import Gate
+    from toolexec.run.policy import Policy, Rule
     from toolexec.runtime import Runtime
     from toolexec.runtime.backend.wasm import WasmBackend, WasmConfig
 
@@ -99,6 +101,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "ToolReply",
         "tool",
     ),
+    "toolexec.run.gate": ("Gate",),
+    "toolexec.run.policy": ("Policy", "Rule"),
     "toolexec.run": ("Result", "StepResult", "StreamEvent", "TraceEvent"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -117,6 +121,7 @@ __all__ = [
     "Exec",
     "ExecutionError",
     "Filters",
+    "Gate",
     "InMemoryDocStore",
     "InMemoryIndex",
     "InputValidationError",
@@ -129,10 +134,12 @@ __all__ = [
     "MCPBinding",
     "MCPServer",
     "Options",
+    "Policy",
     "Progress",
     "ProviderBackend",
     "ProviderBinding",
     "Result",
+    "Rule",
     "Runtime",
     "SandboxUnavailableError",
     "Step",

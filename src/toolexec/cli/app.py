@@ -25,12 +25,13 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from toolexec.cli import code_mode
+from toolexec.cli import audit, client_config, code_mode, config_command, init, keys, serve, trust
 from toolexec.cli.exit_codes import TABLE, USAGE
 from toolexec.cli.options import AsJson, Config, perform_command
 
 __all__ = ["app", "main"]
 
+_SERVER = "One server over all tools"
 _EPILOG = "[bold]Exit codes[/bold]\n" + "\n".join(f"[cyan]{code:>4}[/cyan]  {text}" for code, text in TABLE)
 
 
@@ -225,6 +226,21 @@ def backends(context: typer.Context, config: Config = None, as_json: AsJson = Fa
 app.command()(code_mode.code)
 app.add_typer(code_mode.sandbox, name="sandbox")
 app.command()(code_mode.doctor)
+app.command(rich_help_panel=_SERVER)(serve.serve)
+app.command(rich_help_panel=_SERVER)(init.init)
+app.add_typer(config_command.config, name="config", rich_help_panel=_SERVER)
+app.command("client-config", rich_help_panel=_SERVER)(client_config.client_config)
+app.add_typer(keys.keys, name="keys", rich_help_panel=_SERVER)
+app.add_typer(audit.audit, name="audit", rich_help_panel=_SERVER)
+app.add_typer(trust.trust, name="trust", rich_help_panel=_SERVER)
+
+
+@app.command(rich_help_panel=_SERVER)
+def bench(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
+    """Show what the tools cost a model at the start, and how much serving them saves."""
+    from toolexec.cli import bench as command
+
+    perform_command(context, command.bench, config, as_json)
 
 
 @app.command()

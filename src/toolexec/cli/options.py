@@ -20,8 +20,9 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Where tools come from: an mcpServers JSON file, or a Python file with @tool functions or an Exec. May be "
-        "repeated. Default: $TOOLEXEC_CONFIG, else toolexec.json, mcp.json or .mcp.json in the current folder.",
+        help="Where tools come from: toolexec.toml (or .yaml, .json), an mcpServers JSON file, or a Python file with "
+        "@tool functions or an Exec. May be repeated. Default: $TOOLEXEC_CONFIG, else toolexec.toml, .yaml, .yml, "
+        ".json, mcp.json or .mcp.json in the current folder.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolexec.cli.exit_codes import BROKEN_PIPE, INTERRUPTED, NOT_RUN, TERMINATED, exit_code
-from toolexec.cli.sources import find_sources, load_exec
+from toolexec.cli.sources import build_from, find_sources
 from toolexec.cli.terminal import Screen, only_results_on_stdout
 from toolexec.errors import ToolExecError
 
@@ -77,13 +77,15 @@ def perform(
 
 def _perform(command: Command, screen: Screen, config: Sequence[Path], make: Callable[[], Exec] | None) -> int:
     if make is not None:
-        ex = make()
-    else:
-        sources = find_sources(config)
-        if sources.implied and not screen.as_json:
-            screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
-        ex = load_exec(sources.files)
-    return asyncio.run(_within(Session(ex=ex, screen=screen, config=tuple(config)), command))
+        return asyncio.run(_within(Session(ex=make(), screen=screen, config=tuple(config)), command))
+    sources = find_sources(config)
+    if sources.implied and not screen.as_json:
+        screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
+    built = build_from(sources.files)
+    try:
+        return asyncio.run(_within(Session(ex=built.ex, screen=screen, config=tuple(config)), command))
+    finally:
+        built.close()
 
 
 async def _within(session: Session, command: Command) -> int:

@@ -63,6 +63,11 @@ class CodeRuns:
         self._closed = False
 
     @property
+    def in_use(self) -> bool:
+        """Whether there are sandboxes already."""
+        return self._engine is not None
+
+    @property
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox."""
         return self.engine.runtime

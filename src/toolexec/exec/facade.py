@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import shlex
-import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -24,6 +21,7 @@ from toolexec.discovery.facade import Discovery
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
+from toolexec.exec.adding import command_line, names_around
 from toolexec.exec.chain import ChainResult, Step, execute_chain
 from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
 from toolexec.exec.options import CallRemote, Options
@@ -46,6 +44,20 @@ if TYPE_CHECKING:
     from toolexec.exec.sync import SyncExec
 
 __all__ = ["Exec"]
+
+_FIXED = frozenset(
+    [
+        "backends",
+        "bindings_resolver",
+        "docs",
+        "index",
+        "local_handlers",
+        "max_examples",
+        "mcp_executor",
+        "provider_executor",
+        "tool_resolver",
+    ]
+)
 
 
 class Exec:
@@ -120,6 +132,21 @@ class Exec:
             runner = options.gate.wrap(runner, self._resolver.resolve)
         return Trace(runner, options.trace) if options.trace is not None else runner
 
+    def reconfigure(self, **settings: Any) -> None:
+        """Change options after all, before the first call: those about calls and code, such as gate, trace and limits.
+
+        What the Exec is made of (index, docs, backends, resolvers, handlers) stays. Raises ConfigurationError for
+        those, for settings that make no sense, and when code has run already; TypeError for unknown ones.
+        """
+        fixed = sorted(settings.keys() & _FIXED)
+        if fixed or self._code.in_use:
+            what = f"{', '.join(fixed)} cannot be changed" if fixed else "code has run already"
+            raise ConfigurationError(f"{what}; make a new Exec with these options")
+        self.options = replace(self.options, **settings)
+        self.runner = self._build_runner()
+        self._code = CodeRuns(self.options, self.index, self.docs, self.runner)
+        self._sources.start_timeout = self.options.start_timeout
+
     # -- tools --------------------------------------------------------------------------------------------------
 
     def add(
@@ -151,7 +178,7 @@ class Exec:
             return tool
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
-        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
+        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=names_around())
         self._discovery.register(declared.tool, LocalBinding(declared.tool.id), doc)
         self.local.register(declared.tool.id, declared.handler)
         return declared.tool
@@ -173,7 +200,7 @@ class Exec:
         Raises ConfigurationError, BackendExistsError, and MissingExtraError without the `mcp` extra.
         """
         if isinstance(command, str):
-            program, *rest = _command_line(command) if command and not args else [command]
+            program, *rest = command_line(command) if command and not args else [command]
         else:
             program, *rest = [*command] or [""]
         return self._add_servers([MCPServer(name=name, command=program, args=(*rest, *args), url=url, **settings)])
@@ -366,21 +393,3 @@ class Exec:
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox for code."""
         return self._code.runtime
-
-
-def _names_around() -> dict[str, Any]:
-    """The local names where `add` is called; a function's annotations may need them."""
-    frame = inspect.currentframe()
-    for _ in range(2):
-        frame = frame.f_back if frame is not None else None
-    return dict(frame.f_locals) if frame is not None else {}
-
-
-def _command_line(command: str) -> list[str]:
-    """A command line's words; a program whose path has blanks in it is one word."""
-    if shutil.which(command) or Path(command).exists():
-        return [command]
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise ConfigurationError(f"cannot read the command line {command!r}: {error}") from error

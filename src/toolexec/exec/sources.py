@@ -50,7 +50,7 @@ class Sources:
     def __init__(self, index: Index, backends: BackendRegistry, start_timeout: float) -> None:
         self._index = index
         self._backends = backends
-        self._start_timeout = start_timeout
+        self.start_timeout = start_timeout
         self._catalogs: dict[str, Catalog] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Sources:
                     self._starting[backend.name] = asyncio.create_task(self._start(backend))
             tasks = [self._starting[backend.name] for backend in pending]
             if tasks:
-                await asyncio.wait(tasks, timeout=self._start_timeout)
+                await asyncio.wait(tasks, timeout=self.start_timeout)
             self.pending = [backend for backend in self.pending if backend not in pending]
 
     async def _start(self, backend: Backend) -> None:

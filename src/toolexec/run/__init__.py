@@ -3,6 +3,7 @@
 from toolexec.model.call import Progress, ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.chain import ChainStep, run_chain
+from toolexec.run.gate import Gate, GatePart
 from toolexec.run.layers import Timeout, Trace, TraceEvent, TraceHook
 from toolexec.run.resolve import Resolver
 from toolexec.run.runner import DefaultRunner, OutputValidation, Runner, ThreadRunner
@@ -11,6 +12,8 @@ from toolexec.run.types import Result, StepResult
 __all__ = [
     "ChainStep",
     "DefaultRunner",
+    "Gate",
+    "GatePart",
     "OutputValidation",
     "Progress",
     "Resolver",

@@ -1,0 +1,106 @@
+"""`toolexec client-config`: what an MCP client needs to know to use `toolexec serve`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from toolexec.cli.options import Config
+
+__all__ = ["client_config", "snippet"]
+
+_PLACES: Final = {
+    "claude": "paste it into claude_desktop_config.json (Claude Desktop: Settings, Developer, Edit Config), or into "
+    ".mcp.json of a project (Claude Code), then restart the program",
+    "vscode": "paste it into .vscode/mcp.json of a project, or run the command MCP: Open User Configuration",
+    "cursor": "paste it into ~/.cursor/mcp.json, or into .cursor/mcp.json of a project",
+}
+
+
+def client_config(
+    context: typer.Context,
+    client: Annotated[Literal["claude", "vscode", "cursor"], typer.Argument(help="The program that shall use it.")],
+    transport: Annotated[
+        Literal["stdio", "http", "sse"], typer.Option("--transport", "-t", help="How the client connects.")
+    ] = "stdio",
+    url: Annotated[
+        str, typer.Option(help="Where the HTTP server is; default: as the settings say.", show_default=False)
+    ] = "",
+    name: Annotated[str, typer.Option(help="The name that the client has for it.")] = "toolexec",
+    config: Config = None,
+) -> None:
+    """Print the JSON that an MCP client needs to start toolexec serve, or to connect to it."""
+    from toolexec.cli.exit_codes import OK, exit_code
+    from toolexec.cli.terminal import Screen, only_results_on_stdout
+    from toolexec.errors import ToolExecError
+
+    shared, _ = context.obj
+    code = OK
+    with only_results_on_stdout() as out:
+        screen = Screen(out)
+        try:
+            screen.document(snippet(client, transport, url, name, (*shared, *(config or ()))))
+            screen.note(f"{_PLACES[client]}; other servers there may stay", style="")
+        except ToolExecError as error:
+            screen.error(error)
+            code = exit_code(error)
+    raise typer.Exit(code)
+
+
+def snippet(client: str, transport: str, url: str, name: str, files: tuple[Path, ...]) -> dict[str, Any]:
+    """The JSON for *client*. Raises ConfigurationError for settings that make no sense, and for no tools."""
+    entry = _command(files) if transport == "stdio" and not url else _address(transport, url, files)
+    if client == "vscode":
+        kind = "stdio" if "command" in entry else "sse" if transport == "sse" else "http"
+        return {"servers": {name: {"type": kind, **entry}}}
+    if client == "claude" and "url" in entry:
+        entry = {"type": "sse" if transport == "sse" else "http", **entry}
+    return {"mcpServers": {name: entry}}
+
+
+def _command(files: tuple[Path, ...]) -> dict[str, Any]:
+    """How to start this very toolexec, from any folder."""
+    from toolexec.cli.sources import find_sources
+
+    named = [word for file in find_sources(files).files for word in ("-c", str(file.resolve()))]
+    return {**_program(), "args": [*_program_args(), "serve", *named]}
+
+
+def _program() -> dict[str, Any]:
+    return {"command": sys.executable if _program_args() else str(_own_script())}
+
+
+def _program_args() -> list[str]:
+    return [] if _own_script() is not None else ["-m", "toolexec"]
+
+
+def _own_script() -> Path | None:
+    """The installed command that belongs to this Python, if there is one."""
+    found = shutil.which("toolexec", path=str(Path(sys.executable).parent))
+    return Path(found) if found else None
+
+
+def _address(transport: str, url: str, files: tuple[Path, ...]) -> dict[str, Any]:
+    from toolexec.cli.serve import load_for_serving
+
+    settings = load_for_serving(files, {"transport": transport}, [], tools_needed=False).settings
+    if url:
+        return {"url": url, **_headers(bool(settings.auth.api_keys or settings.auth_jwt.issuer))}
+    if settings.auth.resource_url:
+        address = settings.auth.resource_url
+    else:
+        scheme = "https" if settings.http.tls_cert else "http"
+        wildcard = settings.server.host in ("0.0.0.0", "::")  # noqa: S104 - recognised, not used
+        host = "127.0.0.1" if wildcard else settings.server.host
+        host = f"[{host}]" if ":" in host else host
+        path = "/sse" if transport == "sse" else settings.server.path
+        address = f"{scheme}://{host}:{settings.server.port}{path}"
+    return {"url": address, **_headers(bool(settings.auth.api_keys or settings.auth_jwt.issuer))}
+
+
+def _headers(needed: bool) -> dict[str, Any]:
+    return {"headers": {"Authorization": "Bearer PUT-YOUR-KEY-HERE"}} if needed else {}

@@ -1,0 +1,169 @@
+"""`toolexec config`: what is set, where each value comes from, and whether it is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolexec.cli.options import AsJson, Config
+from toolexec.cli.serve import Set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolexec.cli.terminal import Screen
+    from toolexec.config.load import Loaded
+
+__all__ = ["config"]
+
+config = typer.Typer(no_args_is_help=True, help="Show the settings and where they come from, or check them.")
+
+
+@config.command()
+def show(
+    context: typer.Context,
+    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    settings: Set = None,
+    files: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print every setting, as toolexec serve would have it; secrets are left out."""
+    _perform(context, files, as_json, settings, lambda screen, loaded: _show(screen, loaded, origin=origin))
+
+
+@config.command()
+def validate(context: typer.Context, settings: Set = None, files: Config = None, as_json: AsJson = False) -> None:
+    """Check the settings, as toolexec serve would, and tell all mistakes at once; exit code 2 if there are any.
+
+    No server is started, and no Python file is run.
+    """
+    _perform(context, files, as_json, settings, _valid)
+
+
+@config.command()
+def keys(context: typer.Context, as_json: AsJson = False) -> None:
+    """Print every setting there is: its kind, its default, its variable and what it is."""
+    from toolexec.config.blocks import KEYS
+    from toolexec.config.template import toml_value
+
+    def work(screen: Screen) -> None:
+        if screen.as_json:
+            screen.document(
+                [
+                    {
+                        "key": key.path,
+                        "kind": key.kind.name,
+                        "default": key.default,
+                        "variable": key.variable,
+                        "help": key.help,
+                    }
+                    for key in KEYS.values()
+                ]
+            )
+            return
+        for key in KEYS.values():
+            screen.exact(f"{key.path} = {toml_value(key.default)}\n    {key.help} ({key.kind.name}; {key.variable})")
+
+    _within_screen(context, as_json, work)
+
+
+def _perform(
+    context: typer.Context,
+    files: list[Path] | None,
+    as_json: bool,
+    settings: list[str] | None,
+    work: Callable[[Screen, Loaded], None],
+) -> None:
+    shared, _ = context.obj
+
+    def load(screen: Screen) -> None:
+        from toolexec.cli.serve import load_for_serving
+
+        work(screen, load_for_serving((*shared, *(files or ())), {}, settings or [], tools_needed=False))
+
+    _within_screen(context, as_json, load)
+
+
+def _within_screen(context: typer.Context, as_json: bool, work: Callable[[Screen], None]) -> None:
+    from toolexec.cli.exit_codes import OK, exit_code
+    from toolexec.cli.terminal import Screen, only_results_on_stdout
+    from toolexec.errors import ToolExecError
+
+    _, json_too = context.obj
+    code = OK
+    with only_results_on_stdout() as out:
+        screen = Screen(out, as_json=as_json or json_too)
+        try:
+            work(screen)
+        except ToolExecError as error:
+            _tell(screen, error)
+            code = exit_code(error)
+    raise typer.Exit(code)
+
+
+def _tell(screen: Screen, error: Any) -> None:
+    """The error; of several mistakes, each on a line of its own."""
+    mistakes = error.details.get("mistakes", [])
+    if screen.as_json or len(mistakes) < 2:
+        screen.error(error)
+        return
+    for mistake in mistakes:
+        screen.note(f"error: {mistake}", style="")
+    screen.note(f"{error.details['count']} mistakes", style="")
+
+
+def _valid(screen: Screen, loaded: Loaded) -> None:
+    from toolexec.config.build import GATE_BLOCKS
+
+    facts: dict[str, Any] = {
+        "files": [str(path) for path in loaded.files],
+        "servers": len(loaded.servers),
+        "python": len(loaded.python),
+        "rules": len(loaded.settings.policy.rules),
+    }
+    if screen.as_json:
+        screen.document({"ok": True, **facts, "blocks": [block for block in GATE_BLOCKS if loaded.has(block)]})
+        return
+    names = ", ".join(facts["files"]) or "no file"
+    counts = ", ".join(
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for word, count in (
+            ("server", facts["servers"]),
+            ("Python source", facts["python"]),
+            ("policy rule", facts["rules"]),
+        )
+    )
+    screen.exact(f"{names}: the settings are right ({counts})")
+
+
+def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:
+    from toolexec.config.blocks import BLOCKS, KEYS
+    from toolexec.config.shown import shown_servers, shown_settings
+    from toolexec.config.template import render_server, toml_value
+
+    settings, servers = shown_settings(loaded), shown_servers(loaded)
+    if screen.as_json:
+        document: dict[str, Any] = {"settings": settings, "mcpServers": servers}
+        if origin:
+            document["origins"] = {**loaded.origins, **{f"mcpServers.{n}": o for n, o in loaded.server_origins.items()}}
+        screen.document(document)
+        return
+    for block in BLOCKS:
+        screen.exact(f"[{block}]")
+        for key in KEYS.values():
+            if key.block == block:
+                line = f"{key.name} = {toml_value(settings[key.path])}"
+                screen.exact(f"{line}  # {loaded.origins[key.path]}" if origin else line)
+        screen.exact("")
+    for name, entry in servers.items():
+        screen.exact(render_server(name, _without_none(entry), [loaded.server_origins[name]] if origin else []))
+        screen.exact("")
+
+
+def _without_none(value: Any) -> Any:
+    """The value as TOML can have it: without null."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value if item is not None] if isinstance(value, list) else value

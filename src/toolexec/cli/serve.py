@@ -1,0 +1,335 @@
+"""`toolexec serve`: one MCP server over every tool that is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+
+import typer
+
+from toolexec.cli.exit_codes import INTERRUPTED, NOT_RUN, OK, TERMINATED, exit_code
+from toolexec.cli.options import Config
+from toolexec.errors import ConfigurationError, ToolExecError
+
+if TYPE_CHECKING:
+    from toolexec.cli.terminal import Screen
+    from toolexec.config.build import Built
+    from toolexec.config.load import Loaded
+
+__all__ = ["FLAGS", "Set", "load_for_serving", "serve"]
+
+FLAGS: Final[Mapping[str, str]] = {
+    "transport": "server.transport",
+    "host": "server.host",
+    "port": "server.port",
+    "path": "server.path",
+    "expose": "server.expose",
+    "profile": "code.profile",
+    "behind_proxy": "http.behind_proxy",
+    "tls_cert": "http.tls_cert",
+    "tls_key": "http.tls_key",
+    "log_level": "server.log_level",
+}
+"""Which setting each option of the command is for. The options' help is that of the settings."""
+
+_CLOSED: Final = "closed"  # what the status of a backend says once the server has ended
+_PATIENCE: Final = 1.0
+_LOGGERS: Final = ("toolexec", "mcp", "uvicorn")
+
+Transport = Annotated[
+    Literal["stdio", "http", "sse"] | None,
+    typer.Option("--transport", "-t", help="How clients connect; sse has the older HTTP, too.", show_default="stdio"),
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        help="The address to listen at; a public one needs auth, and TLS or behind_proxy.", show_default="127.0.0.1"
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", "-p", help="The port to listen at; 0 means any free one.", show_default="8080"),
+]
+MCPPath = Annotated[str | None, typer.Option("--path", help="The path of the MCP endpoint.", show_default="/mcp")]
+Expose = Annotated[
+    Literal["meta", "direct", "code"] | None,
+    typer.Option(help="What clients see: meta-tools, the tools themselves, or code only.", show_default="meta"),
+]
+Profile = Annotated[
+    Literal["dev", "standard", "hardened", "wasm"] | None,
+    typer.Option(help="The security profile of code that asks for none.", show_default="standard"),
+]
+BehindProxy = Annotated[
+    bool | None, typer.Option("--behind-proxy/--no-behind-proxy", help="A proxy in front of it does TLS.")
+]
+TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="The certificate's file, PEM.")]
+TlsKey = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The key's file, PEM; empty: it is in the certificate's.")
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option(help="What goes to stderr.", show_default="warning"),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting: --set limits.call_timeout=5. May be repeated."),
+]
+
+
+def serve(
+    context: typer.Context,
+    transport: Transport = None,
+    host: Host = None,
+    port: Port = None,
+    path: MCPPath = None,
+    expose: Expose = None,
+    profile: Profile = None,
+    behind_proxy: BehindProxy = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    log_level: LogLevel = None,
+    settings: Set = None,
+    config: Config = None,
+) -> None:
+    """Serve all tools as one MCP server, for agents and IDEs.
+
+    Clients get a few tools to find, read and run the others. Every call passes one gate: the policy (destructive tools
+    of remote servers need approval), pins, limits and the audit log. toolexec client-config prints what a client needs.
+    """
+    given = {
+        "transport": transport,
+        "host": host,
+        "port": port,
+        "path": path,
+        "expose": expose,
+        "profile": profile,
+        "behind_proxy": behind_proxy,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "log_level": log_level,
+    }
+    shared, _ = context.obj
+    raise typer.Exit(_run((*shared, *(config or ())), given, settings or []))
+
+
+def _run(files: tuple[Path, ...], given: Mapping[str, Any], settings: list[str]) -> int:
+    """Serve until it is over, and give the exit code; all that is said goes to stderr."""
+    from toolexec.cli.terminal import Screen
+
+    screen = Screen(sys.stderr)
+    try:
+        loaded = load_for_serving(files, given, settings, screen)
+        with ExitStack() as stack:
+            stack.enter_context(_logging(loaded.settings.server.log_level))
+            return _serve(loaded, screen, stack)
+    except ToolExecError as error:
+        screen.error(error)
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return NOT_RUN
+    except Exception as error:
+        screen.crash(error)
+        return NOT_RUN
+
+
+def load_for_serving(
+    files: tuple[Path, ...],
+    given: Mapping[str, Any],
+    settings: list[str],
+    screen: Screen | None = None,
+    *,
+    tools_needed: bool = True,
+) -> Loaded:
+    """What a server is set up with: files, environment, *given* options by name, and `--set` words.
+
+    Raises as `load_settings` does, and ConfigurationError when there are no tools anywhere, but are needed.
+    """
+    from toolexec.cli.sources import Sources, find_sources
+    from toolexec.config.load import load_settings, parse_set
+
+    flags: dict[str, Any] = {each.path: each.text for each in parse_set(settings)}
+    names = {path: f"--set {path}" for path in flags}
+    for option, value in given.items():
+        if value is not None:
+            flags[FLAGS[option]] = value
+            names[FLAGS[option]] = f"--{option.replace('_', '-')}"
+    missing: ConfigurationError | None = None
+    try:
+        sources = find_sources(files)
+    except ConfigurationError as error:  # then the environment may name some
+        sources, missing = Sources(()), error
+    if sources.implied and screen is not None:
+        screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
+    loaded = load_settings(sources.files, environment=os.environ, flags=flags, flag_names=names, serving=True)
+    if tools_needed and missing is not None and not (loaded.servers or loaded.python):
+        raise missing
+    return loaded
+
+
+def _serve(loaded: Loaded, screen: Screen, stack: ExitStack) -> int:
+    if loaded.settings.server.transport == "stdio":
+        from toolexec.server.stdio import stdio_wire
+
+        wire = stack.enter_context(stdio_wire())  # before any Python file of the user is run
+        built = _build(loaded, stack)
+        return asyncio.run(_until_signal(_over_stdio(built, wire, screen)))
+    from toolexec.cli.terminal import only_results_on_stdout
+    from toolexec.server.http import Metrics
+
+    stack.enter_context(only_results_on_stdout())
+    metrics = Metrics()
+    built = _build(loaded, stack, metrics)
+    return asyncio.run(_until_signal(_over_http(built, metrics, screen)))
+
+
+def _build(loaded: Loaded, stack: ExitStack, metrics: Any = None) -> Built:
+    from toolexec.cli.approval_prompt import terminal_approver
+    from toolexec.config.build import build
+
+    built = build(loaded, serving=True, terminal=terminal_approver, trace=metrics)
+    stack.callback(built.close)
+    if loaded.settings.telemetry.enabled:
+        from toolexec.config.exporting import start_exporting
+
+        stop = start_exporting(loaded.settings.server.name, os.environ)
+        if stop is not None:
+            stack.callback(stop)
+    return built
+
+
+async def _over_stdio(built: Built, wire: Any, screen: Screen) -> None:
+    from toolexec.server.app import ToolServer
+    from toolexec.server.stdio import serve_stdio
+
+    server = ToolServer(built.ex, built.serve, results=built.results)
+    async with _Report(built, screen, "over stdio"):
+        await serve_stdio(server, wire)
+
+
+async def _over_http(built: Built, metrics: Any, screen: Screen) -> None:
+    from toolexec.server.app import ToolServer
+    from toolexec.server.http import Health, serve_http
+
+    settings = built.serve
+    server = ToolServer(built.ex, settings, results=built.results)
+    metrics.watch_backends(built.ex.backend_statuses)
+    health = Health.of(built.ex, required=built.loaded.settings.http.required_backends)
+    async with server, _Report(built, screen, "") as report:
+        await serve_http(server, settings.http, settings.auth, health=health, metrics=metrics, ready=report.say_at)
+
+
+@dataclass(slots=True)
+class _Report:
+    """Tells on stderr that the server is there, and later which backends are not."""
+
+    built: Built
+    screen: Screen
+    where: str
+    task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self.where:
+            self.say(self.where)
+        self.task = asyncio.create_task(self._backends())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    def say(self, where: str) -> None:
+        """Say where clients can connect."""
+        servers, tools = len(self.built.loaded.servers), len(self.built.ex.index)
+        counts = [(servers, "MCP server"), (tools, "tool")]
+        what = " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n) or "no tools yet"
+        self._note(f"serving {what} {where} (--expose {self.built.loaded.settings.server.expose})")
+
+    def say_at(self, address: str) -> None:
+        """Say that clients can connect at this address."""
+        self.say(f"at {address}")
+
+    async def _backends(self) -> None:
+        await asyncio.sleep(_PATIENCE)  # the first answer comes first: the server starts them by itself
+        with suppress(ConfigurationError):  # closed before it has begun
+            await self.built.ex.start()
+        for status in self.built.ex.backend_statuses():
+            if status.enabled and not status.available and status.reason != _CLOSED:
+                self._note(f"warning: {status.name} is unavailable: {status.reason or 'still connecting'}")
+
+    def _note(self, text: str) -> None:
+        from toolexec.model.redaction import redactor
+
+        with suppress(OSError, ValueError):  # nobody reads stderr, and serving goes on
+            self.screen.note(redactor.text(text))
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
+    """Do the work; the first SIGINT or SIGTERM ends it in good order, the second one at once."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+
+    def stop(number: int) -> None:
+        seen.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+        task.cancel()
+
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # not on Windows, only in the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not seen:
+            raise
+    except ExceptionGroup as group:
+        errors = group.exceptions
+        if len(errors) == 1 and isinstance(errors[0], ToolExecError):
+            raise errors[0] from group
+        raise
+    finally:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    return OK if not seen else INTERRUPTED if seen[0] == signal.SIGINT else TERMINATED
+
+
+class _Lines(logging.Handler):
+    """Log records as lines on stderr, without secrets and without what could steer a terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from toolexec.cli.terminal import one_line
+        from toolexec.model.redaction import redactor
+
+        with suppress(OSError, ValueError):  # nobody reads stderr, and serving goes on
+            sys.stderr.write(f"{record.levelname.lower()}: {one_line(redactor.text(record.getMessage()))}\n")
+
+
+@contextmanager
+def _logging(level: str) -> Generator[None, None, None]:
+    handler = _Lines(level.upper())
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(level.upper())
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (old, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(old)
+            logger.propagate = propagate

@@ -1,0 +1,271 @@
+"""From settings to what they describe: an `Exec` with its tools and its gate, and the settings of a server."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolexec.config import parts
+from toolexec.config.load import Loaded
+from toolexec.config.python_files import PythonTools, located
+from toolexec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolexec.exec import Exec
+    from toolexec.model.origin import Approver
+    from toolexec.run.audit import AuditLog
+    from toolexec.run.gate import Gate, GatePart
+    from toolexec.run.layers.trace import TraceEvent, TraceHook
+    from toolexec.run.policy import Policy
+    from toolexec.run.results import ResultStore
+    from toolexec.server.settings import ServeSettings
+
+__all__ = ["GATE_BLOCKS", "Built", "build", "state_folder"]
+
+GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results")
+_RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where audit log, pins and approvals are kept when the settings name no other place."""
+    base = environment.get("XDG_STATE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What was built. `results` keeps what is too large for a reply, for the gate and the server alike; `audit` is the
+    log of calls, if there is one, and is closed with the process, or by `close`."""
+
+    ex: Exec
+    loaded: Loaded
+    results: ResultStore
+    gate: Gate | None = None
+    audit: AuditLog | None = None
+
+    @property
+    def serve(self) -> ServeSettings:
+        """The settings of the server; raises ConfigurationError."""
+        return parts.serve_settings(self.loaded)
+
+    def close(self) -> None:
+        """Write down which tools were seen, and close the audit log; to be called when the Exec is closed."""
+        from toolexec.run.pinning import Pins
+
+        if self.gate is not None and isinstance(self.gate.pinning, Pins):
+            self.gate.pinning.flush()
+        if self.audit is not None:
+            self.audit.close()
+
+
+def build(
+    loaded: Loaded,
+    *,
+    serving: bool = False,
+    terminal: Callable[[], Approver | None] | None = None,
+    trace: TraceHook | None = None,
+    state: Path | None = None,
+) -> Built:
+    """Build what *loaded* says; nothing is started yet.
+
+    With *serving*, the gate has policy, approval, audit, pinning and a budget, whatever is set; else it has those parts
+    that somebody has set something of. *terminal* gives what asks at the terminal, or None where there is none; *trace*
+    hears of every call. *state* takes the place of `state_folder()`.
+
+    An Exec that a Python file has at its top level keeps its options, but for those that somebody has set; a gate of
+    its own stays, too. Raises ConfigurationError when both it and the settings say what the gate is; also when a Python
+    file cannot be used, or names clash. Raises MissingExtraError, and AuditError for a log that cannot be written.
+    """
+    from toolexec.backend.mcp import MCPBackend
+    from toolexec.exec import Exec
+    from toolexec.exec.options import Options
+
+    python = PythonTools(loaded.python)
+    results = _result_store(loaded)
+    own = python.ex
+    if own is not None and own.options.gate is not None:
+        _refuse_two_gates(loaded, python.place)
+        gate, audit = None, None
+        results = getattr(own.options.gate.budget, "store", results)
+    else:
+        maker = _GateMaker(
+            loaded=loaded, serving=serving, terminal=terminal, state=state or state_folder(), results=results
+        )
+        gate, audit = maker.make()
+    try:
+        ex = (
+            Exec(parts.exec_options(loaded, Options()), gate=gate, trace=trace)
+            if own is None
+            else _with(own, loaded, gate, trace)
+        )
+        python.add_to(ex)
+        for server in loaded.servers:
+            located(loaded.server_origins[server.name], ex.add_backends, MCPBackend(server))
+    except BaseException:
+        if audit is not None:
+            audit.close()
+        raise
+    if audit is not None:
+        weakref.finalize(ex, audit.close)
+    return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit)
+
+
+def _result_store(loaded: Loaded) -> ResultStore:
+    from toolexec.run.results import ResultStore
+
+    block = loaded.settings.results
+    return ResultStore(block.max_bytes, keep_seconds=block.keep_seconds, max_kept_bytes=block.max_kept_bytes)
+
+
+def _refuse_two_gates(loaded: Loaded, place: str) -> None:
+    given = [block for block in GATE_BLOCKS if loaded.has(block)]
+    if _has_rates(loaded):
+        given.append("limits.rate")
+    if given:
+        raise ConfigurationError(
+            f"{place} has an Exec with a gate of its own, and the settings [{'], ['.join(given)}] say what the gate "
+            "is, too; take one of them away"
+        )
+
+
+def _has_rates(loaded: Loaded) -> bool:
+    return any(loaded.values[f"limits.{name}"].layer != "default" for name in _RATES)
+
+
+def _with(own: Exec, loaded: Loaded, gate: Gate | None, trace: TraceHook | None) -> Exec:
+    """The Exec of a Python file, with what the settings say: the same object, so that calls which the file's own tools
+    make with it pass the gate, too."""
+    before = own.options
+    after = parts.exec_options(loaded, before, only_given=True)
+    after = replace(after, gate=gate or before.gate, trace=_both(before.trace, trace))
+    changed = {
+        each.name: value
+        for each in fields(after)
+        if (value := getattr(after, each.name)) is not getattr(before, each.name)
+    }
+    if changed:
+        own.reconfigure(**changed)
+    return own
+
+
+def _both(first: TraceHook | None, second: TraceHook | None) -> TraceHook | None:
+    if first is None or second is None:
+        return first or second
+
+    def hear(event: TraceEvent) -> None:
+        first(event)
+        second(event)
+
+    return hear
+
+
+def _key_in(file: str) -> bytes:
+    """The key of the audit log, without white space around it. Raises ConfigurationError."""
+    try:
+        return Path(file).expanduser().read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"audit.key_file: {file} cannot be read: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GateMaker:
+    """Makes the parts of the gate that are wanted."""
+
+    loaded: Loaded
+    serving: bool
+    terminal: Callable[[], Approver | None] | None
+    state: Path
+    results: ResultStore
+
+    def make(self) -> tuple[Gate | None, AuditLog | None]:
+        """The gate, None where nobody wants one, and the log that it writes."""
+        from toolexec.run.gate import Gate
+
+        policy = self._policy()
+        rates = parts.rate_limit(self.loaded)
+        made: dict[str, GatePart | None] = {
+            "telemetry": self._telemetry(),
+            "budget": self._budget(),
+            "policy": policy,
+            "pinning": self._pinning(),
+            "approval": self._approval(policy) if policy is not None else None,
+            "rate_limit": rates,
+        }
+        log = self._audit_log()
+        if log is not None:
+            from toolexec.run.layers.audit import Audit
+
+            made["audit"] = Audit(log)
+        if not any(part is not None for part in made.values()):
+            return None, None
+        return Gate(**made), log
+
+    def _wanted(self, *blocks: str) -> bool:
+        return self.serving or any(self.loaded.has(block) for block in blocks)
+
+    def _policy(self) -> Policy | None:
+        return parts.policy(self.loaded) if self._wanted("policy", "approval") else None
+
+    def _approval(self, policy: Policy) -> GatePart:
+        from toolexec.config.asking import CallerIsNotAsked
+        from toolexec.run.approvals import ApprovalMemory
+        from toolexec.run.layers.approval import Approval
+
+        block = self.loaded.settings.approval
+        asks_here = block.mode == "terminal" or (block.mode == "auto" and not self.serving)
+        ask = self.terminal() if asks_here and self.terminal is not None else None
+        if block.mode == "terminal" and ask is None:
+            raise ConfigurationError("approval.mode is terminal, and there is no terminal; use client, or none")
+        memory = ApprovalMemory(self._place(block.remember, "approvals.json"))
+        approval = Approval(policy.decide, ask=ask, timeout=block.timeout, remember=memory)
+        return CallerIsNotAsked(approval) if block.mode in ("terminal", "none") else approval
+
+    def _audit_log(self) -> AuditLog | None:
+        block = self.loaded.settings.audit
+        if not block.enabled or not self._wanted("audit"):
+            return None
+        from toolexec.run.audit import AuditLog
+
+        return AuditLog.open(
+            self._place(block.path, "audit.jsonl"),
+            key=_key_in(block.key_file) if block.key_file else None,
+            args=block.args,
+            format=None if block.format == "auto" else block.format,
+            sync=block.sync,
+            max_bytes=block.max_bytes,
+            keep=block.keep,
+        )
+
+    def _pinning(self) -> GatePart | None:
+        block = self.loaded.settings.pinning
+        if not block.enabled or not self._wanted("pinning"):
+            return None
+        from toolexec.run.pinning import Pins
+
+        return Pins(self._place(block.path, "pins.json"), accept_first=block.accept_first)
+
+    def _telemetry(self) -> GatePart | None:
+        block = self.loaded.settings.telemetry
+        if not block.enabled:
+            return None
+        from toolexec.run.layers.telemetry import Telemetry
+
+        return Telemetry(record_args=block.record_args)
+
+    def _budget(self) -> GatePart | None:
+        if not self._wanted("results"):
+            return None
+        from toolexec.run.layers.budget import Budget
+
+        return Budget(self.results)
+
+    def _place(self, given: str, name: str) -> Path:
+        """The file that was given, or the one in the state folder, which is made for its owner alone."""
+        if given:
+            return Path(given)
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.state / name

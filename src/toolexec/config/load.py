@@ -1,0 +1,241 @@
+"""Everything that is configured: from files, environment and flags to checked settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolexec.config.blocks import BLOCKS, KEYS, Settings
+from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
+from toolexec.config.layers import Layers, Value
+from toolexec.config.mistakes import Mistakes
+from toolexec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolexec.backend.mcp import MCPServer
+    from toolexec.backend.secrets import SecretResolver
+
+__all__ = ["Loaded", "SetFlag", "load_settings", "parse_set"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What files, environment and flags say together.
+
+    `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
+    `server_origins` says by name where they come from, and `entries` has them as they are written. `python` are the
+    Python files and modules, `files` all that were named.
+    """
+
+    settings: Settings
+    values: Mapping[str, Value]
+    servers: tuple[MCPServer, ...] = ()
+    server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    entries: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    python: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where the value of each key comes from: `default`, a file and line, a variable, a flag."""
+        return {path: value.origin for path, value in self.values.items()}
+
+    def has(self, block: str) -> bool:
+        """Whether anybody has set a key of this block."""
+        return any(value.layer != "default" for path, value in self.values.items() if KEYS[path].block == block)
+
+
+def load_settings(
+    paths: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    flag_names: Mapping[str, str] | None = None,
+    serving: bool = False,
+) -> Loaded:
+    """Read *paths* (TOML, YAML, JSON, and Python files with tools), then *environment*, then *flags*.
+
+    A later file counts more than an earlier one, a variable `TOOLEXEC_BLOCK__KEY` more than any file, and a flag more
+    than all of them. *flags* maps paths of keys to texts or values, *flag_names* the same paths to what was typed.
+    With *serving* it is for a server: then what would leave that open is a mistake, too. References to secrets in the
+    servers' settings are read as such then, and when one of the files is for toolexec; else they are left alone, as
+    other programs' files may mean something else.
+
+    Raises one ConfigurationError with all that is wrong, and MissingExtraError for YAML without PyYAML.
+    """
+    from toolexec.config.checks import check_parts
+
+    mistakes = Mistakes()
+    documents, python = _read_all(paths, mistakes)
+    layers = Layers(mistakes)
+    for document in documents:
+        if document.strict:
+            layers.add_file(document)
+    layers.add_environment(environment or {})
+    layers.add_flags(flags or {}, flag_names or {})
+    settings = _settings(layers)
+    strict = serving or any(document.strict for document in documents)
+    servers = _Servers(_resolver(settings) if strict else None, mistakes)
+    for document in documents:
+        servers.add_document(document)
+    for document in _included(layers, mistakes):
+        servers.add_document(document)
+    for name, (entry, variable) in layers.server_entries.items():
+        servers.override(name, entry, variable)
+    loaded = Loaded(
+        settings=settings,
+        values=layers.values,
+        servers=tuple(servers.found.values()),
+        server_origins=servers.origins,
+        entries=servers.entries,
+        python=tuple(dict.fromkeys((*python, *settings.sources.python))),
+        files=tuple(Path(path) for path in paths),
+    )
+    _check_python(loaded, mistakes)
+    check_parts(loaded, mistakes, serving=serving)
+    mistakes.check()
+    return loaded
+
+
+def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Document], list[str]]:
+    documents: list[Document] = []
+    python: list[str] = []
+    for path in {Path(path).resolve(): Path(path) for path in paths}.values():
+        if path.suffix == ".py":
+            python.append(str(path))
+            continue
+        document = read_document(path, mistakes)
+        if document is None:
+            continue
+        documents.append(document)
+        if not document.strict and not isinstance(document.servers()[1], Mapping):
+            mistakes.add("", f'{path} has no "mcpServers" object')
+    return documents, python
+
+
+def _included(layers: Layers, mistakes: Mistakes) -> list[Document]:
+    """The files of other programs that `sources.include` names."""
+    value = layers.values["sources.include"]
+    found: list[Document] = []
+    for number, name in enumerate(value.value):
+        place = value.where((number,))
+        path = Path(name)
+        document = read_document(path, mistakes, place=place) if path.suffix != ".py" else None
+        if path.suffix == ".py":
+            mistakes.add(place, f"{name} is a Python file; name it in sources.python")
+        elif document is not None and document.strict and path.suffix not in OWN_SUFFIXES:
+            mistakes.add(place, f"{name} has settings of toolexec; give it with -c, too, instead of including it")
+        elif document is not None and not isinstance(document.servers()[1], Mapping):
+            mistakes.add(place, f'{name} has no "mcpServers" object')
+        elif document is not None:
+            found.append(document)
+    return found
+
+
+def _settings(layers: Layers) -> Settings:
+    parts: dict[str, Any] = {}
+    for block, kind in BLOCKS.items():
+        values = {key.name: layers.values[key.path].value for key in KEYS.values() if key.block == block}
+        parts[block.replace(".", "_")] = kind(**values)
+    return Settings(**parts)
+
+
+def _resolver(settings: Settings) -> SecretResolver:
+    from toolexec.backend.secrets import SecretResolver
+    from toolexec.errors import SecretError
+
+    def refuse(_: str) -> str:
+        raise SecretError("secrets.providers does not allow this provider")
+
+    allowed = settings.secrets.providers
+    refused = {name: refuse for name in ("env", "file", "command", "keyring") if name not in allowed}
+    return SecretResolver(refused, strict=settings.secrets.strict)
+
+
+class _Servers:
+    """The MCP servers of all files."""
+
+    def __init__(self, secrets: SecretResolver | None, mistakes: Mistakes) -> None:
+        self.found: dict[str, MCPServer] = {}
+        self.origins: dict[str, str] = {}
+        self.entries: dict[str, Any] = {}
+        self._secrets = secrets
+        self._mistakes = mistakes
+
+    def add_document(self, document: Document) -> None:
+        """Add the servers of a file."""
+        from toolexec.backend.mcp.files import misspelt_keys
+
+        place, table = document.servers()
+        if table is None:
+            return
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where(place), f"{'.'.join(map(str, place))} must be a table of servers")
+            return
+        for name, entry in table.items():
+            here = (*place, str(name))
+            where = document.where(here) if document.strict else str(document.file)
+            own = dict(entry) if isinstance(entry, Mapping) else entry
+            for key, close in (misspelt_keys(own) if isinstance(own, dict) else {}).items():
+                del own[key]
+                self._mistakes.add(
+                    document.where((*here, key)) if document.strict else where,
+                    f"server {name!r} has the unknown key {key!r}; did you mean {close!r}?",
+                )
+            self._add(str(name), own, where, document.origin(here), document.file.parent)
+
+    def override(self, name: str, entry: Any, variable: str) -> None:
+        """Take a server from a variable in place of the one with this name, whatever its case; or add it."""
+        known = next((each for each in self.found if _folded(each) == _folded(name)), name.lower())
+        self.found.pop(known, None)
+        self._add(known, entry, variable, variable, Path())
+
+    def _add(self, name: str, entry: Any, where: str, origin: str, folder: Path) -> None:
+        from toolexec.backend.mcp.files import read_mcp_server
+
+        try:
+            server = read_mcp_server(name, entry, where=where, folder=folder, secrets=self._secrets)
+        except ConfigurationError as error:
+            self._mistakes.add("", error.message)
+            return
+        if server.name in self.found:
+            self._mistakes.add(
+                where,
+                f"a backend named {server.name} is there already, from {self.origins[server.name]}; rename one of them",
+            )
+            return
+        self.found[server.name] = server
+        self.origins[server.name] = origin
+        self.entries[server.name] = entry
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _check_python(loaded: Loaded, mistakes: Mistakes) -> None:
+    value = loaded.values["sources.python"]
+    for number, name in enumerate(value.value):
+        if name.endswith(".py") and not Path(name).is_file():
+            mistakes.add(value.where((number,)), f"cannot read {name}: no such file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFlag:
+    """One `--set KEY=VALUE` of the command line."""
+
+    path: str
+    text: str
+
+
+def parse_set(words: Sequence[str]) -> list[SetFlag]:
+    """Read `KEY=VALUE` words, such as `limits.call_timeout=5`; raises ConfigurationError for one without a `=`."""
+    found: list[SetFlag] = []
+    for word in words:
+        path, equals, text = word.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--set {word}: write it as KEY=VALUE, such as --set limits.call_timeout=5")
+        found.append(SetFlag(path=path.strip(), text=text))
+    return found

@@ -1,0 +1,48 @@
+"""All that is wrong with a configuration, told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from toolexec.errors import ConfigurationError
+
+__all__ = ["Mistakes", "did_you_mean"]
+
+_SHOWN = 50
+
+
+class Mistakes:
+    """Gathers mistakes, to raise them together."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, where: str, message: str) -> None:
+        """Take note of a mistake; *where* is a file with a line, a variable or a flag, or empty."""
+        text = f"{where}: {message}" if where else message
+        if text not in self._found:
+            self._found.append(text)
+
+    def check(self) -> None:
+        """Raise a ConfigurationError with all of them, if there are any; its `details["mistakes"]` lists them."""
+        if not self._found:
+            return
+        shown = self._found[:_SHOWN]
+        if len(self._found) > _SHOWN:
+            shown.append(f"... and {len(self._found) - _SHOWN} more")
+        text = shown[0] if len(shown) == 1 else "\n".join([f"{len(self._found)} mistakes:", *shown])
+        raise ConfigurationError(text, details={"mistakes": self._found[:_SHOWN], "count": len(self._found)})
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What to say of an unknown word: the nearest one that is known, or else all."""
+    names = list(known)
+    by_folded = {name.lower().replace("-", "_"): name for name in names}
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), by_folded, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {by_folded[close[0]]}?"
+    return f"there are {', '.join(names)}" if names else ""

@@ -1,0 +1,86 @@
+"""The settings as text: a commented file to start from, and values as TOML."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from toolexec.config.blocks import BLOCKS, KEYS
+
+__all__ = ["key_table", "render_server", "template", "toml_key", "toml_value"]
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_WIDTH: Final = 100
+_HEAD: Final = """\
+# Settings of toolexec. A line that begins with # has the default; take the # away to change it.
+# A variable counts more than this file (TOOLEXEC_SERVER__PORT=9000), and a flag counts most (--port 9000).
+# toolexec config validate checks this file, toolexec config show --origin says where each value comes from.
+"""
+_NO_SERVERS: Final = """\
+# MCP servers, as in the mcpServers of other programs. Secrets: ${VAR}, or secretref:env:VAR,
+# secretref:file:PATH, secretref:command:COMMAND, secretref:keyring:SERVICE/NAME.
+# [mcpServers.time]
+# command = "uvx"
+# args = ["mcp-server-time"]"""
+_EXAMPLES: Final = {
+    "sources": ['python = ["app.py"]', 'include = ["~/.cursor/mcp.json"]'],
+    "policy": ['rules = [{ effect = "deny", tools = ["github:delete_*"], reason = "nothing is deleted here" }]'],
+    "auth": ['api_keys = [{ id = "ann", sha256 = "...", roles = ["admin"] }]'],
+}
+
+
+def toml_value(value: Any) -> str:
+    """A JSON value as TOML on one line; raises TypeError for None, which TOML does not have."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool | int | float):
+        return f"{value:.15g}" if isinstance(value, float) else json.dumps(value)
+    if isinstance(value, Mapping):
+        pairs = [f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items()]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml_value, value))}]"
+    raise TypeError(f"TOML has no {type(value).__name__}")
+
+
+def toml_key(name: str) -> str:
+    """A key as TOML; in quotes where it needs them."""
+    return name if _BARE.fullmatch(name) else toml_value(name)
+
+
+def render_server(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
+    """One server as a TOML table, with *notes* above it as comments."""
+    lines = [f"# {line}" for note in notes for line in (textwrap.wrap(note, _WIDTH) or [""])]
+    lines.append(f"[mcpServers.{toml_key(name)}]")
+    lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in entry.items()]
+    return "\n".join(lines)
+
+
+def template(servers: Sequence[str] = ()) -> str:
+    """A file that says what every setting is; *servers* are tables of servers, as text."""
+    parts = [_HEAD.rstrip()]
+    for block, kind in BLOCKS.items():
+        about = textwrap.wrap(inspect.getdoc(kind) or "", _WIDTH)
+        lines = [f"# {line}" for line in about] + [f"[{block}]"]
+        for key in KEYS.values():
+            if key.block != block:
+                continue
+            lines += [f"# {line}" for line in textwrap.wrap(f"{key.name}: {key.help}", _WIDTH)]
+            examples = [each for each in _EXAMPLES.get(block, []) if each.startswith(f"{key.name} =")]
+            lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
+        parts.append("\n".join(lines))
+    own = servers or [_NO_SERVERS]
+    return "\n\n".join([*parts, *own]) + "\n"
+
+
+def key_table() -> str:
+    """All settings as a Markdown table: name, kind, default, what it is."""
+    lines = ["| Key | Kind | Default | |", "|---|---|---|---|"]
+    for key in KEYS.values():
+        kind = key.kind.name.replace("|", "\\|")
+        lines.append(f"| `{key.path}` | {kind} | `{toml_value(key.default)}` | {key.help} |")
+    return "\n".join(lines)

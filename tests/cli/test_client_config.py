@@ -1,0 +1,101 @@
+"""`toolexec client-config`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.config.commands import call
+
+from toolexec.cli import client_config as module
+
+
+def document(*words: object) -> dict[str, Any]:
+    done = call("client-config", *words)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "toolexec.toml"
+    path.write_text("")
+    return path
+
+
+@pytest.mark.parametrize(("client", "key"), [("claude", "mcpServers"), ("cursor", "mcpServers"), ("vscode", "servers")])
+def test_each_client_gets_its_form(file: Path, client: str, key: str) -> None:
+    """With whole paths: the client starts it from any folder. Where to paste it is on stderr."""
+    done = call("client-config", client, "-c", "toolexec.toml")
+    entry = json.loads(done.stdout)[key]["toolexec"]
+    assert entry["args"][-3:] == ["serve", "-c", str(file)]
+    assert Path(entry["command"]).is_absolute()
+    assert entry.get("type") == ("stdio" if client == "vscode" else None)
+    assert "paste it into" in done.stderr
+
+
+def test_the_command_works(file: Path) -> None:
+    """It is the very program that printed it."""
+    entry = document("claude")["mcpServers"]["toolexec"]
+    words = [word for word in entry["args"] if word not in ("serve", "-c", str(file))]
+    done = subprocess.run([entry["command"], *words, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("toolexec ")
+
+
+def test_without_an_installed_command_python_starts_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a module."""
+    monkeypatch.setattr(module.shutil, "which", lambda *_, **__: None)
+    entry = document("cursor", "--name", "mine")["mcpServers"]["mine"]
+    assert (entry["command"], entry["args"]) == (sys.executable, ["-m", "toolexec", "serve", "-c", str(file)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "entry"),
+    [
+        ("", [], {"type": "http", "url": "http://127.0.0.1:8080/mcp"}),
+        ("[server]\nport = 9\npath = '/x'\nhost = '::1'", [], {"type": "http", "url": "http://[::1]:9/x"}),
+        ("", ["--url", "https://x.example.com/mcp"], {"type": "http", "url": "https://x.example.com/mcp"}),
+        ("", ["--transport", "sse"], {"type": "sse", "url": "http://127.0.0.1:8080/sse"}),
+    ],
+)
+def test_a_running_server_is_reached_by_its_address(
+    file: Path, settings: str, words: list[str], entry: dict[str, Any]
+) -> None:
+    """As the settings say, or as it is given."""
+    file.write_text(settings)
+    found = document("vscode", "--transport", "http", *words)["servers"]["toolexec"]
+    assert found == entry
+    claude = document("claude", "--transport", "http", *words)["mcpServers"]["toolexec"]
+    assert claude == entry
+    cursor = document("cursor", "--transport", "http", *words)["mcpServers"]["toolexec"]
+    assert cursor == {"url": entry["url"]}
+
+
+def test_a_key_that_is_needed_has_its_place(file: Path) -> None:
+    """And the address is the one that the server says is its own."""
+    file.write_text(
+        '[server]\nhost = "0.0.0.0"\n[http]\nbehind_proxy = true\n[auth]\nresource_url = "https://x.example.com/mcp"\n'
+        f'api_keys = [{{ id = "a", sha256 = "{"ab" * 32}" }}]\n'
+    )
+    entry = document("cursor", "-t", "http")["mcpServers"]["toolexec"]
+    assert entry == {"url": "https://x.example.com/mcp", "headers": {"Authorization": "Bearer PUT-YOUR-KEY-HERE"}}
+
+
+def test_a_wildcard_is_no_address(file: Path) -> None:
+    """The client on this machine uses the loopback."""
+    file.write_text(
+        '[server]\nhost = "0.0.0.0"\n[http]\ntls_cert = "c.pem"\nallowed_hosts = ["x.example.com"]\n[auth]\n'
+        f'api_keys = [{{ id = "a", sha256 = "{"ab" * 32}" }}]\n'
+    )
+    assert document("cursor", "-t", "http")["mcpServers"]["toolexec"]["url"] == "https://127.0.0.1:8080/mcp"
+
+
+def test_without_tools_there_is_nothing_to_start() -> None:
+    """The error says what to do."""
+    done = call("client-config", "claude")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no tools" in done.stderr

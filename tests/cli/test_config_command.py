@@ -1,0 +1,124 @@
+"""`toolexec config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.config.commands import call
+
+from toolexec.config.blocks import BLOCKS, KEYS
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.toml"
+    path.write_text(
+        '[limits]\ncall_timeout = 5\n[mcpServers.git]\ncommand = "git"\nargs = ["--token", "x"]\nenv = { A_TOKEN = "hush-hush" }\n'
+        '[[policy.rules]]\neffect = "deny"\nwhen = { x = { equals = "y" } }\n'
+    )
+    return path
+
+
+def test_settings_are_shown_without_secrets(file: Path) -> None:
+    """All of them, with what nobody has set."""
+    done = call("config", "show", "-c", file)
+    assert done.exit_code == 0
+    assert "hush" not in done.output
+    assert "call_timeout = 5\n" in done.stdout
+    assert '[mcpServers.git]\ncommand = "git"' in done.stdout
+    assert all(f"[{block}]\n" in done.stdout for block in BLOCKS)
+
+
+def test_origins_are_shown(file: Path) -> None:
+    """Default, file and line, variable, flag."""
+    done = call("config", "show", "--origin", "-c", file, "--set", "server.port=1", TOOLEXEC_SERVER__NAME="mine")
+    for line in (
+        "call_timeout = 5  # a.toml:2",
+        'name = "mine"  # TOOLEXEC_SERVER__NAME',
+        "port = 1  # --set server.port",
+        'host = "127.0.0.1"  # default',
+        "# a.toml:3\n[mcpServers.git]",
+    ):
+        assert line.replace("a.toml", str(file)) in done.stdout
+
+
+def test_the_same_as_json(file: Path) -> None:
+    """One document; origins when they are asked for."""
+    document = json.loads(call("config", "show", "--json", "-c", file).stdout)
+    assert set(document) == {"settings", "mcpServers"}
+    assert set(document["settings"]) == set(KEYS)
+    assert document["settings"]["limits.call_timeout"] == 5
+    assert document["mcpServers"]["git"]["env"] == {"A_TOKEN": "[REDACTED]"}
+    document = json.loads(call("--json", "config", "show", "--origin", "-c", file).stdout)
+    assert document["origins"]["limits.call_timeout"] == f"{file}:2"
+    assert document["origins"]["mcpServers.git"] == f"{file}:3"
+
+
+def test_without_a_file_the_defaults_are_shown() -> None:
+    """And what the environment says."""
+    done = call("config", "show", "--origin", TOOLEXEC_LIMITS__CALL_TIMEOUT="2m")
+    assert done.exit_code == 0
+    assert "call_timeout = 120  # TOOLEXEC_LIMITS__CALL_TIMEOUT" in done.stdout
+
+
+def test_null_in_a_file_of_another_program_is_left_out(tmp_path: Path) -> None:
+    """TOML has none."""
+    (tmp_path / "b.json").write_text(
+        '{"mcpServers": {"x": {"command": "x", "cwd": null, "tools": [null, {"a": null}]}}}'
+    )
+    done = call("config", "show", "-c", "b.json")
+    assert done.exit_code == 0
+    assert "tools = [{}]" in done.stdout
+
+
+def test_right_settings_are_called_right(file: Path) -> None:
+    """With what is in them."""
+    done = call("config", "validate", "-c", file)
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"{file}: the settings are right (1 server, 0 Python sources, 1 policy rule)\n",
+    )
+    document = json.loads(call("config", "validate", "--json", "-c", file).stdout)
+    assert document == {"ok": True, "files": [str(file)], "servers": 1, "python": 0, "rules": 1, "blocks": ["policy"]}
+
+
+def test_all_mistakes_are_listed(tmp_path: Path) -> None:
+    """One a line on stderr, exit code 2; as JSON in the details."""
+    (tmp_path / "a.toml").write_text("[limits]\nmax_tol_calls = 1\n[server]\nport = 'x'\n")
+    done = call("config", "validate", "-c", "a.toml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "error: a.toml, line 2: unknown key limits.max_tol_calls; did you mean max_tool_calls?",
+        'error: a.toml, line 4: server.port must be a whole number, 0 to 65535, not "x"',
+        "2 mistakes",
+    ]
+    done = call("config", "validate", "--json", "-c", "a.toml")
+    error = json.loads(done.stdout)["error"]
+    assert (done.exit_code, error["code"], len(error["details"]["mistakes"])) == (2, "configuration", 2)
+
+
+def test_one_mistake_takes_one_line(tmp_path: Path) -> None:
+    """No heading, no count."""
+    (tmp_path / "a.toml").write_text("[limits]\nmax_tol_calls = 1\n")
+    done = call("config", "validate", "-c", "a.toml")
+    assert done.stderr.splitlines() == [
+        "error: a.toml, line 2: unknown key limits.max_tol_calls; did you mean max_tool_calls?"
+    ]
+
+
+def test_validating_runs_no_python(tmp_path: Path) -> None:
+    """Not even what would fail."""
+    (tmp_path / "app.py").write_text("raise SystemExit('it was run')\n")
+    assert call("config", "validate", "-c", "app.py").exit_code == 0
+
+
+def test_all_keys_are_listed() -> None:
+    """For people and for programs."""
+    done = call("config", "keys")
+    assert done.exit_code == 0
+    assert all(f"{path} = " in done.stdout for path in KEYS)
+    listed = json.loads(call("config", "keys", "--json").stdout)
+    assert [each["key"] for each in listed] == list(KEYS)
+    assert listed[0]["variable"] == "TOOLEXEC_SOURCES__PYTHON"
