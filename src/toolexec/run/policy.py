@@ -23,7 +23,10 @@ _MAX_VERDICTS: Final = 64
 _STRENGTH: Final[Mapping[str, int]] = {"allow": 0, "ask": 1, "deny": 2}
 _EVERYBODY: Final = ()
 _REMOTE: Final = "remote_destructive"
-_REMOTE_REASON: Final = "it may destroy data, and runs on a backend outside of this program"
+_REMOTE_REASON: Final = (
+    "it runs outside of this program and may destroy data: its server says so, or does not say otherwise "
+    "(an allow rule for it, or policy.remote_destructive, changes that)"
+)
 _Facts = tuple[Any, ...]
 
 
