@@ -1,0 +1,57 @@
+"""Whose is a container? A text that names one process of one machine since its last start, and whether that one lives.
+
+Everything that could outlive its host carries it: a host that is killed cannot tidy up, and the next one does it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["OWNER_LABEL", "is_orphan", "this_owner"]
+
+OWNER_LABEL: Final = "toolexec.owner"
+"""The label of containers, and of whatever else can have labels."""
+
+_PROC: Final = Path("/proc")
+
+
+def this_owner() -> str:
+    """The text of this process: `machine-pid-start`, letters, digits and `-` only, so that names of files can have it."""
+    pid = os.getpid()
+    return f"{_machine()}-{pid}-{_started(pid)}"
+
+
+def is_orphan(owner: str) -> bool:
+    """Whether the process that *owner* names is dead.
+
+    False for a text that is none of ours and for a process of another machine, or of this one before its last
+    start: what those have left cannot be told from what they still use.
+    """
+    machine, _, rest = owner.partition("-")
+    pid, _, started = rest.partition("-")
+    if machine != _machine() or not pid.isdecimal() or not started.isdecimal():
+        return False
+    return _started(int(pid)) != int(started)
+
+
+@cache
+def _machine() -> str:
+    """This machine since its last start, and the namespace in it that process numbers are counted in."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        return hashlib.sha256(f"{boot} {(_PROC / 'self/ns/pid').readlink()}".encode()).hexdigest()[:16]
+    except OSError:  # no such files on this system
+        return "0"
+
+
+def _started(pid: int) -> int:
+    """When a process was started, in ticks of the kernel; 0 for one that is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return 0
+    return int(text[text.rindex(b")") + 2 :].split()[19])
