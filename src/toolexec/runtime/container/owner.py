@@ -20,7 +20,7 @@ _PROC: Final = Path("/proc")
 
 
 def this_owner() -> str:
-    """The text of this process: `machine-pid-start`, letters, digits and `-` only, so that names of files can have it."""
+    """The text of this process: `machine-pid-start`; letters, digits and `-` only, as it is part of names of files."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_started(pid)}"
 
