@@ -110,8 +110,8 @@ def _show(
     cache: CacheState,
     packages: Mapping[str, str | None],
 ) -> None:
-    here = [finding for finding in findings if finding.language]
-    others = [finding for finding in findings if not finding.language]
+    here = [finding for finding in findings if finding.language or finding.state == "unavailable"]
+    others = [finding for finding in findings if finding not in here]
     title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
     title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
     session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), _elsewhere(others), Text())

@@ -22,7 +22,9 @@ from toolexec.runtime.runtime import Runtime
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
 
 State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up", "not_in_release"]
-_RELEASED: Final = frozenset({"wasm", "unsafe_host"})
+_RELEASED: Final = frozenset({"wasm", "unsafe_host", "bubblewrap", "docker", "containerd", "gvisor", "kata"})
+_SURROUNDING: Final = frozenset({"container", "gvisor", "vm"})
+"""Isolations that need something of this machine, without which no language runs."""
 _TIMEOUT: Final = 300.0  # what is used for the first time may have to be compiled
 _ANSWER: Final = 42
 _PROGRAMS: Final = {
@@ -119,6 +121,10 @@ async def examine(
     backends = runtime.backends
     findings: list[Finding] = []
     for backend in backends:
+        lack = await _lack(backend)
+        if lack is not None:
+            findings.append(lack)
+            continue
         for language in sorted(backend.languages, key=lambda name: (name != "python", name)):
             if tell is not None:
                 tell(backend.kind, language)
@@ -186,6 +192,27 @@ def cache_state(folder: Path | None = None) -> CacheState:
     return CacheState(**facts, bytes=sum(entry.size for entry in entries), sandboxes=len(entries))
 
 
+async def _lack(backend: SandboxBackend) -> Finding | None:
+    """What a sandbox that runs nothing at all here lacks: once, and not for each of its languages."""
+    if backend.isolation not in _SURROUNDING:
+        return None
+    try:
+        state = await backend.check()
+    except Exception as error:
+        state = Availability(ok=False, reason=_reason(error))
+    if state.ok:
+        return None
+    return Finding(
+        kind=backend.kind,
+        state="unavailable",
+        isolation=backend.isolation,
+        profiles=_profiles(backend.kind),
+        reason=state.reason,
+        remedy=state.remedy,
+        version=state.version,
+    )
+
+
 async def _examine(backend: SandboxBackend, language: str, *, measure: bool) -> Finding:
     try:
         by_language = isinstance(backend, _ByLanguage)
@@ -217,7 +244,8 @@ async def _run(backend: SandboxBackend, language: str) -> float:
     """How many seconds one program takes; raises what it ends with, and RuntimeError for a wrong answer."""
     discovery = Discovery()
     runner = DefaultRunner(discovery.index, BackendRegistry())
-    profile = next((profile for profile in PROFILES if backend.isolation in ISOLATIONS[profile]), "standard")
+    strict = (*PROFILES[1:], *PROFILES[:1])  # dev would do for all of them, and may be refused
+    profile = next((profile for profile in strict if backend.isolation in ISOLATIONS[profile]), "standard")
     request = ExecuteRequest(
         code=_PROGRAMS[language],
         gateway=Tools(discovery.index, discovery.docs, runner),

@@ -1,0 +1,278 @@
+"""The sandbox backend of everything that runs containers: room, warm guests, sessions, and a truthful result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from time import monotonic, perf_counter
+from typing import Any, Final, NamedTuple
+
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.errors import InvalidRequestError, SandboxUnavailableError
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, info_of, located
+from toolexec.runtime.container.builder import spec_for
+from toolexec.runtime.container.config import ContainerConfig
+from toolexec.runtime.container.engine import ContainerEngine, Image
+from toolexec.runtime.container.guest import ContainerGuest, Run
+from toolexec.runtime.container.languages import LANGUAGES, extra_for
+from toolexec.runtime.container.pool import PoolStats, WarmPool
+from toolexec.runtime.container.room import Room
+from toolexec.runtime.container.session import ContainerSession
+from toolexec.runtime.guest.bundle import GuestSettings, boot_command
+from toolexec.runtime.outcome import Ending, judge
+
+__all__ = ["ContainerBackend"]
+
+logger = logging.getLogger(__name__)
+_CHECK_HOLDS: Final = 10.0
+_WARM_START: Final = 60.0
+_CONTAINED: Final = ("memory_bytes", "cpus", "pids", "disk_bytes")
+
+
+class _Kind(NamedTuple):
+    """What makes guests alike: any of them can run a request of the same kind."""
+
+    image: Image
+    profile: str
+    limits: Limits
+    language: str
+
+
+class ContainerBackend:
+    """Runs each program in a container of its own, made by *engine* and removed when the program is done.
+
+    With `config.warm` guests are started ahead, so that a run need not wait for one. Used by one event loop.
+    """
+
+    languages: frozenset[str] = LANGUAGES
+
+    def __init__(self, engine: ContainerEngine, config: ContainerConfig, *, kind: str, isolation: str) -> None:
+        self.kind = kind
+        self.isolation = isolation
+        self.config = config
+        self.engine = engine
+        self._room = Room(config.max_running)
+        self._pool: WarmPool[ContainerGuest] = WarmPool(self._start_warm, size=config.warm, kinds=config.warm_kinds)
+        self._known: Availability | None = None
+        self._known_until = 0.0
+        self._checking: asyncio.Task[Availability] | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._sessions: set[ContainerSession] = set()
+        self._closed = False
+
+    @property
+    def warm_stats(self) -> PoolStats:
+        """How the guests that are started ahead have served."""
+        return self._pool.stats
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """See `SandboxBackend.enforces`."""
+        held = self.engine.enforces(request.limits)
+        return replace(held, timeout=True, tool_calls=True, chain_steps=True)
+
+    async def check(self) -> Availability:
+        """See `SandboxBackend.check`; a good answer holds for ten seconds, or until a container cannot be started."""
+        if self._closed:
+            return Availability(ok=False, reason="this backend is closed", remedy="make a new one")
+        if self._known is not None and monotonic() < self._known_until:
+            return self._known
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check())
+        return await asyncio.shield(self._checking)
+
+    async def _check(self) -> Availability:
+        first = self._known is None
+        found = await self.engine.check()
+        if found.ok:
+            self._known, self._known_until = found, monotonic() + _CHECK_HOLDS
+            if first:
+                await self.engine.sweep()
+        else:
+            self._known_until = 0.0
+        return found
+
+    async def check_language(self, language: str) -> Availability:
+        """Whether the image can run one language, found out by starting a guest for it."""
+        if language not in LANGUAGES:
+            return Availability(ok=False, reason=f"{self.kind} does not run {language}")
+        found = await self.check()
+        if not found.ok:
+            return found
+        try:
+            async with asyncio.timeout(_WARM_START):
+                guest = await self._start(await self._kind(language, "standard", Limits()))
+        except (SandboxUnavailableError, InvalidRequestError, TimeoutError) as error:
+            return Availability(ok=False, reason=str(error) or "no guest has started in a minute")
+        version = guest.version if language == "python" else found.version
+        await guest.aclose()
+        return Availability(ok=True, version=version)
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """See `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed before
+        there was room for it."""
+        language = self._admit(request)
+        began = perf_counter()
+        ends = monotonic() + request.seconds
+        task = asyncio.current_task()
+        assert task is not None
+        guest: ContainerGuest | None = None
+        run = Run(ending=Ending(stopped="deadline", seconds=request.seconds))
+        warm = False
+        self._running.add(task)
+        try:
+            await self._room.enter(ends, self)
+            try:
+                guest, warm = await self._guest(request, language, ends)
+                if guest is not None:
+                    run = await guest.execute(request, ends, extra_for(language, request))
+            finally:
+                self._end(guest)
+                if guest is not None and run.ending.result is None:  # the code must not run on when this returns
+                    await guest.aclose()
+        finally:
+            self._running.discard(task)
+        return self.result(request, run, began, guest, warm=warm)
+
+    async def prepare(self, request: ExecuteRequest) -> None:
+        """Have the guests for requests like this one started, and wait for them; does nothing without `config.warm`.
+
+        Raises SandboxUnavailableError when they cannot be started.
+        """
+        language = self._admit(request)
+        await self._pool.fill(await self._kind(language, request.profile, request.limits))
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """See `SessionBackend.open_session`; for Python only."""
+        language = self._admit(request)
+        if language != "python":
+            raise located(InvalidRequestError(f"{self.kind} has sessions for python only, not for {language}"), self)
+        ends = monotonic() + request.seconds
+        await self._room.enter(ends, self)
+        guest = None
+        try:
+            guest, _ = await self._guest(request, language, ends)
+        finally:
+            if guest is None:
+                self._room.leave()
+        if guest is None:
+            raise located(
+                SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
+                self,
+            )
+        session = ContainerSession(self, guest, request.limits)
+        self._sessions.add(session)
+        return session
+
+    async def close_session(self, session: ContainerSession, guest: ContainerGuest) -> None:
+        """A session is over."""
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._end(guest)
+        await guest.aclose()
+
+    async def aclose(self) -> None:
+        """See `SandboxBackend.aclose`."""
+        self._closed = True
+        running = self._running - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*(session.aclose() for session in [*self._sessions]))
+        if running:
+            await asyncio.wait(running)
+        await self._pool.aclose()
+        while self._ends:
+            await asyncio.wait([*self._ends])
+        await self.engine.aclose()
+
+    def result(
+        self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
+    ) -> ExecuteResult:
+        """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+        error = judge(run.ending)
+        details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
+        if guest is not None:
+            digest = {"digest": guest.image.digest} if guest.image.digest else {}
+            details |= {"image": guest.image.name, **digest, "version": guest.version}
+        if run.left_out:
+            details["files_left_out"] = [*run.left_out[:20]]
+        payload = run.ending.result or {}
+        trace: Any = getattr(request.gateway, "tool_calls", None)
+        return ExecuteResult(
+            backend=info_of(self, **details),
+            value=payload.get("value") if error is None else None,
+            stdout=request.output.text("stdout"),
+            stderr=request.output.text("stderr"),
+            tool_calls=list(trace()) if trace is not None else [],
+            duration=perf_counter() - began,
+            files=run.files,
+            error=located(error, self) if error is not None else None,
+            limits_enforced=self.enforces(request),
+        )
+
+    def _admit(self, request: ExecuteRequest) -> str:
+        """The language of a request that may run here."""
+        if self._closed:
+            raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
+        language = request.language or "python"
+        if language not in LANGUAGES:
+            known = ", ".join(sorted(LANGUAGES))
+            raise located(InvalidRequestError(f"{self.kind} does not run {language!r}; it runs {known}"), self)
+        if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
+            what = "the clock" if request.now is not None else f"random numbers of {language}"
+            raise located(
+                InvalidRequestError(
+                    f"{self.kind} cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
+                ),
+                self,
+            )
+        return language
+
+    async def _guest(self, request: ExecuteRequest, language: str, ends: float) -> tuple[ContainerGuest | None, bool]:
+        """A guest, and whether it was started before; None when none was there in time."""
+        try:
+            async with asyncio.timeout(ends - monotonic()):
+                kind = await self._kind(language, request.profile, request.limits)
+                guest = self._pool.take(kind)
+                return (guest, True) if guest is not None else (await self._start(kind), False)
+        except TimeoutError:
+            return None, False
+        except SandboxUnavailableError as error:
+            self._known_until = 0.0
+            raise located(error, self) from error
+
+    async def _kind(self, language: str, profile: str, limits: Limits) -> _Kind:
+        image = await self.engine.resolve(self.config.image)
+        return _Kind(image, profile or "standard", self._contained(limits), language)
+
+    def _contained(self, limits: Limits) -> Limits:
+        """The limits that a container gets: those asked for, else those of the configuration."""
+        ours = self.config.limits
+        return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
+
+    async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
+        settings = GuestSettings(language=kind.language, warm=warm)
+        spec = spec_for(
+            image=kind.image.reference,
+            command=boot_command(settings),
+            limits=kind.limits,
+            profile=kind.profile,
+            config=self.config,
+            kind=self.kind,
+        )
+        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language)
+
+    async def _start_warm(self, kind: _Kind) -> ContainerGuest:
+        async with asyncio.timeout(_WARM_START):
+            return await self._start(kind, warm=True)
+
+    def _end(self, guest: ContainerGuest | None) -> None:
+        """Remove a guest in the background; its room is free when that is done."""
+        if guest is None:
+            self._room.leave()
+            return
+        task = asyncio.create_task(guest.aclose())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+        task.add_done_callback(lambda _: self._room.leave())
