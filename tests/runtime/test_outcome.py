@@ -174,3 +174,92 @@ class TestTheSandbox:
     def test_nothing_said(self) -> None:
         """The message makes no mention of it."""
         assert "it said" not in str(judge(Ending(exit_code=1, stderr=" \n ")))
+
+
+class TestLimitsThatTheProgramMet:
+    """It failed with an error that only a limit of its sandbox explains; the texts are those of real programs."""
+
+    @pytest.mark.parametrize(
+        ("error", "resource"),
+        [
+            ({"kind": "MemoryError", "message": "MemoryError"}, "memory"),
+            ({"kind": "OSError", "message": "OSError: [Errno 12] Cannot allocate memory"}, "memory"),
+            ({"kind": "ExitStatus", "message": "the program ended with exit code 137"}, "memory"),  # bash, of a child
+            ({"kind": "ExitStatus", "message": "the program ended by signal 9"}, "memory"),
+            ({"kind": "RangeError", "message": "RangeError: Array buffer allocation failed"}, "memory"),  # node 20
+            ({"kind": "RuntimeError", "message": "RuntimeError: can't start new thread"}, "pids"),
+            ({"kind": "Error", "message": "Error: spawn sleep EAGAIN"}, "pids"),  # node 20
+            ({"kind": "Error", "message": "Error: spawnSync /bin/sh EAGAIN"}, "pids"),  # node 20
+            ({"kind": "Error", "message": "Error: EAGAIN"}, "pids"),  # node 20, a worker thread
+            ({"kind": "ExitStatus", "message": "bash: fork: retry: Resource temporarily unavailable"}, "pids"),
+            ({"kind": "ExitStatus", "message": "dash: 0: Cannot fork"}, "pids"),
+            ({"message": "fork/exec /bin/ls: resource temporarily unavailable"}, "pids"),  # go, os/exec
+            ({"message": "runtime: failed to create new OS thread (have 5 already; errno=11)"}, "pids"),  # go
+            ({"kind": "OSError", "message": "OSError: [Errno 28] No space left on device"}, "disk"),
+            ({"kind": "Error", "message": "Error: ENOSPC: no space left on device, write"}, "disk"),  # node 20
+            ({"kind": "OperationalError", "message": "sqlite3.OperationalError: database or disk is full"}, "disk"),
+            ({"message": "bash: line 1: echo: write error: No space left on device"}, "disk"),
+        ],
+        ids=lambda value: value["message"][:40] if isinstance(value, dict) else value,
+    )
+    def test_it_is_the_limit(self, error: dict[str, Any], resource: str) -> None:
+        """Where there is such a limit, and only there, it is a ResourceLimitError that names it."""
+        limited: Any = {f"{resource}_limited": True}
+        found = judge(Ending(result={"error": error}, **limited))
+        assert type(found) is ResourceLimitError
+        assert found.details == {"resource": resource}
+        assert found.retryable
+        assert "raise the limit" in str(found)
+        assert isinstance(found.__cause__, CodeError)
+        others: Any = {f"{name}_limited": True for name in ("memory", "pids", "disk") if name != resource}
+        assert type(judge(Ending(result={"error": error}, **others))) is ProgramFailedError
+        assert type(judge(Ending(result={"error": error}))) is ProgramFailedError
+
+    @pytest.mark.parametrize(
+        ("traceback", "source", "kind"),
+        [
+            ('  File "<program>", line 2, in <module>\n    os.fork()', "", ResourceLimitError),
+            ('  File "/usr/lib/python3.11/subprocess.py", line 1882, in _execute_child', "", ResourceLimitError),
+            ("", "pool = multiprocessing.Pool(99)", ResourceLimitError),
+            ('  File "<program>", line 2, in <module>\n    a.recv(1)', "a.recv(1)", ProgramFailedError),
+            ("", "", ProgramFailedError),
+        ],
+    )
+    def test_a_socket_without_data_is_no_limit(self, traceback: str, source: str, kind: type[Exception]) -> None:
+        """Errno 11 is also what a non-blocking read gives: only where something is started does it mean the limit."""
+        error = {
+            "kind": "BlockingIOError",
+            "message": "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+            "traceback": traceback,
+            "source": source,
+        }
+        assert type(judge(Ending(result={"error": error}, pids_limited=True))) is kind
+
+    def test_the_kernel_killed_a_child_of_it(self) -> None:
+        """The failure that follows is that of the memory, whatever it says."""
+        found = judge(Ending(result={"error": {"message": "worker died", "kind": "BrokenProcessPool"}}, oom=True))
+        assert isinstance(found, ResourceLimitError)
+        assert found.details["resource"] == "memory"
+        assert judge(Ending(result={"value": 1}, oom=True)) is None
+
+
+class TestTheEngine:
+    """What it knows about the end."""
+
+    @pytest.mark.parametrize("code", [None, 0, 1, 137, -9])
+    def test_the_kernel_was_out_of_memory(self, code: int | None) -> None:
+        """That is certain, whatever the exit code is, and even if the engine is lost by now."""
+        error = judge(Ending(oom=True, exit_code=code, lost="gone", stderr="Killed"))
+        assert type(error) is ResourceLimitError
+        assert error.details == {"exit_code": code, "stderr": "Killed", "resource": "memory"}
+        assert "most likely" not in str(error)
+
+    @pytest.mark.parametrize("code", [None, 137])
+    def test_it_is_lost(self, code: int | None) -> None:
+        """Nobody can tell what became of the program; a result that came before counts."""
+        error = judge(Ending(lost="the daemon hung up", exit_code=code))
+        assert type(error) is SandboxFailedError
+        assert "the daemon hung up" in str(error)
+        assert error.details["lost"] == "the daemon hung up"
+        assert not error.retryable
+        assert judge(Ending(lost="the daemon hung up", result={"value": 1})) is None

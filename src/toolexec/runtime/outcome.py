@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import (
+    CodeError,
     ProgramFailedError,
     ResourceLimitError,
     SandboxError,
@@ -15,10 +17,19 @@ from toolexec.errors import (
     SandboxViolationError,
 )
 from toolexec.runtime.gateway.wire import read_code_error
+from toolexec.runtime.sayings import engine_error
 
-__all__ = ["Ending", "Stopped", "judge"]
+__all__ = ["Ending", "Stopped", "engine_error", "judge"]
 
 Stopped: TypeAlias = Literal["", "deadline", "memory", "cpu", "pids", "disk", "violation"]
+
+_USED_UP: Final = {
+    "memory": "the memory of the run is used up",
+    "cpu": "the CPU time of the run is used up",
+    "pids": "the run has as many processes as it may",
+    "disk": "the disk space of the run is used up",
+}
+_TAIL: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +38,10 @@ class Ending:
 
     `result` is the payload of its `result` message, None when none came. `stopped` says why the host stopped it, or
     what the sandbox reported that it ran out of. `exit_code` is that of the process, if there was one: negative is a
-    signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited` tells whether a
-    MemoryError of the program means its limit. `seconds` is the time limit.
+    signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited`, `pids_limited` and
+    `disk_limited` tell whether an error of the program that speaks of such a want means its limit. `oom` says that the
+    kernel has killed something of it for its memory, `lost` why its engine cannot be asked any more. `seconds` is the
+    time limit.
     """
 
     result: Mapping[str, Any] | None = None
@@ -36,6 +49,10 @@ class Ending:
     exit_code: int | None = None
     stderr: str = ""
     memory_limited: bool = False
+    pids_limited: bool = False
+    disk_limited: bool = False
+    oom: bool = False
+    lost: str = ""
     seconds: float = 0.0
 
 
@@ -43,18 +60,25 @@ def judge(ending: Ending) -> SandboxError | None:
     """None when the program ran to its end; else the error that tells its failure from the sandbox's death.
 
     What the host did comes first: a program that was stopped may still have said something. A result that arrived
-    counts whatever became of the guest after it. Without one, exit codes speak: 137 (or signal 9) is what the kernel
-    does to a process that is out of memory, 152 and signal 24 that it is out of CPU time, 159 and signal 31 that
-    it made a forbidden system call.
+    counts whatever became of the guest after it. Without one, the kernel's own word about memory counts before the
+    loss of the engine, and then exit codes speak: 137 (or signal 9) is what the kernel does to a process that is out
+    of memory, 152 and signal 24 that it is out of CPU time, 159 and signal 31 that it made a forbidden system call.
     """
     if ending.stopped:
         return _stopped(ending)
     if ending.result is not None:
         return _program(ending)
     code = ending.exit_code
-    tail = ending.stderr.strip()[-2000:]
+    tail = ending.stderr.strip()[-_TAIL:]
     said = f"; it said: {tail}" if tail else ""
     details = {"exit_code": code, "stderr": tail}
+    if ending.oom:
+        return ResourceLimitError(f"{_more('memory')}{said}", details={**details, "resource": "memory"})
+    if ending.lost:
+        return SandboxFailedError(
+            f"the engine of the sandbox was lost before the program was done: {ending.lost[:_TAIL]}{said}",
+            details={**details, "lost": ending.lost[:_TAIL]},
+        )
     if code in (137, -9):
         return ResourceLimitError(
             f"the sandbox was killed, most likely for using up its memory{said}",
@@ -76,30 +100,59 @@ def _program(ending: Ending) -> SandboxError | None:
         return None
     cause = read_code_error(payload["error"])
     error: SandboxError
-    if ending.memory_limited and cause.kind == "MemoryError":
-        error = ResourceLimitError("the memory of the run is used up", details={"resource": "memory"})
+    if resource := _wanted(cause, ending):
+        error = ResourceLimitError(_more(resource), details={"resource": resource})
     else:
         error = ProgramFailedError(str(cause), details=cause.details, retryable=cause.retryable, tool_id=cause.tool_id)
     error.__cause__ = cause
     return error
 
 
+_NO_MEMORY: Final = re.compile(
+    r"\[Errno 12\]|Cannot allocate memory|JavaScript heap out of memory|Array buffer allocation failed"
+)
+_NO_PROCESS: Final = re.compile(
+    r"can't start new thread|spawn\S* \S+ EAGAIN|^(Error: )?EAGAIN$|fork: (retry: )?Resource temporarily unavailable"
+    r"|fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork"
+)
+_NO_SPACE: Final = re.compile(r"\[Errno 28\]|ENOSPC|[Nn]o space left on device|database or disk is full")
+_STARTS_SOMETHING: Final = re.compile(r"fork|subprocess|Popen|spawn|thread|multiprocessing|os\.system", re.IGNORECASE)
+_KILLED: Final = re.compile(r"with exit code 137\b|by signal 9\b")
+
+
+def _wanted(cause: CodeError, ending: Ending) -> str:
+    """The resource whose limit a failure of the program means; "" if it means none."""
+    text = cause.message
+    if ending.oom or (
+        ending.memory_limited
+        and (
+            cause.kind == "MemoryError"
+            or _NO_MEMORY.search(text)
+            or (cause.kind == "ExitStatus" and _KILLED.search(text))
+        )
+    ):
+        return "memory"
+    if ending.disk_limited and _NO_SPACE.search(text):
+        return "disk"
+    if ending.pids_limited:
+        if _NO_PROCESS.search(text):
+            return "pids"
+        # The same error is what a socket that has nothing to read gives; where it comes from tells them apart.
+        if "[Errno 11]" in text and _STARTS_SOMETHING.search(f"{cause.traceback}\n{cause.source}"):
+            return "pids"
+    return ""
+
+
 def _stopped(ending: Ending) -> SandboxError:
-    match ending.stopped:
-        case "deadline":
-            return SandboxTimeoutError(
-                f"the code did not end within {ending.seconds:g} s and was stopped; "
-                "raise the time limit if it needs more",
-                details={"timeout": ending.seconds},
-            )
-        case "violation":
-            return SandboxViolationError(f"the code broke a rule of its sandbox and was stopped: {ending.stderr}")
-        case "memory":
-            text = "the memory of the run is used up"
-        case "cpu":
-            text = "the CPU time of the run is used up"
-        case "pids":
-            text = "the run has as many processes as it may"
-        case _:
-            text = "the disk space of the run is used up"
-    return ResourceLimitError(f"{text}; raise the limit if it needs more", details={"resource": ending.stopped})
+    if ending.stopped == "deadline":
+        return SandboxTimeoutError(
+            f"the code did not end within {ending.seconds:g} s and was stopped; raise the time limit if it needs more",
+            details={"timeout": ending.seconds},
+        )
+    if ending.stopped == "violation":
+        return SandboxViolationError(f"the code broke a rule of its sandbox and was stopped: {ending.stderr}")
+    return ResourceLimitError(_more(ending.stopped), details={"resource": ending.stopped})
+
+
+def _more(resource: str) -> str:
+    return f"{_USED_UP[resource]}; raise the limit if it needs more"
