@@ -185,6 +185,29 @@ async def test_start_waits_for_hello(bench: Bench) -> None:
     await starting
 
 
+async def test_what_the_guest_says_of_itself(bench: Bench) -> None:
+    """Its capabilities are checked, the rest is handed on as it is, and cannot be changed."""
+    assert (bench.talk.capabilities, dict(bench.talk.hello), bench.talk.over) == ((), {}, False)
+    await bench.say(hello(capabilities=["python", "files"], python="3.11.2"))
+    await bench.talk.start()
+    assert bench.talk.capabilities == ("python", "files")
+    assert bench.talk.hello["python"] == "3.11.2"
+    with pytest.raises(TypeError):
+        bench.talk.hello["python"] = "4"  # type: ignore[index]
+    bench.end.close()
+    await bench.until(lambda: bench.talk.over)
+
+
+async def test_a_backend_can_tell_the_guest_more(bench: Bench) -> None:
+    """Beside what the request says, or instead of it."""
+    await bench.greet()
+    run = asyncio.create_task(bench.talk.run(bench.request("x", env={"A": "1"}), {"cwd": "/work", "env": {}}))
+    (message,) = await bench.hear()
+    assert {"code": "x", "cwd": "/work", "env": {}}.items() <= message["payload"].items()
+    await bench.say(result())
+    await run
+
+
 async def test_calls_are_answered_at_the_same_time_and_travel_together(bench: Bench) -> None:
     """Answers that are ready together share a frame, and come in whatever order they are ready."""
     run = await bench.begin()
@@ -391,6 +414,9 @@ async def test_a_failure_of_the_host_ends_the_talk(
         (hello(protocol="other"), "same release"),
         (call("1"), "run is over"),
         (result(), "nobody asked for"),
+        (hello(capabilities="python"), "capabilities"),
+        (hello(capabilities=[["python"]]), "capabilities"),
+        (hello(more="x" * (64 << 10)), "says hello with"),
     ],
 )
 async def test_whoever_does_not_begin_with_a_fitting_hello_is_no_guest(bench: Bench, first: Any, text: str) -> None:
@@ -453,6 +479,28 @@ async def test_a_frame_that_is_no_json_is_answered(bench: Bench, frame: bytes) -
     assert (await run).result == {"value": 1}
 
 
+@pytest.mark.parametrize("frame", [b"[" * 100_000, b'["' + b"x" * 100_000, b"[1]" + b" " * 100_000, b"\xff" * 100_000])
+async def test_a_large_frame_that_is_no_message_is_answered(bench: Bench, frame: bytes) -> None:
+    """As a small one is."""
+    run = await bench.begin()
+    await bench.raw(len(frame).to_bytes(4, "big") + frame)
+    assert codes(await bench.hear()) == [("error", "0", "protocol")]
+    await bench.say(result())
+    assert (await run).result == {"value": 1}
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\0", b"\0\0\0\0\x02[]", b'\0\0\0\0\x0f{"type":"file"}x', b'\0\0\0\0\x0e{"type":"bye"}']
+)
+async def test_a_frame_with_data_that_makes_no_sense_is_answered(bench: Bench, frame: bytes) -> None:
+    """And changes nothing."""
+    run = await bench.begin()
+    await bench.raw(len(frame).to_bytes(4, "big") + frame)
+    assert (await bench.hear())[0]["type"] == "error"
+    await bench.say(result())
+    assert (await run).result == {"value": 1}
+
+
 async def test_an_id_in_use_is_refused(bench: Bench) -> None:
     """A second request cannot take the place of the first."""
     run = await bench.begin()
@@ -502,6 +550,36 @@ async def test_half_characters_do_not_get_through(bench: Bench) -> None:
     assert bench.output.text() == "ä?"
 
 
+# -- what is large -----------------------------------------------------------------------------------------------------
+
+
+async def test_messages_stay_in_order_whatever_their_size(bench: Bench) -> None:
+    """Large frames are read bit by bit, and none overtakes another one, or is overtaken."""
+    run = await bench.begin()
+    sizes = [1, 300_000, 2, 2_000_000, 3, 70_000, 60_000, 4, 1_000_000]
+    frames = [
+        json.dumps([{"type": "println", "payload": {"text": f"{n}", "x": [0] * (size // 3)}}]).encode()
+        for n, size in enumerate(sizes)
+    ]
+    frames.append(json.dumps(result()).encode())
+    await bench.raw(b"".join(bench._reader.pack(frame) for frame in frames))
+    assert (await run).result == {"value": 1}
+    assert bench.output.text() == "".join(f"{n}\n" for n in range(len(sizes)))
+
+
+async def test_a_large_frame_does_not_hold_up_the_others(bench: Bench) -> None:
+    """Everybody else in the process has many turns while it is read."""
+    run = await bench.begin()
+    frame = json.dumps([result([[n, str(n)] for n in range(100_000)])]).encode()
+    turns = 0
+    await bench.raw(bench._reader.pack(frame))
+    while not run.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > len(frame) // (1 << 14)
+    assert (await run).result["value"][-1] == [99_999, "99999"]
+
+
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -534,11 +612,15 @@ async def test_a_guest_that_never_reads_its_answers_is_ended(bench: Bench, monke
     """What waits to be sent is bounded."""
     monkeypatch.setattr(conversation, "_MAX_UNSENT", 1 << 20)
     run = await bench.begin()
-    for n in range(100):
-        if run.done():
-            break
-        await bench.say(call(str(n), text="x" * 100_000))
+
+    async def ask() -> None:
+        for n in range(100):
+            await bench.say(call(str(n), text="x" * 100_000))
+
+    asking = asyncio.create_task(ask())  # which nobody listens to in the end
     ending = await run
+    asking.cancel()
+    await asyncio.wait({asking})
     assert (ending.stopped, "does not read" in ending.stderr) == ("violation", True)
 
 

@@ -1,4 +1,4 @@
-"""The host's talk with one guest over a stream of bytes: hello, execute, calls and answers, prints, result.
+"""The host's talk with one guest over a stream of bytes: hello, files, execute, calls and answers, prints, result.
 
 Whoever starts guests brings a `Stream` and holds the deadline; all else is here. Nothing that a guest sends can harm
 the host: what breaks the protocol is answered with an error, too much of it ends the talk, and memory stays bounded.
@@ -11,14 +11,16 @@ import base64
 import contextvars
 import json
 import logging
-from collections import deque
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
+from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.gateway.pieces import messages_in_pieces
 from toolexec.runtime.gateway.protocol import (
     MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
     PROTOCOL,
     REQUESTS,
     VERSION,
@@ -27,10 +29,15 @@ from toolexec.runtime.gateway.protocol import (
     JSONCodec,
     Message,
     encode_message,
+    is_data_frame,
+    read_data_frame,
 )
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.runtime.outcome import Ending
+from toolexec.runtime.sender import Sender
 from toolexec.runtime.stream import Stream
+from toolexec.runtime.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
+from toolexec.runtime.tunnel import Connect, Tunnels
 
 __all__ = ["MAX_OPEN", "Conversation", "execute_payload"]
 
@@ -41,6 +48,7 @@ MAX_OPEN: Final = 1000
 _MAX_OFFENCES = 100
 _MAX_UNSENT = 256 << 20
 _MAX_SKIPPED = 4 * MAX_FRAME_BYTES
+_LARGE = 1 << 16
 _GRACE = 2.0
 _CODEC = JSONCodec()
 
@@ -48,14 +56,19 @@ _CODEC = JSONCodec()
 class Conversation:
     """A talk with one guest, which runs programs one after the other until `aclose`.
 
-    Make it on the event loop that the tools belong to. The guest speaks first; `start` waits for that.
+    Make it on the event loop that the tools belong to. The guest speaks first; `start` waits for that. With *connect*
+    the guest can open network connections while a program runs: each is given to *connect*, in a task that is
+    cancelled at the end of the run. Without it that is forbidden.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, connect: Connect | None = None) -> None:
         self._stream = stream
         self._frames = FrameReader()
-        self._state = HostState()
-        self._sender = _Sender(stream)
+        self._state = HostState(network=connect is not None)
+        self._sender = Sender(stream)
+        self._files = Transfers(self._state, self._sender)
+        self._tunnels = Tunnels(connect, self._sender)
+        self._hello: Mapping[str, Any] = MappingProxyType({})
         self._offences = 0
         self._run: _Run | None = None
         self._runs = 0
@@ -71,32 +84,79 @@ class Conversation:
         """
         await self._greeted.wait()
         if self._ending is not None:
-            kind = ProtocolError if self._ending.stopped else ConnectionClosedError
-            raise kind(self._ending.stderr or "the guest hung up before it said hello")
+            raise _gone(self._ending)
 
-    async def run(self, request: ExecuteRequest) -> Ending:
+    @property
+    def hello(self) -> Mapping[str, Any]:
+        """What the guest said of itself in its first message (at most 64 KiB of JSON), unchecked; empty before."""
+        return self._hello
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What the guest said that it can do: at most 64 short texts; none before its first message."""
+        return self._state.capabilities
+
+    @property
+    def over(self) -> bool:
+        """Whether the guest has hung up or was hung up on."""
+        return self._ending is not None
+
+    async def put_files(self, files: Mapping[str, bytes]) -> None:
+        """Put *files*, by relative path, into the guest's working directory; without any, nothing is sent.
+
+        There is no time limit here; cancelling leaves a guest that must be stopped. Raises InvalidRequestError for
+        files that cannot be there: for paths that make no sense before anything is sent. Raises ProtocolError while a
+        program runs, and ConnectionClosedError when the guest is gone.
+        """
+        await self._greeted.wait()
+        if self._ending is not None or not await self._files.put(files):
+            raise _gone(self._ending or Ending())
+
+    async def take_files(
+        self, *, max_files: int = MAX_FILES, max_bytes: int = MAX_FILE_BYTES
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """The files that the last program has made or changed, by relative path, and the names of those that were left
+        out as there were more than *max_files*, or more bytes than *max_bytes* in all.
+
+        A guest that is gone has none. There is no time limit here; cancelling leaves a guest that must be stopped.
+        Raises ProtocolError before there is a result, and for a guest that breaks the rules or cannot give its files.
+        """
+        await self._greeted.wait()
+        found: tuple[dict[str, bytes], tuple[str, ...]] = ({}, ())
+        if self._ending is None:
+            found = await self._files.take(max_files, max_bytes)
+        if self._ending is not None and self._ending.stopped:
+            raise _gone(self._ending)
+        return found
+
+    async def run(self, request: ExecuteRequest, extra: Mapping[str, Any] | None = None) -> Ending:
         """Have the guest run one program and answer its calls with the gateway of *request*, until its result is there.
 
         The prints of the program go to the output of *request*. What is known about the end comes back: the result if
         there is one, else why not. Calls that are still under way then are cancelled. There is no time limit here;
-        cancelling ends the calls, and leaves a guest that must be stopped.
+        cancelling ends the calls, and leaves a guest that must be stopped. *extra* goes into the message beside what it
+        says of *request*.
 
         Raises InvalidRequestError for a program that does not fit into a message, and ProtocolError while another one
         runs; both with nothing run.
         """
-        text = _execute_text(request)
+        text = _execute_text(request, extra or {})
         await self._greeted.wait()
         if self._ending is not None:
             return self._ending
         self._state.execute(run_id := str(self._runs + 1))
         self._runs += 1
+        self._files.nothing_new = False
+        self._tunnels.begin()
         run = self._run = _Run(request)
         self._sender.put(encode_message("execute", run_id, text))
         try:
             return await run.ending
         finally:
             self._run = None
+            self._tunnels.stop()
             await run.aclose()
+            await self._tunnels.wait()
 
     async def aclose(self) -> None:
         """Say good-bye if the guest still listens, and close the stream."""
@@ -104,6 +164,8 @@ class Conversation:
             self._sender.put(encode_message("bye", "0", "{}"))
         self._listening.cancel()
         await asyncio.wait({self._listening})
+        self._tunnels.stop()
+        await self._tunnels.wait()
         await self._sender.aclose()
         await self._stream.aclose()
 
@@ -130,14 +192,22 @@ class Conversation:
         finally:
             self._ending = ending
             self._greeted.set()
+            self._tunnels.lose()
+            self._files.lose()
             if self._run is not None:
                 self._run.finish(ending)
+        self._sender.give_up()
 
     async def _take(self, frame: bytes | ProtocolError) -> None:
         try:
             if isinstance(frame, ProtocolError):
                 raise frame
-            messages = _CODEC.decode(frame)
+            if self._state.phase == "new" and len(frame) > MAX_HEADER_BYTES:
+                raise ProtocolError(f"the guest says hello with {len(frame)} bytes")
+            if is_data_frame(frame):
+                self._take_data(*read_data_frame(frame))
+                return
+            messages = _CODEC.decode(frame) if len(frame) <= _LARGE else await messages_in_pieces(frame)
         except ProtocolError as error:
             self._refuse(Message("", "0", {}), error)
             return
@@ -148,6 +218,16 @@ class Conversation:
             except ProtocolError as error:
                 self._refuse(message, error)
 
+    def _take_data(self, message: Message, data: bytes) -> None:
+        try:
+            self._state.receive(message, with_data=True)
+            if message.type == "net_data":
+                self._tunnels.receive(message, data)
+            else:
+                self._take_file(message, data)
+        except ProtocolError as error:
+            self._refuse(message, error)
+
     async def _handle(self, message: Message) -> None:
         """Do what a message asks for that may come now."""
         run = self._run
@@ -156,12 +236,18 @@ class Conversation:
                 limits = {"frame_bytes": MAX_FRAME_BYTES, "open_requests": MAX_OPEN}
                 payload = {"protocol": PROTOCOL, "version": VERSION, "limits": limits}
                 self._sender.put(encode_message("hello", "0", json.dumps(payload)))
+                self._hello = MappingProxyType(dict(message.payload))
                 self._greeted.set()
             case "wait":
                 raise ProtocolError("a guest on a stream waits for what it reads, and does not ask for it")
+            case "response" | "error":
+                self._take_file(message)
+            case kind if kind.startswith("net_"):
+                self._tunnels.receive(message, b"")
             case _ if run is None:
                 return  # of a run that has been given up
             case "result":
+                self._files.nothing_new = message.payload.get("files") is False
                 run.finish(Ending(result=message.payload))
             case "print" | "println":
                 run.print(message)
@@ -171,6 +257,16 @@ class Conversation:
                 await self._begin(run, message)
             case _:
                 return
+
+    def _take_file(self, message: Message, data: bytes = b"") -> None:
+        """A piece of a file, or the end of all; after a wrong one the others make no sense."""
+        try:
+            if message.type == "file":
+                self._files.receive(message, data)
+            else:
+                self._files.finish(message)
+        except ProtocolError as error:
+            raise _OffenceError(str(error)) from error
 
     async def _begin(self, run: _Run, message: Message) -> None:
         """Start to answer a request, once there is room for it."""
@@ -271,58 +367,6 @@ class _Run:
                 logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
 
 
-class _Sender:
-    """Sends messages in order; those that are ready at the same time travel in one frame."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.unsent = 0
-        """In characters."""
-        self._stream = stream
-        self._frames = FrameReader()
-        self._ready: deque[str] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self._lost = False
-
-    def put(self, message: str) -> None:
-        """Send *message* soon; does nothing when the guest is gone."""
-        if self._lost:
-            return
-        self._ready.append(message)
-        self.unsent += len(message)
-        if self._task is None:
-            self._task = asyncio.create_task(self._send())
-
-    async def _send(self) -> None:
-        try:
-            while self._ready:
-                batch = self._batch()
-                await self._stream.write(self._frames.pack(f"[{','.join(batch)}]".encode()))
-                self.unsent -= sum(map(len, batch))
-        except OSError:  # who reads from the guest will notice, too
-            self._lost = True
-            self._ready.clear()
-        finally:
-            self._task = None
-
-    def _batch(self) -> list[str]:
-        """As much of what is ready as fits into one frame; JSON from here is ASCII, so that characters are bytes."""
-        batch = [self._ready.popleft()]
-        size = len(batch[0]) + 2
-        while self._ready and size + len(self._ready[0]) + 1 <= MAX_FRAME_BYTES:
-            size += len(self._ready[0]) + 1
-            batch.append(self._ready.popleft())
-        return batch
-
-    async def aclose(self) -> None:
-        """Send what is left if the guest takes it at once."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=0.1)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        self._lost = True
-
-
 def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
     """What an `execute` message says about *request*; its files and its working directory are the backend's affair."""
     payload: dict[str, Any] = {
@@ -339,8 +383,14 @@ def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
     return payload
 
 
-def _execute_text(request: ExecuteRequest) -> str:
-    payload: Mapping[str, Any] = execute_payload(request)
+def _gone(ending: Ending) -> GatewayError:
+    """Why there is nobody to talk to."""
+    kind = ProtocolError if ending.stopped else ConnectionClosedError
+    return kind(ending.stderr or "the guest has hung up")
+
+
+def _execute_text(request: ExecuteRequest, extra: Mapping[str, Any]) -> str:
+    payload: Mapping[str, Any] = {**execute_payload(request), **extra}
     text = json.dumps(payload)
     if len(text) > MAX_FRAME_BYTES - 1024:
         raise InvalidRequestError(

@@ -7,10 +7,13 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolexec.errors import ProtocolError
 from toolexec.runtime.gateway.protocol import (
     MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
     PROTOCOL,
     REQUESTS,
     VERSION,
@@ -18,7 +21,10 @@ from toolexec.runtime.gateway.protocol import (
     HostState,
     JSONCodec,
     Message,
+    encode_data_frame,
     encode_message,
+    is_data_frame,
+    read_data_frame,
     read_message,
 )
 
@@ -174,6 +180,81 @@ class TestFrames:
         assert MAX_FRAME_BYTES == 16 << 20
 
 
+class TestFramesWithData:
+    """A message, and bytes behind it as they are."""
+
+    @given(
+        kind=st.sampled_from(["file", "net_data"]),
+        message_id=st.text(st.characters(exclude_categories=["Cs"]), max_size=64),
+        payload=st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers() | st.text("ab\0[{")),
+        data=st.binary(max_size=5000),
+        cuts=st.lists(st.integers(1, 5000)),
+    )
+    def test_there_and_back(
+        self, kind: str, message_id: str, payload: dict[str, Any], data: bytes, cuts: list[int]
+    ) -> None:
+        """Whatever the data are and however the stream is cut, among frames of JSON."""
+        json_frame = CODEC.encode([Message("print", "1", {})])
+        reader = FrameReader()
+        frame = encode_data_frame(kind, message_id, json.dumps(payload), memoryview(data))
+        stream = reader.pack(json_frame) + frame * 2 + reader.pack(json_frame)
+        out: list[bytes | ProtocolError] = []
+        for cut in cuts:
+            out += reader.feed(stream[:cut])
+            stream = stream[cut:]
+        out += reader.feed(stream)
+        assert [is_data_frame(found) for found in out if isinstance(found, bytes)] == [False, True, True, False]
+        for found in out[1:3]:
+            assert isinstance(found, bytes)
+            assert read_data_frame(found) == (Message(kind, message_id, payload), data)
+
+    @given(st.binary(max_size=200))
+    def test_anything_at_all(self, frame: bytes) -> None:
+        """Either it makes sense or it is an error of the protocol; as a frame of JSON it never makes sense."""
+        for text in (frame, b"\0" + frame):
+            try:
+                message, data = read_data_frame(text)
+            except ProtocolError:
+                continue
+            assert text.endswith(data)
+            assert len(message.id) <= 64
+            with pytest.raises(ProtocolError):
+                CODEC.decode(text)
+
+    @given(size=st.integers(0, 2**32 - 1), head=st.binary(max_size=100))
+    def test_any_length_of_the_message(self, size: int, head: bytes) -> None:
+        """What is announced and is not there is refused."""
+        with pytest.raises(ProtocolError):
+            read_data_frame(b"\0" + size.to_bytes(4, "big") + b"[" + head)
+
+    @pytest.mark.parametrize(
+        ("frame", "reason"),
+        [
+            (b"", "cut off"),
+            (b"\0", "cut off"),
+            (b"\0\0\0\0\x05{}", "cut off"),
+            (b'[{"type":"file"}]', "cut off"),
+            (b"\0\0\0\0\0", "not JSON"),
+            (b"\0\0\0\0\x01\xff", "not JSON"),
+            (b"\0\0\0\0\x02[]", "is an object"),
+            (b"\0\0\0\0\x02{}", "no type"),
+            (b"\0\0\1\0\1" + bytes(70_000), "over the limit"),
+            (b"\0\0\0\xff\xff" + b"[" * 65_535, "not JSON"),
+        ],
+    )
+    def test_what_is_wrong_is_told(self, frame: bytes, reason: str) -> None:
+        """In few words."""
+        with pytest.raises(ProtocolError, match=reason) as caught:
+            read_data_frame(frame)
+        assert len(str(caught.value)) < 200
+
+    def test_what_is_too_large_is_not_sent(self) -> None:
+        """The message has a bound of its own, as the frame has."""
+        for payload, data in (('{"a":"' + "x" * MAX_HEADER_BYTES + '"}', b""), ("{}", bytes(MAX_FRAME_BYTES))):
+            with pytest.raises(ProtocolError, match="over the limits"):
+                encode_data_frame("file", "1", payload, data)
+
+
 class TestHostState:
     """The host knows what may come next, and refuses the rest with its state as before."""
 
@@ -299,6 +380,95 @@ class TestHostState:
         with pytest.raises(ProtocolError, match="unknown message type") as caught:
             self._running().receive(Message(kind, "1", {}))
         assert len(str(caught.value)) < 100
+
+
+class TestTransfers:
+    """Files move between runs, one transfer at a time, and only an answer of the guest ends it."""
+
+    def _done(self) -> HostState:
+        state = HostState(handshake=False)
+        state.execute("r1")
+        state.receive(Message("result", "r1", {}))
+        return state
+
+    def test_a_whole_one(self) -> None:
+        """Put, run, take."""
+        state = HostState(handshake=False)
+        state.begin_transfer("put", "f1")
+        state.receive(Message("response", "f1", {}))
+        state.execute("r1")
+        state.receive(Message("result", "r1", {}))
+        state.begin_transfer("take", "f2")
+        state.receive(Message("file", "f2", {}), with_data=True)
+        state.receive(Message("error", "f2", {}))
+        state.begin_transfer("put", "f3")
+        state.end_transfer()
+        state.execute("r2")
+
+    @pytest.mark.parametrize("kind", ["put", "take"])
+    def test_not_while_something_else_goes_on(self, kind: Any) -> None:
+        """No transfer before hello, in a run or in a transfer; no run in a transfer."""
+        for state in (HostState(), HostState(handshake=False)):
+            if state.phase == "ready":
+                state.execute("r1")
+            with pytest.raises(ProtocolError, match=state.phase):
+                state.begin_transfer(kind, "f1")
+        state = self._done()
+        state.begin_transfer(kind, "f1")
+        with pytest.raises(ProtocolError, match="not answered"):
+            state.begin_transfer("put", "f2")
+        with pytest.raises(ProtocolError, match="not answered"):
+            state.execute("r2")
+        assert (state.phase, state.transfer) == ("done", kind)
+
+    def test_files_come_out_after_a_run_only(self) -> None:
+        """A guest that is new has none."""
+        with pytest.raises(ProtocolError, match="ready"):
+            HostState(handshake=False).begin_transfer("take", "f1")
+
+    @pytest.mark.parametrize("kind", ["response", "error", "file"])
+    def test_what_nobody_asked_for(self, kind: str) -> None:
+        """Another ID, or no transfer at all; nothing changes."""
+        state = self._done()
+        with pytest.raises(ProtocolError, match="unknown message type"):
+            state.receive(Message(kind, "f1", {}), with_data=kind == "file")
+        state.begin_transfer("take", "f1")
+        with pytest.raises(ProtocolError, match="nobody asked for"):
+            state.receive(Message(kind, "f2", {}), with_data=kind == "file")
+        assert state.transfer == "take"
+
+    def test_no_file_comes_while_files_are_put(self) -> None:
+        """That would be the wrong way."""
+        state = self._done()
+        state.begin_transfer("put", "f1")
+        with pytest.raises(ProtocolError, match="while files were put"):
+            state.receive(Message("file", "f1", {}), with_data=True)
+
+    @pytest.mark.parametrize("kind", ["file", "net_data", "net_ack", "print", "result", "run_tool", "bye"])
+    def test_data_come_with_the_messages_that_have_some(self, kind: str) -> None:
+        """And with no other one."""
+        state = HostState(handshake=False, network=True)
+        with pytest.raises(ProtocolError, match="data"):
+            state.receive(Message(kind, "1", {}), with_data=kind not in ("file", "net_data"))
+        assert state.phase == "ready"
+
+    @pytest.mark.parametrize("kind", ["net_open", "net_data", "net_ack", "net_eof", "net_close"])
+    def test_the_network_is_for_those_who_may(self, kind: str) -> None:
+        """And not before hello."""
+        for state in (HostState(handshake=False), HostState(network=True)):
+            with pytest.raises(ProtocolError, match="may not open"):
+                state.receive(Message(kind, "1", {}), with_data=kind == "net_data")
+        HostState(handshake=False, network=True).receive(Message(kind, "1", {}), with_data=kind == "net_data")
+
+    @pytest.mark.parametrize("found", ["x", {"a": 1}, [1], ["x" * 65], ["x"] * 65], ids=lambda found: str(found)[:9])
+    def test_capabilities_are_a_few_short_texts(self, found: Any) -> None:
+        """Whatever else is refused, with nothing kept."""
+        state = HostState()
+        with pytest.raises(ProtocolError, match="capabilities"):
+            state.receive(Message("hello", "", {**HELLO.payload, "capabilities": found}))
+        assert (state.phase, state.capabilities) == ("new", ())
+        state.receive(Message("hello", "", {**HELLO.payload, "capabilities": ["python", "files"]}))
+        assert state.capabilities == ("python", "files")
 
 
 class TestHalvesOfCharacters:

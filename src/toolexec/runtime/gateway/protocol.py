@@ -9,14 +9,28 @@ guest → host   hello {protocol, version, capabilities}          first, on a st
                cancel {}                                        of an earlier request, by its id
                print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
-               result {value} or {error}                        the end of a run
+               result {value} or {error}                        the end of a run; with {files: false} it left no files
+               file {path, last}, with data                     a piece of a file, after `take_files`
+               response {left_out} or error {error, code}       the end of `files_end` or `take_files`, by its id
                bye {}
 host → guest   hello {protocol, version, limits}
-               execute {code, language, env, args, files, seed, output_limit, ...}
+               execute {code, language, env, args, seed, output_limit, ...}
                response {...} or error {error, code, ...}       the answer to a request, by its id
+               put_file {path, last}, with data                 a piece of a file, before a run
+               files_end {}                                     all files are there
+               take_files {max_files, max_bytes}                the files that are new or changed, after a run
                cancel {}                                        of the run
                bye {}
+both ways      net_data {}, with data                           of a network connection, by its id
+               net_ack {bytes}                                  so much of its data is consumed
+               net_eof {}                                       no more data from this side
+               net_close {}                                     the end; the other side answers with the same
+guest → host   net_open {}                                      a new connection, with its id
 ```
+
+A message with data travels in a frame of its own: a zero, the length of the message as JSON in four bytes, the message,
+and then the data as it is. Files come in pieces, one file after the other, the last piece of each with `last`. All that
+the host says of network connections is in frames with data, if only with none, so that it is never among answers.
 """
 
 from __future__ import annotations
@@ -28,7 +42,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from toolexec.errors import ProtocolError
 
 __all__ = [
+    "MAX_CONTAINERS",
     "MAX_FRAME_BYTES",
+    "MAX_HEADER_BYTES",
     "PROTOCOL",
     "REQUESTS",
     "VERSION",
@@ -38,14 +54,21 @@ __all__ = [
     "JSONCodec",
     "Message",
     "Phase",
+    "Transfer",
+    "decode_first",
     "decode_json",
+    "encode_data_frame",
     "encode_message",
+    "is_data_frame",
+    "read_data_frame",
     "read_message",
 ]
 
 PROTOCOL: Final = "toolexec-guest"
 VERSION: Final = 1
 MAX_FRAME_BYTES: Final = 16 << 20
+MAX_HEADER_BYTES: Final = 64 << 10
+"""How long the message of a frame with data may be; and the hello of a guest."""
 REQUESTS: Final = frozenset(
     {
         "run_tool",
@@ -58,10 +81,16 @@ REQUESTS: Final = frozenset(
     }
 )
 _NOTES: Final = frozenset({"cancel", "print", "println", "wait"})
+_NETWORK: Final = frozenset({"net_open", "net_data", "net_ack", "net_eof", "net_close"})
+_WITH_DATA: Final = frozenset({"file", "net_data"})
+_SMALL: Final = 1 << 14
 _MAX_IDS: Final = 64
-_MAX_CONTAINERS: Final = 1_000_000
+_MAX_CAPABILITIES: Final = 64
+MAX_CONTAINERS: Final = 1_000_000
+"""How many lists and objects there may be in a frame: each takes some twenty times the memory that it takes there."""
 
 Phase: TypeAlias = Literal["new", "ready", "running", "done", "closed"]
+Transfer: TypeAlias = Literal["", "put", "take"]
 
 
 class Message(NamedTuple):
@@ -107,25 +136,34 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def decode_json(text: str) -> Any:
     """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
-    replaced by a question mark. Raises ValueError, also for more than a million lists and objects (each takes
-    some twenty times the memory that it takes in the text), and RecursionError."""
-    if len(text) > _MAX_CONTAINERS and text.count("[") + text.count("{") > _MAX_CONTAINERS:
-        raise ValueError(f"there are more than {_MAX_CONTAINERS} lists and objects in it")
-    data = _decode(text)
-    return _whole(data) if "\\ud" in text or "\\uD" in text else data
+    replaced by a question mark. Raises ValueError, also for over `MAX_CONTAINERS` lists and objects, and
+    RecursionError."""
+    if len(text) > MAX_CONTAINERS and text.count("[") + text.count("{") > MAX_CONTAINERS:
+        raise ValueError(f"there are more than {MAX_CONTAINERS} lists and objects in it")
+    return _whole(_decoder.decode(text), text)
 
 
-def _whole(value: Any) -> Any:
+def decode_first(text: str) -> tuple[Any, int]:
+    """The value that JSON *text* begins with, and where it ends; otherwise as `decode_json`."""
+    data, end = _decoder.raw_decode(text)
+    return _whole(data, text), end
+
+
+def _whole(value: Any, text: str) -> Any:
+    return _replace(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _replace(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value
+        return {_replace(key): _replace(item) for key, item in value.items()}
+    return [_replace(item) for item in value] if isinstance(value, list) else value
 
 
 def read_message(data: Any) -> Message:
@@ -150,6 +188,37 @@ def encode_message(kind: str, message_id: str, payload_text: str) -> str:
     return f'{{"type":"{kind}","id":{quoted},"payload":{payload_text}}}'
 
 
+def is_data_frame(frame: bytes) -> bool:
+    """Whether a frame has data behind its message; JSON never begins with a zero."""
+    return frame[:1] == b"\0"
+
+
+def read_data_frame(frame: bytes) -> tuple[Message, bytes]:
+    """The message of a frame with data, and the data; raises ProtocolError when it is malformed."""
+    size = int.from_bytes(frame[1:5], "big")
+    if not is_data_frame(frame) or len(frame) < 5 + size:
+        raise ProtocolError("a frame with data is cut off")
+    if size > MAX_HEADER_BYTES:
+        raise ProtocolError(f"the message of a frame with data has {size} bytes, over the limit of {MAX_HEADER_BYTES}")
+    try:
+        data = decode_json(frame[5 : 5 + size].decode())
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the message of a frame with data is not JSON: {error}") from error
+    return read_message(data), frame[5 + size :]
+
+
+def encode_data_frame(kind: str, message_id: str, payload_text: str, data: bytes | memoryview) -> bytes:
+    """A frame with data, as it goes into a stream: with its length, and around a payload that is JSON already.
+
+    Raises ProtocolError when it is over the limits.
+    """
+    message = encode_message(kind, message_id, payload_text).encode()
+    size = 5 + len(message) + len(data)
+    if len(message) > MAX_HEADER_BYTES or size > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a message of {len(message)} bytes with {len(data)} bytes of data is over the limits")
+    return b"".join((size.to_bytes(4, "big"), b"\0", len(message).to_bytes(4, "big"), message, data))
+
+
 def _plain(message: Message) -> dict[str, Any]:
     data: dict[str, Any] = {"type": message.type, "id": message.id}
     if message.payload:
@@ -171,26 +240,35 @@ class FrameReader:
     def feed(self, data: bytes) -> list[bytes | ProtocolError]:
         """The frames that *data* completes."""
         frames: list[bytes | ProtocolError] = []
-        self._buffer += data
+        buffer = self._buffer
+        buffer += data
+        at = 0
         while True:
             if self._skip:
-                skipped = min(self._skip, len(self._buffer))
-                del self._buffer[:skipped]
+                skipped = min(self._skip, len(buffer) - at)
+                at += skipped
                 self._skip -= skipped
                 if self._skip:
-                    return frames
-            if len(self._buffer) < 4:
-                return frames
-            size = int.from_bytes(self._buffer[:4], "big")
+                    break
+            if len(buffer) - at < 4:
+                break
+            size = int.from_bytes(buffer[at : at + 4], "big")
             if size > self._max:
                 frames.append(ProtocolError(f"a frame of {size} bytes is over the limit of {self._max}"))
-                del self._buffer[:4]
+                at += 4
                 self._skip = size
                 continue
-            if len(self._buffer) < 4 + size:
-                return frames
-            frames.append(bytes(self._buffer[4 : 4 + size]))
-            del self._buffer[: 4 + size]
+            if len(buffer) - at < 4 + size:
+                break
+            at += 4
+            if size <= _SMALL:
+                frames.append(bytes(buffer[at : at + size]))
+            else:
+                with memoryview(buffer) as view:  # to copy it once and not twice
+                    frames.append(bytes(view[at : at + size]))
+            at += size
+        del buffer[:at]  # once: what is left would be moved for every frame
+        return frames
 
     def pack(self, frame: bytes) -> bytes:
         """*frame* as it goes into a stream; raises ProtocolError when it is over the limit."""
@@ -207,24 +285,49 @@ class FrameReader:
 class HostState:
     """What the host may expect from one guest; every message is checked here before anything is done about it."""
 
-    def __init__(self, *, handshake: bool = True) -> None:
-        """Without *handshake* (over host calls) the guest is ready at once."""
+    def __init__(self, *, handshake: bool = True, network: bool = False) -> None:
+        """Without *handshake* (over host calls) the guest is ready at once. With *network* it may open connections."""
         self.phase: Phase = "new" if handshake else "ready"
         self.run_id = ""
+        self.transfer: Transfer = ""
+        """Whether files are on their way, and where to."""
+        self.capabilities: tuple[str, ...] = ()
+        """What the guest said that it can do."""
+        self._transfer_id = ""
+        self._network = network
         self._open: set[str] = set()
 
     def execute(self, run_id: str) -> None:
         """A run begins; raises ProtocolError while another one is under way, or when the guest is not there."""
         if self.phase not in ("ready", "done"):
             raise ProtocolError(f"the guest is {self.phase}; it cannot run anything now")
+        self._check_transfer()
         self.phase = "running"
         self.run_id = run_id
         self._open.clear()
 
-    def receive(self, message: Message) -> None:
+    def begin_transfer(self, transfer: Literal["put", "take"], transfer_id: str) -> None:
+        """Files are put, or taken; raises ProtocolError while that must not be: files come out only after a run."""
+        if self.phase != "done" and (transfer == "take" or self.phase != "ready"):
+            raise ProtocolError(f"the guest is {self.phase}; it cannot {transfer} files now")
+        self._check_transfer()
+        self.transfer = transfer
+        self._transfer_id = transfer_id
+
+    def end_transfer(self) -> None:
+        """It is over without an answer of the guest."""
+        self.transfer = ""
+
+    def _check_transfer(self) -> None:
+        if self.transfer:
+            raise ProtocolError(f"the guest has not answered yet that it has {self.transfer} its files")
+
+    def receive(self, message: Message, *, with_data: bool = False) -> None:
         """Take note of a message of the guest; raises ProtocolError, with the state as before, for one that must not
         come now."""
         kind = message.type
+        if with_data != (kind in _WITH_DATA):
+            raise ProtocolError(f"a message of type {kind[:50]!r} comes {'without' if with_data else 'with'} data")
         if kind == "bye":
             self.phase = "closed"
         elif kind == "hello":
@@ -239,6 +342,11 @@ class HostState:
             if not message.id or message.id in self._open:
                 raise ProtocolError(f"the request id {message.id!r} is in use or empty")
             self._open.add(message.id)
+        elif self.transfer and kind in ("response", "error", "file"):
+            self._transferred(message)
+        elif kind in _NETWORK:
+            if not self._network or self.phase == "new":
+                raise ProtocolError("the guest may not open network connections")
         elif kind not in _NOTES:
             raise ProtocolError(f"unknown message type {kind[:50]!r}")
 
@@ -255,6 +363,14 @@ class HostState:
         """An answer was sent; the ID is free again."""
         self._open.discard(message_id)
 
+    def _transferred(self, message: Message) -> None:
+        if message.id != self._transfer_id:
+            raise ProtocolError(f"a message of type {message.type!r} came that nobody asked for")
+        if message.type != "file":
+            self.transfer = ""
+        elif self.transfer != "take":
+            raise ProtocolError("a file came while files were put")
+
     def _hello(self, message: Message) -> None:
         if self.phase != "new":
             raise ProtocolError("the guest said hello twice")
@@ -264,4 +380,12 @@ class HostState:
                 f"the guest speaks {str(protocol)[:50]!r} version {str(version)[:20]}, not {PROTOCOL!r} {VERSION}; "
                 "host and guest must be of the same release"
             )
+        found = message.payload.get("capabilities") or []
+        if not isinstance(found, list) or len(found) > _MAX_CAPABILITIES or not all(map(_is_short, found)):
+            raise ProtocolError("the capabilities of a guest are a few short texts")
+        self.capabilities = tuple(found)
         self.phase = "ready"
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MAX_IDS
