@@ -1,0 +1,231 @@
+"""Which hosts code may reach, and which secrets are put in on the way there. Values and decisions only; no I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+from toolexec.errors import ConfigurationError
+
+__all__ = ["Egress", "EgressRecord", "Origin", "Place", "Scheme", "Secret", "plain_host", "read_authority"]
+
+Scheme: TypeAlias = Literal["http", "https"]
+Place: TypeAlias = Literal["headers", "url", "body"]
+
+DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_PLACEHOLDER: Final = re.compile(r"[A-Za-z0-9_-]{8,128}")
+
+
+class Origin(NamedTuple):
+    """Where a request goes: `host` is in lower case, without brackets or a dot at its end."""
+
+    scheme: Scheme
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """What a Host header says: without the port where that is the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A secret that code may use and never see.
+
+    `ref` says where it is kept, as after `secretref:` in a configuration (`env:API_TOKEN`, `file:PATH`,
+    `keyring:SERVICE/NAME`). It is put in only on the way to `hosts`, written as in `Egress`, and only in those parts of
+    a request that `where` names: `headers`, `url` (path and query), `body`. Without TLS it is sent only when
+    `plain_http` is set.
+
+    Raises ConfigurationError for no hosts, and for parts that do not exist.
+    """
+
+    ref: str
+    hosts: tuple[str, ...]
+    where: tuple[Place, ...] = ("headers",)
+    plain_http: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.ref:
+            raise ConfigurationError("a secret needs a reference that says where it is kept, such as env:API_TOKEN")
+        if not self.hosts or isinstance(self.hosts, str):
+            raise ConfigurationError(f"the secret {self.ref} needs the list of hosts that it may be sent to")
+        for host in self.hosts:
+            _read_rule(host)
+        unknown = sorted({*self.where} - {*get_args(Place)})
+        if unknown or not self.where:
+            raise ConfigurationError(
+                f"a secret goes into {', '.join(get_args(Place))}, not into {unknown or 'nothing'}"
+            )
+
+    def goes_to(self, origin: Origin) -> bool:
+        """Whether it may be sent there."""
+        return (origin.scheme == "https" or self.plain_http) and any(
+            _read_rule(host).matches(origin.host, origin.port) for host in self.hosts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """What code in a sandbox may reach over HTTP and HTTPS. By default nothing.
+
+    `hosts` are names (`api.example.com`), all names below one (`*.example.com`, which is not `example.com` itself), or
+    IP addresses, each for ports 80 and 443 or for the one that is given (`api.example.com:8443`). `*` is every name.
+    `secrets` maps placeholders, 8 to 128 letters, digits, `_` and `-` that code uses in place of a secret, to what they
+    stand for.
+
+    What a name stands for is looked up on the host, and private and loopback addresses are refused unless
+    `allow_private` is set. Link-local, metadata and multicast addresses are refused in any case, unless `hosts` has the
+    address itself.
+
+    `max_request_bytes` and `max_response_bytes` bound the body of one request and its response, `max_connections` how
+    many connections of one sandbox are served at once. Times are in seconds: `connect_seconds` to reach a host,
+    `header_seconds` for the head of a request to arrive, `idle_seconds` without a byte.
+
+    Raises ConfigurationError for what cannot be meant.
+    """
+
+    hosts: tuple[str, ...] = ()
+    secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    allow_private: bool = False
+    max_request_bytes: int = 64 << 20
+    max_response_bytes: int = 1 << 30
+    max_connections: int = 64
+    connect_seconds: float = 10.0
+    header_seconds: float = 20.0
+    idle_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.hosts, str):
+            raise ConfigurationError("the hosts that code may reach are a list, not one text")
+        for host in self.hosts:
+            _read_rule(host)
+        for placeholder, other in ((one, two) for one in self.secrets for two in self.secrets if one != two):
+            if placeholder in other:
+                raise ConfigurationError(f"the placeholder {placeholder} is part of {other}; use ones that differ")
+        for placeholder in self.secrets:
+            if not _PLACEHOLDER.fullmatch(placeholder):
+                raise ConfigurationError(
+                    f"{placeholder!r} cannot be a placeholder: use 8 to 128 letters, digits, _ and -"
+                )
+        for name in ("max_request_bytes", "max_response_bytes", "max_connections"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
+        for name in ("connect_seconds", "header_seconds", "idle_seconds"):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether code may reach this host (in the form of `plain_host`) on this port."""
+        return any(_read_rule(rule).matches(host, port) for rule in self.hosts)
+
+    def names_address(self, address: str) -> bool:
+        """Whether `hosts` has this very IP address."""
+        return any(rule.host == address and not rule.below for rule in map(_read_rule, self.hosts))
+
+    def secrets_for(self, origin: Origin, place: Place) -> dict[str, Secret]:
+        """The secrets that go into this part of requests to *origin*, by placeholder."""
+        return {
+            placeholder: secret
+            for placeholder, secret in self.secrets.items()
+            if place in secret.where and secret.goes_to(origin)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressRecord:
+    """One request of code, for traces and audits. It has no query, no header and no body, and so no secret.
+
+    `path` and `method` are what the code wrote, cut to a bounded length. `status` is what the code got, 0 for none.
+    `sent` and `received` count bytes of bodies. `reason` says why it was not allowed, or why it failed.
+    """
+
+    host: str
+    port: int
+    method: str
+    path: str
+    status: int
+    sent: int
+    received: int
+    allowed: bool
+    reason: str = ""
+
+
+class _Rule(NamedTuple):
+    """An entry of a list of hosts. `below` means names below `host`, of which there is every one for ""."""
+
+    host: str
+    below: bool
+    port: int
+
+    def matches(self, host: str, port: int) -> bool:
+        if port not in ((self.port,) if self.port else DEFAULT_PORTS.values()):
+            return False
+        if not self.below:
+            return host == self.host
+        return not _is_address(host) and (not self.host or host.endswith(f".{self.host}"))
+
+
+def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
+    """Host and port of `host`, `host:port` or `[address]:port`; None for what is none of these."""
+    if text.startswith("["):
+        inside, bracket, rest = text[1:].partition("]")
+        if not bracket or ":" not in inside or (rest and not rest.startswith(":")):
+            return None
+        name, port = inside, rest[1:] if rest else None
+    else:
+        name, colon, after = text.partition(":")
+        port = after if colon else None
+    host = plain_host(name)
+    if host is None or (":" in host) != text.startswith("["):
+        return None
+    if port is None:
+        return host, default_port
+    if not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
+        return None
+    return host, int(port)
+
+
+def plain_host(name: str) -> str | None:
+    """A host as it is compared: in lower case, ASCII, without a dot at its end; None if it can be none."""
+    if ":" in name:
+        return str(ipaddress.IPv6Address(name)) if _is_address(name) and "%" not in name else None
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode("ascii")
+        except UnicodeError:
+            return None
+    name = name.lower().removesuffix(".")
+    return name if _NAME.fullmatch(name) else None
+
+
+def _read_rule(text: str) -> _Rule:
+    """An entry of a list of hosts; raises ConfigurationError."""
+    star, name = (True, text[1:]) if text.startswith("*") else (False, text)
+    if star and (not name or name.startswith(":")):
+        port = read_authority(f"x{name}", 0)
+        if port is not None:
+            return _Rule("", below=True, port=port[1])
+    elif not star or name.startswith("."):
+        found = read_authority(name.removeprefix("."), 0)
+        if found is not None and not (star and _is_address(found[0])):
+            return _Rule(found[0], below=star, port=found[1])
+    raise ConfigurationError(
+        f"{text!r} is no host that code can be allowed to reach; use api.example.com, *.example.com or one with :PORT"
+    )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
