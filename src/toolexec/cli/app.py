@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from toolexec.cli import audit, client_config, code_mode, config_command, init, keys, serve, trust
+from toolexec.cli import audit, client_config, code_mode, config_command, image, init, keys, serve, trust
 from toolexec.cli.exit_codes import TABLE, USAGE
 from toolexec.cli.options import AsJson, Config, perform_command
 
@@ -225,6 +225,7 @@ def backends(context: typer.Context, config: Config = None, as_json: AsJson = Fa
 
 app.command()(code_mode.code)
 app.add_typer(code_mode.sandbox, name="sandbox")
+app.add_typer(image.image, name="image")
 app.command()(code_mode.doctor)
 app.command(rich_help_panel=_SERVER)(serve.serve)
 app.command(rich_help_panel=_SERVER)(init.init)

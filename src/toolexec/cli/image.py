@@ -1,0 +1,319 @@
+"""`toolexec image`: build, import, list and remove the images that container sandboxes run programs in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from toolexec.cli.options import AsJson, perform_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from toolexec.cli.building import BuildView
+    from toolexec.cli.session import Session
+    from toolexec.runtime.image.store import ImageStore, StoredImage
+
+__all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]
+
+_DEFAULT_NAME: Final = "toolexec-sandbox"
+
+image = typer.Typer(
+    no_args_is_help=True, help="Build, import, list and remove the images that container sandboxes run programs in."
+)
+
+Name = Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOptions:
+    """What the command line says about the image to be built."""
+
+    name: str = _DEFAULT_NAME
+    packages: tuple[str, ...] = ()
+    node: bool = False
+    go: bool = False
+    suite: str = ""
+    mirror: str = ""
+    lock: Path | None = None
+    dockerfile: Path | None = None
+    replace: bool = False
+
+
+def _perform(context: typer.Context, command: Any, as_json: bool) -> None:
+    """Perform a command that has to do with the images of this user, and no tools."""
+    from toolexec.exec import Exec
+
+    perform_command(context, command, None, as_json, make=Exec)
+
+
+@image.command("build")
+def image_build(
+    context: typer.Context,
+    name: Name = _DEFAULT_NAME,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE", help="A package from PyPI, such as rich; may be repeated."),
+    ] = None,
+    node: Annotated[bool, typer.Option("--node", help="With Debian's node, for JavaScript.")] = False,
+    go: Annotated[bool, typer.Option("--go", help="With the Go toolchain.")] = False,
+    suite: Annotated[str, typer.Option(metavar="NAME", help="The release of Debian (default: bookworm).")] = "",
+    mirror: Annotated[str, typer.Option(metavar="URL", help="Where Debian is fetched from.")] = "",
+    lock: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take the versions in this file; if there is none, write it."),
+    ] = None,
+    dockerfile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Have docker or podman build this file instead.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Build it again if there is one of that name.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build an image with Python, from Debian's packages and no registry; nothing is done if it is there already.
+
+    The same packages give the same image, byte for byte. It takes about a minute, and root for debootstrap.
+    """
+    options = ImageOptions(
+        name=name,
+        packages=tuple(packages or ()),
+        node=node,
+        go=go,
+        suite=suite,
+        mirror=mirror,
+        lock=lock,
+        dockerfile=dockerfile,
+        replace=replace,
+    )
+    _perform(context, lambda session: build(session, options), as_json)
+
+
+@image.command("import")
+def image_import(
+    context: typer.Context,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A tar (also with gzip) of an OCI layout, of docker save or of a root file system; or a folder.",
+        ),
+    ],
+    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring in an image from a file or folder; one that has the name already is replaced."""
+    _perform(context, lambda session: import_(session, source, name), as_json)
+
+
+@image.command("list")
+def image_list(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the images: what is in them, and their size; in JSON also their digests."""
+    _perform(context, list_images, as_json)
+
+
+@image.command("remove")
+def image_remove(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the image.", show_default=False)] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Remove every image.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove an image; what runs in it goes on."""
+    _perform(context, lambda session: remove(session, name, everything=everything), as_json)
+
+
+async def build(session: Session, options: ImageOptions) -> int:
+    """Build an image, unless it is there.
+
+    Raises ConfigurationError for options that make no sense, and when it cannot be built.
+    """
+    from toolexec.errors import ConfigurationError
+    from toolexec.runtime.image.dockerfile import build_dockerfile
+    from toolexec.runtime.image.store import ImageStore
+
+    store = ImageStore()
+    if options.dockerfile is not None:
+        file = options.dockerfile
+        others = {
+            "--with": options.packages,
+            "--node": options.node,
+            "--go": options.go,
+            "--suite": options.suite,
+            "--mirror": options.mirror,
+            "--lock": options.lock,
+        }
+        if given := [name for name, value in others.items() if value]:
+            raise ConfigurationError(f"{', '.join(given)}: what the image has is in the Dockerfile; leave that out")
+
+        def by_docker(view: BuildView) -> tuple[StoredImage, bool]:
+            made = build_dockerfile(store, options.name, file, replace=options.replace, progress=view)
+            return made, True
+
+        return await _make(session, store, by_docker, None)
+    return await _make(session, store, lambda view: _from_debian(store, options, view), options.lock)
+
+
+def _from_debian(store: ImageStore, options: ImageOptions, view: BuildView) -> tuple[StoredImage, bool]:
+    from toolexec.errors import ConfigurationError
+    from toolexec.runtime.image.build import Recipe, build_image
+    from toolexec.runtime.image.lock import Lock
+
+    known = Lock.read(options.lock) if options.lock is not None and options.lock.exists() else None
+    recipe = Recipe(
+        suite=options.suite or (known.suite if known is not None else Recipe().suite),
+        mirror=options.mirror,
+        packages=options.packages or (known.requirements if known is not None else ()),
+        node=options.node or (known is not None and known.node),
+        go=options.go or (known is not None and known.go),
+        lock=known,
+    )
+    made, lock = build_image(store, options.name, recipe, replace=options.replace, progress=view)
+    if options.lock is not None and known is None:
+        if lock is None:
+            raise ConfigurationError(
+                f"the image {made.name} is there already, and what it was built from cannot be told any more; "
+                f"--replace builds it again and writes {options.lock}"
+            )
+        lock.write(options.lock)
+    return made, lock is not None
+
+
+async def _make(
+    session: Session,
+    store: ImageStore,
+    work: Callable[[BuildView], tuple[StoredImage, bool]],
+    lock: Path | None,
+) -> int:
+    """Have an image made by *work* in a thread, show how it goes on, and say what came of it."""
+    from rich.text import Text
+
+    from toolexec.cli.building import watch_build
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.sandbox import size_text
+    from toolexec.cli.tables import duration_text
+
+    began = perf_counter()
+    with watch_build(session.screen, keep=True) as view:
+        made, built = await view.during(asyncio.to_thread(work, view))
+    took = perf_counter() - began
+    screen = session.screen
+    if screen.as_json:
+        facts = {"folder": str(store.folder), "built": built, "durationMs": round(took * 1000, 3)}
+        screen.document({"image": _data(made), **facts, **({"lock": str(lock)} if lock is not None else {})})
+        return OK
+    done = f"is ready, after {duration_text(took)}" if built else "is ready, it was built before"
+    content = ", ".join([size_text(made.size_bytes), *_languages(made)])
+    screen.value(Text.assemble((made.name, "cyan"), f" {done}: {content}"))
+    screen.value(Text(f"{made.digest} in {store.folder}", style="dim"))
+    return OK
+
+
+async def import_(session: Session, source: Path, name: str) -> int:
+    """Bring in an image from *source*. Raises ConfigurationError when it is none, or not acceptable."""
+    from toolexec.runtime.image.import_ import import_image
+    from toolexec.runtime.image.store import ImageStore
+
+    store = ImageStore()
+    return await _make(session, store, lambda view: (import_image(store, source, name, progress=view), True), None)
+
+
+async def list_images(session: Session) -> int:
+    """Show every image of this user."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.sandbox import size_text
+    from toolexec.runtime.image.store import ImageStore
+
+    store = ImageStore()
+    found = await asyncio.to_thread(store.list)
+    screen = session.screen
+    if screen.as_json:
+        screen.document({"folder": str(store.folder), "images": [_data(entry) for entry in found]})
+    elif found:
+        screen.show(_table(found))
+        screen.note(f"{size_text(sum(entry.size_bytes for entry in found))} in {store.folder}")
+    else:
+        screen.note("there are no images yet; toolexec image build makes one")
+    return OK
+
+
+async def remove(session: Session, name: str, *, everything: bool) -> int:
+    """Remove the image *name*, or all of them.
+
+    Raises ConfigurationError for an image that is not there, and for a name together with *everything*, or neither.
+    """
+    from rich.text import Text
+
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.sandbox import size_text
+    from toolexec.errors import ConfigurationError
+    from toolexec.runtime.image.store import ImageStore
+
+    if bool(name) == everything:
+        raise ConfigurationError("give the name of an image, or --all for every image")
+    store = ImageStore()
+    found = await asyncio.to_thread(store.list)
+    known = None if everything else await asyncio.to_thread(store.find, name)
+    if not everything and known is None:
+        names = ", ".join(entry.name for entry in found) or "none"
+        raise ConfigurationError(f"there is no image {name!r} to remove; there is: {names}")
+    freed = 0
+    for entry in found if known is None else [known]:
+        freed += await asyncio.to_thread(store.remove, entry.name)
+    if session.screen.as_json:
+        session.screen.document({"folder": str(store.folder), "freedBytes": freed})
+    else:
+        session.screen.value(Text(f"{size_text(freed)} set free in {store.folder}"))
+    return OK
+
+
+def _languages(entry: StoredImage) -> list[str]:
+    found = (("Python", entry.python), ("node", entry.node), ("Go", entry.go))
+    return [f"{name} {version}" for name, version in found if version]
+
+
+def _table(found: list[StoredImage]) -> Table:
+    from rich.text import Text
+
+    from toolexec.cli.sandbox import size_text
+    from toolexec.cli.tables import plain_table
+    from toolexec.cli.terminal import one_line
+
+    table = plain_table(
+        ("Image", {"overflow": "fold", "min_width": 16}),
+        ("Languages", {"overflow": "fold", "max_width": 16}),
+        ("Packages in it", {"overflow": "fold", "ratio": 1, "min_width": 14}),
+        ("Size", {"justify": "right", "no_wrap": True}),
+        ("Made", {"no_wrap": True}),
+    )
+    table.expand = True
+    for entry in found:
+        packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
+        table.add_row(
+            Text(one_line(entry.name), style="cyan"),
+            Text(one_line(", ".join(_languages(entry)))),
+            Text(one_line(packages), style="dim"),
+            size_text(entry.size_bytes),
+            f"{entry.created.astimezone():%Y-%m-%d}",
+        )
+    return table
+
+
+def _data(entry: StoredImage) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "digest": entry.digest,
+        "imageId": entry.image_id,
+        "root": str(entry.root),
+        "created": entry.created.isoformat(),
+        "bytes": entry.size_bytes,
+        "packages": dict(entry.packages),
+        "python": entry.python,
+        "node": entry.node,
+        "go": entry.go,
+        "recipe": dict(entry.recipe),
+    }

@@ -1,0 +1,1 @@
+"""Images without a registry: built, imported, kept as root file systems, and handed to engines as one archive."""

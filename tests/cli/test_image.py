@@ -1,0 +1,164 @@
+"""The commands for images: build, import, list, remove."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.images import TEST_IMAGE, test_image
+from tests.runtime.image.test_build import require_debootstrap
+from tests.runtime.image.trees import make_tree
+
+from toolexec.runtime.image.build import Recipe
+from toolexec.runtime.image.lock import Lock
+from toolexec.runtime.image.store import Facts, ImageStore, StoredImage
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("TOOLEXEC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small root file system."""
+    return make_tree(tmp_path / "tree", motd="hello")
+
+
+def keep(name: str, recipe: Recipe | None = None, **facts: Any) -> StoredImage:
+    """Put a small image into the store of the test."""
+    store = ImageStore()
+    if recipe is not None:
+        facts["recipe"] = {**recipe.to_json(), "lock": recipe.lock.digest if recipe.lock is not None else ""}
+    with store.scratch() as work:
+        return store.add(name, make_tree(work / "rootfs"), Facts(**facts))
+
+
+def test_an_image_is_imported_listed_and_removed(cli: Cli, cache: Path, tree: Path) -> None:
+    """Each command says what it did."""
+    assert "there are no images yet; toolexec image build makes one" in cli("image", "list").stderr
+    done = cli("image", "import", tree, "--name", "team/small:2")
+    assert done.exit_code == 0
+    assert "reading tree" in done.stderr
+    assert "team/small:2 is ready, after " in done.stdout
+    assert f"in {cache / 'images'}" in done.stdout.replace("\n", "")
+    listed = json.loads(cli("image", "list", "--json").stdout)
+    assert listed["folder"] == str(cache / "images")
+    [image] = listed["images"]
+    assert (image["name"], image["packages"], image["python"]) == ("team/small:2", {}, "")
+    assert image["digest"].startswith("sha256:")
+    assert image["imageId"].startswith("sha256:")
+    assert (Path(image["root"]) / "etc/motd").read_text() == "hello"
+    assert "team/small:2" in cli("image", "list").stdout
+    freed = json.loads(cli("image", "remove", "team/small:2", "--json").stdout)["freedBytes"]
+    assert freed == image["bytes"]
+    assert json.loads(cli("image", "list", "--json").stdout)["images"] == []
+
+
+def test_the_list_says_what_is_in_an_image(cli: Cli, cache: Path) -> None:
+    """Languages and packages."""
+    keep("tools", python="3.11.2", node="18.20.4", packages={"rich": "15.0.0"})
+    text = " ".join(cli("image", "list").stdout.split())
+    for part in ("tools", "Python 3.11.2", "node 18.20.4", "rich 15.0.0"):
+        assert part in text
+    done = cli("image", "remove", "--all")
+    assert "MB set free" in done.stdout
+    assert ImageStore().list() == []
+
+
+def test_an_import_tells_in_json(cli: Cli, cache: Path, tree: Path) -> None:
+    """One document, and nothing on stderr."""
+    done = cli("image", "import", tree, "--name", "small", "--json")
+    data = json.loads(done.stdout)
+    assert (data["image"]["name"], data["built"], done.stderr) == ("small", True, "")
+    assert data["durationMs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["remove", "absent"], "there is no image 'absent' to remove; there is: none"),
+        (["remove"], "give the name of an image, or --all"),
+        (["remove", "a", "--all"], "give the name of an image, or --all"),
+        (["import", "absent.tar", "--name", "a"], "neither a file nor a folder"),
+        (["import", ".", "--name", "A!"], "is no name for an image"),
+        (["build", "--with", "../evil"], "is not a package"),
+        (["build", "--suite", "../evil"], "is no release of Debian"),
+        (["build", "--dockerfile", "absent"], "there is no file absent"),
+        (["build", "--dockerfile", "absent", "--node", "--with", "rich"], "--with, --node: what the image has"),
+        (["build", "--lock", "."], "cannot read"),
+    ],
+)
+def test_what_makes_no_sense(cli: Cli, cache: Path, words: list[str], message: str) -> None:
+    """Exit code 2, with the reason."""
+    done = cli("image", *words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert json.loads(cli("image", *words, "--json").stdout)["error"]["code"]
+
+
+def test_what_is_there_is_not_built_again(cli: Cli) -> None:
+    """The image of the tests is; it takes no time."""
+    test_image()
+    words = ("image", "build", "--name", TEST_IMAGE, "--node", "--with", "Humanize")
+    done = cli(*words)
+    assert done.exit_code == 0
+    assert f"{TEST_IMAGE} is ready, it was built before: " in done.stdout
+    data = json.loads(cli(*words, "--json").stdout)
+    assert (data["built"], data["image"]["packages"].keys()) == (False, {"humanize"})
+    done = cli("image", "build", "--name", TEST_IMAGE)
+    assert done.exit_code == 2
+    assert "made from something else" in done.stderr
+
+
+def test_a_lock_says_what_is_wanted(cli: Cli, cache: Path, tmp_path: Path) -> None:
+    """It need not be said again; and one that cannot be written any more is said to be missing."""
+    lock = Lock(suite="trixie", node=True, go=True, requirements=("rich",), system={}, packages={})
+    lock.write(tmp_path / "image.lock")
+    keep("locked", Recipe(suite="trixie", node=True, go=True, packages=("rich",), lock=lock))
+    data = json.loads(cli("image", "build", "--name", "locked", "--lock", tmp_path / "image.lock", "--json").stdout)
+    assert (data["built"], data["lock"]) == (False, str(tmp_path / "image.lock"))
+    done = cli("image", "build", "--name", "locked", "--lock", tmp_path / "image.lock", "--with", "humanize")
+    assert "the lock is that of an image with something else" in " ".join(done.stderr.split())
+    keep("plain", Recipe())
+    done = cli("image", "build", "--name", "plain", "--lock", tmp_path / "new.lock")
+    assert done.exit_code == 2
+    assert "--replace builds it again and writes" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_interrupted(cache: Path, number: signal.Signals) -> None:
+    """Nothing of it is left, and nothing runs on."""
+    require_debootstrap()
+    words = [sys.executable, "-m", "toolexec", "image", "build", "--name", "small"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        ends = time.monotonic() + 60
+        while not [*cache.glob("images/new/*/rootfs/debootstrap")]:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, said
+    assert "installing Debian" in said
+    assert os.listdir(cache / "images" / "new") == []
+    assert str(cache) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.parametrize("words", [["build"], ["import"], ["list"], ["remove"], []])
+def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
+    """And JSON."""
+    text = cli("image", *words, "--help").stdout
+    assert ("--json" in text) == bool(words)
