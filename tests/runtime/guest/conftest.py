@@ -7,19 +7,24 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.bubblewrap import require_bwrap
+from tests.engines.images import test_image
 
 from toolexec import Exec, Tool
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.container.languages import extra_for
 from toolexec.runtime.conversation import Conversation
+from toolexec.runtime.guest.bundle import GuestSettings, boot_bytes, boot_command
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.stream import SocketStream
+from toolexec.runtime.stream import PipeStream, SocketStream
 
 LONG = 60
 
@@ -86,7 +91,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Child]]:
 
     def start(function: str = "", *, command: list[str] | None = None, **settings: Any) -> Child:
         module, _, name = function.partition(":")
-        text = f"import sys; from {module} import {name}; {name}(*map(int, sys.argv[1:] or (0, 1)))"
+        text = _TRACED + f"import sys; from {module} import {name}; {name}(*map(int, sys.argv[1:] or (0, 1)))"
         child = Child(command or [sys.executable, "-c", text], tmp_path, **settings)
         children.append(child)
         return child
@@ -112,3 +117,133 @@ def has_python(name: str) -> str:
 def find_python() -> Callable[[str], str]:
     """Finds an interpreter by its version."""
     return has_python
+
+
+class Boxed:
+    """A guest of containers, in a plain child process or in a container of bubblewrap, and the tools it may call."""
+
+    def __init__(self, process: asyncio.subprocess.Process, said: Path) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self.talk = Conversation(PipeStream(process.stdout, process.stdin))
+        self.output = Output()
+        self.order: list[str] = []
+        self.said = said
+        self.ex = Exec(default_timeout=LONG)
+        for name in ("echo", "hold"):
+            self.ex.add(Tool(name=name, namespace="test", input_schema={"type": "object"}), handler=getattr(self, name))
+
+    async def echo(self, args: dict[str, Any]) -> Any:
+        """Give back the arguments, or the value under `give`."""
+        return args.get("give", dict(args))
+
+    async def hold(self, args: dict[str, Any]) -> None:
+        """Take for ever."""
+        await asyncio.Event().wait()
+
+    async def run(self, code: str, language: str = "python", **settings: Any) -> Ending:
+        """How a program ended."""
+        self.order = []
+        self.output = Output(settings.pop("limit", 1 << 20), tell=lambda stream, text: self.order.append(text))
+        tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=self.output)
+        request = ExecuteRequest(code=code, language=language, gateway=tools, output=self.output, **settings)
+        return await asyncio.wait_for(self.talk.run(request, extra_for(language, request)), LONG)
+
+    async def value(self, code: str, language: str = "python", **settings: Any) -> Any:
+        """The value of a program that succeeds."""
+        ending = await self.run(code, language, **settings)
+        assert ending.result is not None, (ending, self.said.read_text())
+        assert "error" not in ending.result, ending.result
+        return ending.result["value"]
+
+    async def error(self, code: str, language: str = "python", **settings: Any) -> Any:
+        """What a program says of its failure."""
+        ending = await self.run(code, language, **settings)
+        assert ending.result is not None, (ending, self.said.read_text())
+        return ending.result["error"]
+
+    async def end(self) -> int:
+        """The exit code after a good-bye."""
+        await self.talk.aclose()
+        return await asyncio.wait_for(self.process.wait(), LONG)
+
+    async def kill(self) -> None:
+        """End it the hard way, if it has not ended."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.talk.aclose()
+        await self.process.wait()
+        self.process._transport.close()
+
+
+_LOOSE = "import sys; from toolexec.runtime.guest.box.boot import boot; boot(sys.argv[1])"
+_TRACED = """
+import _thread, os, sys, threading
+if "coverage" in sys.modules:  # which knows nothing of threads without `threading`, and of processes that just end
+    start, leave, trace = _thread.start_new_thread, os._exit, sys.modules["coverage"].Coverage.current()
+    def traced(function, given):
+        sys.settrace(threading.gettrace())
+        function(*given)
+    def saved(code):
+        if trace is not None:
+            trace.stop()
+            trace.save()
+        leave(code)
+    _thread.start_new_thread = lambda function, given: start(traced, (function, given))
+    os._exit = saved
+"""
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    """Starts a guest of containers: `loose` from the files here, as coverage sees nothing else, or as it is `shipped`, or
+    so in `bwrap` with the image of the tests."""
+    boxes: list[Boxed] = []
+
+    async def start(
+        where: str = "loose",
+        *,
+        python: str = "",
+        bwrap: Sequence[str] = (),
+        root: Path | None = None,
+        prefix: Sequence[str] = (),
+        **settings: Any,
+    ) -> Boxed:
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        if where != "bwrap":
+            settings = {"work": str(work), "init": False, **settings}
+        command = [*boot_command(GuestSettings(**settings), python or sys.executable)]
+        first = boot_bytes()
+        if where == "loose":
+            command, first = [sys.executable, "-X", "utf8", "-c", _TRACED + _LOOSE, command[-1]], b""
+        elif where == "bwrap":
+            command = [*bwrap_command(root, bwrap), *boot_command(GuestSettings(**settings))]
+        said = tmp_path / "said"
+        with said.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(*prefix, *command, stdin=-1, stdout=-1, stderr=stderr)
+        assert process.stdin is not None
+        process.stdin.write(first)
+        box = Boxed(process, said)
+        boxes.append(box)
+        await asyncio.wait_for(box.talk.start(), LONG)
+        return box
+
+    yield start
+    for box in boxes:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(box.end(), 2)  # which takes away its files
+        await box.kill()
+
+
+def bwrap_command(root: Path | None, more: Sequence[str]) -> list[str]:
+    """A container of bubblewrap without a network and a user, which all but its own folders are read-only for."""
+    require_bwrap()
+    usr, etc = (root or test_image().root) / "usr", (root or test_image().root) / "etc"
+    links = [("lib", "/lib"), ("lib64", "/lib64"), ("bin", "/bin"), ("sbin", "/sbin")]
+    words = "--unshare-all --as-pid-1 --die-with-parent --new-session --clearenv --cap-drop ALL --uid 65534 --gid 65534"
+    words += f" --tmpfs / --ro-bind {usr} /usr --ro-bind {etc} /etc --proc /proc --dev /dev --tmpfs /tmp --tmpfs /work"
+    words += " --tmpfs /other --setenv PATH /usr/local/bin:/usr/bin:/bin"
+    words += "".join(f" --symlink usr/{name} {path}" for name, path in links)
+    return ["bwrap", *words.split(), *more, "--remount-ro", "/", "--chdir", "/work"]

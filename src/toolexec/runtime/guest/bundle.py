@@ -1,15 +1,24 @@
-"""The guest for Python as one text: for sandboxes that have a Python and none of our files."""
+"""The guests that are written in Python as one text or one message: for sandboxes that have none of our files."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import marshal
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["python_guest"]
+__all__ = ["GuestSettings", "bash_guest", "boot_bytes", "boot_command", "python_guest"]
 
 _HERE: Final = Path(__file__).parent
-_PACKAGES: Final = ("python", "bash")
+_LOOSE: Final = ("python", "bash")
+_BOXED: Final = ("python", "bash", "box")
+_ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
+_TEXTS: Final = ("javascript/guest.cjs", "javascript/values.cjs")
 _HEAD: Final = """\
 import importlib.machinery, sys
 class Finder:  # importlib.abc would take longer to import than all of the guest
@@ -33,6 +42,92 @@ _TAIL: Final = """\
 sys.meta_path.insert(0, Finder())
 """
 
+_STAGER: Final = """\
+import os, sys
+def read(size):
+    data = b""
+    while len(data) < size:
+        part = os.read(0, size - len(data))
+        if not part:
+            os._exit(1)
+        data += part
+    return data
+exec(read(int.from_bytes(read(4), "big")), {"read": read, "settings": sys.argv[1]})
+"""
+"""Reads a program from stdin and not a byte more, as frames follow it there, and runs it."""
+
+_LOADER: Final = """\
+import marshal, sys
+import _frozen_importlib_external
+magic, modules, texts = marshal.loads(read(int.from_bytes(read(4), "big")))
+Spec = type(sys.__spec__)  # to import importlib.machinery takes longer
+class Finder:
+    texts = texts
+    same = magic == _frozen_importlib_external.MAGIC_NUMBER
+    def find_spec(self, name, path=None, target=None):
+        if name in modules:
+            return Spec(name, self, origin=file_of(name), is_package=modules[name][0])
+    def create_module(self, spec):
+        return None
+    def get_source(self, name):
+        return modules[name][1]
+    def is_package(self, name):
+        return modules[name][0]
+    def exec_module(self, module):
+        name = module.__name__
+        _, source, code = modules[name]
+        code = marshal.loads(code) if self.same else compile(source, file_of(name), "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+def file_of(name):
+    return "<" + name.replace(".", "/") + ".py>"
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = []
+from toolexec_guest.box.boot import boot
+boot(settings)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestSettings:
+    """How a guest in a container begins. Everybody in the container can read it, so there is no secret in it.
+
+    `language` is what it will run first, and is ready for. `work` is its working directory, which must be there. With
+    `init` it takes care of orphaned processes, as the first process of a container has to. `drop` names what it must
+    give up by itself, as nobody did that before: `no_new_privileges`, `landlock` (it can write only to `work`, to /tmp
+    and to a few devices, and has no TCP), `seccomp`. `open_files` is the bound of each process. A `warm` guest takes
+    its time to be ready before it says hello, and is quicker then. `proxy_port` is where programs find a proxy to the
+    network; 0 for none.
+    """
+
+    language: str = "python"
+    work: str = "/work"
+    init: bool = True
+    drop: tuple[str, ...] = ()
+    open_files: int = 1024
+    warm: bool = False
+    proxy_port: int = 0
+
+
+def boot_command(settings: GuestSettings, python: str = "python3") -> tuple[str, ...]:
+    """The command of a container for a guest, which then reads `boot_bytes` from its stdin."""
+    return (python, "-I", "-X", "utf8", "-c", _STAGER, json.dumps(asdict(settings)))
+
+
+@cache
+def boot_bytes() -> bytes:
+    """What the host writes to the stdin of a guest first; frames of the guest protocol follow.
+
+    The same for all settings, and for any Python from 3.9 on: it has the text of each module and its compiled code,
+    which a guest with another version of Python leaves alone.
+    """
+    modules: dict[str, tuple[bool, str, bytes]] = {}
+    for name, (whole, inside) in _sources(_BOXED).items():
+        text = _ANNOTATIONS.sub("", whole)  # which nobody evaluates; typing takes longer to import than all the rest
+        modules[name] = inside, text, _compiled(name, text)
+    texts = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
+    # version 2 of the format is what every Python reads
+    return _sized(_LOADER.encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, texts), 2))
+
 
 @cache
 def python_guest() -> str:
@@ -53,19 +148,30 @@ def bash_guest() -> str:
 def _bundle(module: str, function: str) -> str:
     """A program that calls *function* of *module* with the numbers of its descriptors."""
     return (
-        f"{_HEAD}SOURCES = {_sources()!r}\n{_TAIL}"
+        f"{_HEAD}SOURCES = {_sources(_LOOSE)!r}\n{_TAIL}"
         f"from {module} import {function}\n"
         f"{function}(*map(int, sys.argv[1:] or (0, 1)))\n"
     )
 
 
 @cache
-def _sources() -> dict[str, tuple[str, bool]]:
+def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
     """Name → text, and whether it is a package, of all modules of the guests that are written in Python."""
-    found = {"toolexec_guest": ("", True)}
-    for package in _PACKAGES:
-        for path in sorted((_HERE / package).glob("*.py")):
-            inside = path.stem == "__init__"
-            name = f"toolexec_guest.{package}" + ("" if inside else f".{path.stem}")
-            found[name] = (path.read_text("utf-8"), inside)
-    return found
+    return {"toolexec_guest": ("", True)} | {
+        name: (path.read_text("utf-8"), path.stem == "__init__")
+        for package in packages
+        for name, path in _files(package)
+    }
+
+
+def _files(package: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((_HERE / package).glob("*.py")):
+        yield f"toolexec_guest.{package}" + ("" if path.stem == "__init__" else f".{path.stem}"), path
+
+
+def _compiled(name: str, text: str) -> bytes:
+    return marshal.dumps(compile(text, f"<{name.replace('.', '/')}.py>", "exec", dont_inherit=True))
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data

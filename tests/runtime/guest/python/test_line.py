@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,85 @@ def test_garbage_of_the_host_is_the_end(host: Host) -> None:
     """It is no host of ours then."""
     host.end.sendall(b"\x00\x00\x00\x01{")
     assert host.line.inbox.get(timeout=LONG) is None
+
+
+def with_data(message: Any, data: bytes) -> bytes:
+    """A frame with data, as it goes over the line."""
+    head = json.dumps(message).encode()
+    frame = b"\0" + len(head).to_bytes(4, "big") + head + data
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def test_data_come_as_they_are(host: Host) -> None:
+    """Beside their message, in order with others."""
+    data = bytes(range(256)) * 5000
+    host.say({"type": "a"})
+    host.end.sendall(with_data({"type": "b", "id": "1"}, data) + with_data({"type": "c"}, b""))
+    host.say({"type": "d"})
+    first, second, third, fourth = (host.line.inbox.get(timeout=LONG) for _ in range(4))
+    assert (first, fourth) == ({"type": "a"}, {"type": "d"})
+    assert (host.line.take_data(second), host.line.take_data(third)) == (data, b"")
+    assert (second, third) == ({"type": "b", "id": "1"}, {"type": "c"})
+
+
+def test_only_so_much_data_waits(host: Host) -> None:
+    """The host has to wait then; whoever takes some makes room, and nothing is lost."""
+    frame = with_data({"type": "b"}, bytes(1 << 20))
+    sent: list[int] = []
+
+    def send() -> None:
+        for number in range(40):
+            host.end.sendall(frame)
+            sent.append(number)
+
+    threading.Thread(target=send).start()
+    taken = [host.line.inbox.get(timeout=LONG)]
+    time.sleep(0.3)
+    assert len(sent) < 15
+    for _ in range(39):
+        assert len(host.line.take_data(taken.pop())) == 1 << 20
+        taken.append(host.line.inbox.get(timeout=LONG))
+    while len(sent) < 40:
+        time.sleep(0.01)
+
+
+def test_who_handles_a_type_of_message_gets_it(host: Host) -> None:
+    """With its data, and instead of the inbox; the rest goes there."""
+    heard: list[Any] = []
+    host.line.handlers["b"] = heard.append
+    host.end.sendall(with_data({"type": "b"}, b"1"))
+    host.say({"type": "b"}, {"type": "c"})
+    assert host.line.inbox.get(timeout=LONG) == {"type": "c"}
+    assert heard == [{"type": "b", "data": b"1"}, {"type": "b"}]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+def test_data_go_out_whole(host: Host, size: int) -> None:
+    """However much of it a pipe takes at a time, and whoever else sends at the same time."""
+    data = os.urandom(size)
+    header = {"type": "file", "id": "ä", "payload": {"path": "x"}}
+    for _ in range(2):
+        threading.Thread(target=host.line.send_data, args=(header, data)).start()
+    threading.Thread(target=host.line.send, args=("note", "1", "{}")).start()
+    frames = []
+    for _ in range(3):
+        with host.end.makefile("rb", 0) as reader:
+            frame = b""
+            length = int.from_bytes(reader.read(4), "big")
+            while len(frame) < length:
+                frame += reader.read(length - len(frame))
+            frames.append(frame)
+    for frame in sorted(frames)[:2]:
+        end = 5 + int.from_bytes(frame[1:5], "big")
+        assert (frame[0], json.loads(frame[5:end]), frame[end:]) == (0, header, data)
+    assert json.loads(sorted(frames)[2])[0]["type"] == "note"
+
+
+def test_data_for_a_host_that_is_gone_go_nowhere(host: Host) -> None:
+    """As other messages do."""
+    host.close()
+    for _ in range(3):
+        host.line.send_data({"type": "file"}, bytes(1 << 20))
 
 
 def test_other_messages_go_to_the_inbox(host: Host) -> None:

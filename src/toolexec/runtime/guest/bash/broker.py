@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import _signal  # pyright: ignore[reportMissingImports] - signal takes longer to import
+import _socket
+import _thread
 import os
-import re
-import shlex
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-import threading
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..python.errors import ToolError
 from ..python.stream import Line, end_group, move_descriptors, say_hello, set_stdin
+from ..python.values import from_text, to_text
 
-__all__ = ["serve"]
+__all__ = ["run_program", "serve"]
 
 _HELP = """\
 tool run ID [ARGS]            call a tool; ARGS is a JSON object, or - to read it from stdin; prints the result as JSON
@@ -43,41 +39,84 @@ def serve(read_fd: int, write_fd: int) -> None:
         if message is None or message.get("type") == "bye":
             return
         if message.get("type") == "execute":
-            result = _run(line, message.get("payload") or {})
-            line.send("result", message["id"], json.dumps(result))
+            line.send("result", message["id"], to_text(run_program(line, message.get("payload") or {}, os.getcwd())))  # noqa: PTH109
 
 
-def _run(line: Line, payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload of the `result` message."""
+def run_program(line: Line, payload: dict[str, Any], home: str) -> dict[str, Any]:
+    """The payload of the `result` message; what is needed meanwhile is in a folder below *home*.
+
+    Raises OSError when the disk is full, or when there are too many processes.
+    """
     set_stdin(payload.get("stdin"))
-    folder = Path(tempfile.mkdtemp(prefix=".toolexec-", dir=Path.cwd()))
-    broker = _Broker(line, str(folder / "tools"))
+    folder = home + "/.toolexec-" + os.urandom(6).hex()
+    os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib takes long to import
     try:
-        script = str(folder / "program")
-        Path(script).write_bytes((payload.get("code") or "").encode("utf-8", "replace"))
-        problem = _syntax_error(script, payload.get("code") or "")
-        if problem is not None:
-            return {"error": problem}
-        _install_tool(folder)
-        env = {**os.environ, **(payload.get("env") or {})}
-        env["PATH"] = str(folder) + os.pathsep + env.get("PATH", os.defpath)
+        return _run_in(folder, line, payload)
+    finally:
+        _remove(folder)
+
+
+def _run_in(folder: str, line: Line, payload: dict[str, Any]) -> dict[str, Any]:
+    script = folder + "/program"
+    _write(script, (payload.get("code") or "").encode("utf-8", "replace"))
+    problem = _syntax_error(folder, script, payload.get("code") or "")
+    if problem is not None:
+        return {"error": problem}
+    env = {**os.environ, **(payload.get("env") or {})}
+    _install_tool(folder, env)
+    broker = _Broker(line, folder + "/tools")
+    try:
         env["TOOLEXEC_SOCKET"] = broker.path
-        code = subprocess.call(["bash", script, *(payload.get("args") or [])], env=env)  # noqa: S603, S607
+        code = _wait(_spawn(["bash", script, *(payload.get("args") or [])], env))
     finally:
         broker.close()
-        shutil.rmtree(folder, ignore_errors=True)
     if code != 0:
         how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
         return {"error": {"kind": "ExitStatus", "message": "the program ended " + how}}
     return {"value": broker.value}
 
 
-def _syntax_error(script: str, code: str) -> Any:
+def _write(path: str, data: bytes, mode: int = 0o600) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    finally:
+        os.close(file)
+
+
+def _spawn(command: list[str], env: Any, actions: Any = ()) -> int:
+    default = [_signal.SIGPIPE, _signal.SIGXFSZ]  # Python ignores them, and children would, too
+    return os.posix_spawnp(command[0], command, env, file_actions=actions, setsigdef=default)
+
+
+def _wait(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _remove(folder: str) -> None:
+    """Delete a folder of ours; a program may have put things into it."""
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208
+            os.unlink(folder + "/" + name)  # noqa: PTH108
+        os.rmdir(folder)  # noqa: PTH106
+    except OSError:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _syntax_error(folder: str, script: str, code: str) -> Any:
     """What `bash -n` says about a program, if it says anything."""
-    checked = subprocess.run(["bash", "-n", script], stderr=subprocess.PIPE, check=False)  # noqa: S603, S607
-    if checked.returncode == 0:
+    said_in = folder + "/said"
+    told = (os.POSIX_SPAWN_OPEN, 2, said_in, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    if _wait(_spawn(["bash", "-n", script], os.environ, [told])) == 0:
         return None
-    said = checked.stderr.decode("utf-8", "replace").replace(script + ": ", "").strip()
+    import re
+
+    with open(said_in, "rb") as file:  # noqa: PTH123
+        said = file.read().decode("utf-8", "replace").replace(script + ": ", "").strip()
     found = re.search(r"line (\d+):", said)
     number = int(found.group(1)) if found else 0
     lines = code.splitlines()
@@ -85,18 +124,22 @@ def _syntax_error(script: str, code: str) -> Any:
     return {"kind": "SyntaxError", "message": said[:2000], "line": number, "source": source}
 
 
-def _install_tool(folder: Path) -> None:
-    """Put the command `tool` into *folder*."""
+def _install_tool(folder: str, env: dict[str, str]) -> None:
+    """Put the command `tool` into *folder*, and on the PATH."""
     from . import tool
 
     loader: Any = tool.__loader__
-    program = folder / "tool.py"
-    program.write_text(loader.get_source(tool.__name__), "utf-8")
-    command = folder / "tool"
-    command.write_text(
-        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(program))} "$@"\n', "utf-8"
-    )
-    command.chmod(0o700)
+    program = folder + "/tool.py"
+    _write(program, loader.get_source(tool.__name__).encode())
+    command = f'{_quoted(sys.executable)} -I -S {_quoted(program)} "$@"'
+    _write(folder + "/tool", f"#!/bin/sh\nexec {command}\n".encode(), 0o700)
+    env["PATH"] = folder + os.pathsep + env.get("PATH", os.defpath)
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:  # then it cannot be run as a file
+        env["BASH_FUNC_tool%%"] = "() { " + command + "; }"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 class _UsageError(Exception):
@@ -110,38 +153,53 @@ class _Broker:
         self.path = path
         self.value: Any = None
         self._line = line
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._closed = False
+        self._socket = _socket.socket(_socket.AF_UNIX)
         self._socket.bind(path)
         self._socket.listen(64)
-        threading.Thread(target=self._accept, daemon=True).start()
+        _thread.start_new_thread(self._accept, ())
 
     def close(self) -> None:
         """Take no more commands."""
+        self._closed = True
+        try:
+            self._socket.shutdown(_socket.SHUT_RDWR)  # which wakes the one who waits for commands
+        except OSError:  # not every kernel can: then that one waits until this process ends
+            pass
         self._socket.close()
 
     def _accept(self) -> None:
-        while True:
+        accept: Any = self._socket._accept  # type: ignore[attr-defined] # noqa: SLF001 - as socket.socket.accept does
+        while not self._closed:
             try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+                descriptor, _ = accept()
+            except OSError:  # it was closed, or there is no descriptor left for now
+                time.sleep(0.01)
+                continue
+            connection = _socket.socket(fileno=descriptor)
+            try:
+                _thread.start_new_thread(self._answer, (connection,))
+            except RuntimeError:  # there are as many threads as there may be
+                self._answer(connection)
 
-    def _answer(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as requests:
-            try:
-                request = json.loads(requests.readline())
-                answer = {"stdout": self._do(request), "stderr": "", "exit": 0}
-            except ToolError as error:
-                answer = {"stdout": "", "stderr": json.dumps(_error_data(error)) + "\n", "exit": 1}
-            except _UsageError as error:
-                answer = {"stdout": "", "stderr": f"tool: {error}\n", "exit": 2}
-            except (OSError, ValueError, KeyError, TypeError):
-                return
-            try:
-                connection.sendall(json.dumps(answer).encode() + b"\n")
-            except OSError:
-                return
+    def _answer(self, connection: Any) -> None:
+        try:
+            connection.settimeout(None)
+            answer = self._answer_to(_line_of(connection))
+            if answer is not None:
+                connection.sendall(to_text(answer).encode() + b"\n")
+        except (OSError, ValueError, KeyError, TypeError, StopIteration):  # it makes no sense, or is gone
+            pass
+        finally:
+            connection.close()
+
+    def _answer_to(self, text: str) -> Any:
+        try:
+            return {"stdout": self._do(from_text(text)), "stderr": "", "exit": 0}
+        except ToolError as error:
+            return {"stdout": "", "stderr": to_text(_error_data(error)) + "\n", "exit": 1}
+        except _UsageError as error:
+            return {"stdout": "", "stderr": f"tool: {error}\n", "exit": 2}
 
     def _do(self, request: dict[str, Any]) -> str:
         """What a command prints."""
@@ -156,6 +214,8 @@ class _Broker:
             raise _UsageError(f"there is no command {name!r}; see tool help")
         kind, payload, shown = _COMMANDS[name](words)
         answer = self._line.ask(kind, payload)
+        import json
+
         return json.dumps(_shown(answer, shown), ensure_ascii=False) + "\n"
 
 
@@ -203,6 +263,16 @@ _COMMANDS: dict[str, Callable[[list[str]], tuple[str, Any, str]]] = {
 }
 
 
+def _line_of(connection: Any) -> str:
+    parts = []
+    while not parts or not parts[-1].endswith(b"\n"):
+        part = connection.recv(1 << 16)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
 def _word(words: list[str], index: int, what: str) -> str:
     if len(words) <= index:
         raise _UsageError(f"{what} is missing; see tool help")
@@ -210,6 +280,8 @@ def _word(words: list[str], index: int, what: str) -> str:
 
 
 def _json(words: list[str], index: int, what: str) -> Any:
+    import json
+
     text = _word(words, index, what)
     try:
         return json.loads(text)

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 const toolexecMaxFrame = 16 << 20
@@ -258,6 +259,7 @@ var toolexecTheTools *toolexecTools
 
 func main() {
 	number, _ := strconv.Atoi(os.Args[1])
+	syscall.CloseOnExec(number) // who is started by the program must not keep the line open
 	line := &toolexecLine{
 		file:    os.NewFile(uintptr(number), "host"),
 		pending: map[string]chan toolexecMessage{},

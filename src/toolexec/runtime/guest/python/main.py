@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import linecache
 import os
 import sys
 from collections.abc import Callable
@@ -22,11 +21,19 @@ _MAX_TEXT = 20_000
 _MAX_LINES = 60
 
 
+def _keep_source(filename: str, entry: Any) -> None:
+    import linecache
+
+    linecache.cache[filename] = entry
+
+
 class Guest:
     """One guest: the names of its programs stay from one run to the next."""
 
     def __init__(self, channel: Channel, new_loop: Callable[[], Any]) -> None:
         """*new_loop* makes an event loop that hears the channel."""
+        self.keep_source: Callable[[str, Any], None] = _keep_source
+        """Has tracebacks find the text of a program: its file name, and what `linecache` keeps for it."""
         self._channel = channel
         self._new_loop = new_loop
         self._runs = 0
@@ -44,15 +51,20 @@ class Guest:
         filename = "<code>" if self._runs == 1 else f"<code {self._runs}>"
         source = payload.get("code") or ""
         self._files.add(filename)
-        lines: Any = (len(source), None, source.splitlines(True), filename)
-        linecache.cache[filename] = lines
+        self.keep_source(filename, (len(source), None, source.splitlines(True), filename))
         self._prepare(payload)
         limit = int(payload.get("output_limit") or 1 << 20)
         streams = Printed(self._channel, "stdout", limit), Printed(self._channel, "stderr", limit)
         own = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = streams
+        depth = sys.getrecursionlimit()
         try:
-            return '{"value":' + to_text(self._value(source, filename)) + "}"
+            try:
+                value = self._value(source, filename)
+            finally:
+                if sys.getrecursionlimit() < depth:  # what follows may take more calls than a program has left
+                    sys.setrecursionlimit(depth)
+            return '{"value":' + to_text(value) + "}"
         except BaseException as error:
             return to_text({"error": self._describe(error, source, filename)})
         finally:
@@ -153,9 +165,9 @@ class Guest:
         return line, column
 
     def _traceback(self, error: BaseException) -> str:
-        import traceback
-
         try:
+            import traceback
+
             shown = traceback.TracebackException(type(error), error, error.__traceback__, limit=None, compact=True)
             _only_own(shown, self._files, 0)
             lines = "".join(shown.format()).splitlines()
@@ -187,6 +199,10 @@ def _column(trace: Any, filename: str) -> int:
     """The column in characters; what Python keeps counts bytes."""
     positions = getattr(trace.tb_frame.f_code, "co_positions", None)
     if positions is None:
+        return 0
+    try:
+        import linecache
+    except Exception:  # there are as many open files as may be
         return 0
     for number, position in enumerate(positions()):
         if number == trace.tb_lasti // 2:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import json
+import _thread
 import os
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,27 @@ from typing import Any
 from .channel import StreamChannel, answer_value
 from .errors import ToolError
 from .main import Guest
+from .process import end_group, flush_files, fork_quietly, move_descriptors, set_stdin
+from .values import from_text, to_text
 
-__all__ = ["Line", "end_group", "move_descriptors", "say_hello", "serve", "set_stdin"]
+__all__ = [
+    "Line",
+    "end_group",
+    "fork_quietly",
+    "leave",
+    "move_descriptors",
+    "new_loop",
+    "run_program",
+    "say_hello",
+    "serve",
+    "set_stdin",
+]
 
 _PROTOCOL = "toolexec-guest"
 _VERSION = 1
 _MAX_FRAME = 16 << 20
 _MAX_PRINT = 1 << 20
+_MAX_WAITING = 8 << 20
 _GONE: Any = {"error": "the host is gone", "code": "connection_closed", "retryable": False}
 
 
@@ -27,27 +41,32 @@ class Line(StreamChannel):
 
     A thread of its own reads: signals never interrupt it, so that no frame is ever read by half. Whoever blocks waits
     on a lock, and event loops hear through `call_soon_threadsafe`.
+
+    Only some 8 MiB of data wait in the inbox, so that a host that sends fast fills no memory: whoever gets a message
+    with data calls `take_data`.
     """
 
     def __init__(self, read_fd: int, write_fd: int, hang_up: Callable[[], Any]) -> None:
         """*hang_up* is called in the reading thread when the host is gone."""
         super().__init__(read_fd, write_fd)
-        import queue
-        import threading
+        from _queue import SimpleQueue  # threading and queue take longer to import than all that is here
 
         self.listeners: dict[str, Any] = {}  # each has a method `hear`
-        self.inbox: Any = queue.SimpleQueue()
+        self.inbox: Any = SimpleQueue()
         """What the host says that is no answer; None once it is gone."""
+        self.handlers: dict[str, Callable[[Any], None]] = {}
+        """By the type of a message: who gets it, in the reading thread, instead of the inbox."""
+        self._waiting = 0  # bytes of data in the inbox, as far as the thread that reads knows
+        self._taken: Any = SimpleQueue()  # how many bytes somebody has taken from there since
         self._hang_up = hang_up
-        self._threading = threading
         self._heard: dict[str, tuple[Any, Any]] = {}  # answers on their way to a listener in an event loop
         self._gone = False
         self._left = False  # the host has said bye
-        threading.Thread(target=self._listen, name="toolexec-line", daemon=True).start()
+        _thread.start_new_thread(self._listen, ())
 
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; raises the ToolError that the host answers with."""
-        waiter = _Waiter(self._threading)
+        waiter = _Waiter()
         with self._lock:
             self._check()
             request_id = self._queue(kind, payload)
@@ -74,7 +93,7 @@ class Line(StreamChannel):
 
     def settle(self, request_id: str) -> None:
         """Block until the answer to a submitted request is there and its listener has heard it."""
-        waiter = _Waiter(self._threading)
+        waiter = _Waiter()
         with self._lock:
             listener, message = self._heard.pop(request_id, (None, None))
             if listener is None:
@@ -103,10 +122,51 @@ class Line(StreamChannel):
         """Send one message of this guest's own, around a payload that is JSON."""
         self._post(['{"type":"' + kind + '","id":"' + message_id + '","payload":' + payload + "}"])
 
+    def send_data(self, header: dict[str, Any], data: Any) -> None:
+        """Send one message (type, id, payload) with *data*, some bytes, in a frame of its own."""
+        head = to_text(header).encode()
+        head = struct.pack(">IBI", 5 + len(head) + len(data), 0, len(head)) + head
+        with self._lock:
+            if self._gone:
+                return
+            try:
+                sent = os.writev(self._write_fd, [head, data])
+                for rest in memoryview(head)[sent:], memoryview(data)[max(sent - len(head), 0) :]:
+                    done = 0
+                    while done < len(rest):
+                        done += os.write(self._write_fd, rest[done:])
+            except BrokenPipeError:  # see _write
+                self._gone = True
+
+    def take_data(self, message: Any) -> bytes:
+        """The data of a message from the inbox, whose place other data may take now."""
+        data = message.pop("data")
+        self._taken.put(len(data))
+        return data
+
+    def receive(self) -> Any:
+        """The next frame's messages; raises EOFError when the host is gone."""
+        return self.messages_of(self.receive_frame())
+
+    def receive_frame(self) -> bytes:
+        """The next frame; raises EOFError when the host is gone."""
+        (size,) = struct.unpack(">I", self._read(4))
+        if size > _MAX_FRAME:
+            raise EOFError("the host sent a frame that is too large")
+        return self._read(size)
+
+    def messages_of(self, frame: bytes) -> list[Any]:
+        """The messages in a frame; one that came with data has it under the key `data`."""
+        if frame[:1] == b"\0":
+            end = 5 + int.from_bytes(frame[1:5], "big")
+            return [{**from_text(frame[5:end].decode()), "data": frame[end:]}]
+        messages = from_text(frame.decode())
+        return messages if isinstance(messages, list) else [messages]
+
     def sever(self) -> None:
         """Let go of the line; to be called in a forked child, which must not speak for its parent."""
         self._gone = True
-        self._lock = self._threading.RLock()  # the parent's may be held by a thread that the child does not have
+        self._lock = _thread.RLock()  # the parent's may be held by a thread that the child does not have
         for descriptor in {self._read_fd, self._write_fd}:
             os.close(descriptor)
 
@@ -143,7 +203,7 @@ class Line(StreamChannel):
         try:
             while not self._left:
                 self._deliver_all(self.receive())
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError, ValueError, StopIteration):  # the last one is for what is no JSON
             self._gone = True
             with self._lock:
                 self._deliver_all([{"type": "error", "id": key, "payload": _GONE} for key in list(self.listeners)])
@@ -155,6 +215,14 @@ class Line(StreamChannel):
         for message in messages:
             if message.get("type") not in ("response", "error"):
                 self._left = self._left or message.get("type") == "bye"
+                handler = self.handlers.get(message.get("type"))
+                if handler is not None:
+                    handler(message)
+                    continue
+                if "data" in message:
+                    while self._waiting > _MAX_WAITING or not self._taken.empty():
+                        self._waiting -= self._taken.get()
+                    self._waiting += len(message["data"])
                 self.inbox.put(message)
                 continue
             with self._lock:
@@ -183,8 +251,8 @@ class Line(StreamChannel):
 class _Waiter:
     """A blocked thread."""
 
-    def __init__(self, threading: Any) -> None:
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
         self._lock.acquire()
         self._message: Any = None
 
@@ -213,113 +281,55 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
     while a program runs perhaps: by default, end this process at once.
     """
     line = Line(*move_descriptors(read_fd, write_fd), hang_up or end_group)
-    os.register_at_fork(after_in_child=lambda: _leave(line))
-    if sys.version_info >= (3, 12):  # the thread that a fork would lose is ours, and its child does without
-        import warnings
-
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-    guest = Guest(line, _new_loop)
+    os.register_at_fork(after_in_child=lambda: leave(line))
+    fork_quietly()
+    guest = Guest(line, new_loop)
     say_hello(line, ["python", "sessions"])
     while True:
         message = line.inbox.get()
         if message is None or message.get("type") == "bye":
             return
         if message.get("type") == "execute":
-            line.send("result", message["id"], _run(guest, message.get("payload") or {}))
+            payload = message.get("payload") or {}
+            set_stdin(payload.pop("stdin", None))
+            line.send("result", message["id"], run_program(guest, payload))
 
 
 def say_hello(line: Line, capabilities: list[str]) -> None:
     """The first message of a guest."""
     hello = {"protocol": _PROTOCOL, "version": _VERSION, "capabilities": capabilities}
-    line.send("hello", "0", json.dumps(hello))
+    line.send("hello", "0", to_text(hello))
 
 
-def end_group() -> None:
-    """End this process, and those that it has started if they are a group of its own."""
-    if os.getpgrp() == os.getpid():
-        import signal
-
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
-
-
-def _run(guest: Guest, payload: dict[str, Any]) -> str:
-    set_stdin(payload.pop("stdin", None))
+def run_program(guest: Guest, payload: dict[str, Any]) -> str:
+    """Run the program of an `execute` message; gives the payload of the `result` message, as JSON."""
     if "asyncio" in (payload.get("code") or ""):
-        importlib.import_module("asyncio")  # so that the guest can have it make loops of the right kind
+        __import__("asyncio")  # so that the guest can have it make loops of the right kind
     if payload.get("seed") is not None:
-        importlib.import_module("random")  # so that the guest can seed it
+        __import__("random")  # so that the guest can seed it
     owner = os.getpid()
     try:
         result = guest.execute(payload)
     except BaseException:  # an exception whose own class fails when it is looked at
         result = '{"error":{"kind":"Exception","message":"the program failed in a way that cannot be told"}}'
     if os.getpid() != owner:  # a forked child that came to the end of its parent's program
-        _flush_files()
+        flush_files()
         os._exit(0)
-    _flush_files()
+    flush_files()
     if len(result) > _MAX_FRAME - 1024:
         said = f"the value has {len(result)} bytes as JSON; at most 16 MiB fit: put it into a file"
-        result = json.dumps({"error": {"kind": "ValueError", "message": said}})
+        result = to_text({"error": {"kind": "ValueError", "message": said}})
     return result
 
 
-def move_descriptors(read_fd: int, write_fd: int) -> tuple[int, int]:
-    """The descriptors under new numbers, which no child inherits."""
-    moved = os.dup(read_fd)
-    pair = (moved, moved if write_fd == read_fd else os.dup(write_fd))
-    for descriptor in {read_fd, write_fd}:
-        if descriptor == 0:
-            _replace(0, os.open(os.devnull, os.O_RDONLY))
-        elif descriptor in (1, 2):
-            os.dup2(3 - descriptor, descriptor)
-        else:
-            os.close(descriptor)
-    return pair
-
-
-def _replace(descriptor: int, by: int) -> None:
-    os.dup2(by, descriptor)
-    os.close(by)
-
-
-def set_stdin(text: Any) -> None:
-    """Have the program, and what it starts, read *text* (base64) as its input."""
-    if text:
-        import base64
-        import tempfile
-
-        with tempfile.TemporaryFile() as file:
-            file.write(base64.b64decode(text))
-            file.seek(0)
-            os.dup2(file.fileno(), 0)
-    else:
-        _replace(0, os.open(os.devnull, os.O_RDONLY))
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as the process
-
-
-def _leave(line: Line) -> None:
+def leave(line: Line) -> None:
     """In a forked child: no way to the host any more, and prints go where those of any process go."""
     line.sever()
     if sys.__stdout__ is not None and sys.__stderr__ is not None:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
 
 
-def _flush_files() -> None:
-    """Write out what the program has left in the buffers of files that are open still, as Python does at its end."""
-    import gc
-    import io
-
-    for thing in gc.get_objects():
-        if type(thing) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
-            try:
-                if not thing.closed and thing.writable():
-                    thing.flush()
-            except (OSError, ValueError):
-                continue
-
-
-def _new_loop() -> Any:
+def new_loop() -> Any:
     """asyncio's loop, which makes tasks of the results of tool calls, too."""
     import asyncio
 

@@ -1,0 +1,106 @@
+"""Go, compiled in the sandbox."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from ..python.values import to_text
+from .child import CHILD_FD, Child
+from .processes import move_high, output_of, remove, scratch, write_file
+
+__all__ = ["Go"]
+
+_CACHE = "/usr/lib/toolexec/go-cache"
+_SETTINGS = {
+    "GOFLAGS": "",
+    "GOPROXY": "off",
+    "GOTOOLCHAIN": "local",
+    "GO111MODULE": "on",
+    "GOWORK": "off",
+    "CGO_ENABLED": "0",
+    "GOTELEMETRY": "off",
+}
+
+
+class Go:
+    """Compiles and runs Go programs; the host sends them as the text of a file beside the program as it was written.
+
+    Compiled packages of the standard library are in the image, hopefully: without them each program takes long.
+    """
+
+    def __init__(self, line: Any, path: str) -> None:
+        self._line = line
+        self._path = path
+        self._cache = ""
+        self._folder = ""
+        self._child: Any = None
+
+    def prepare(self, warm: bool) -> None:
+        """Be ready to compile."""
+        if warm:
+            self._own_cache()
+
+    def run(self, message: dict[str, Any]) -> Any:
+        """See `Child.run`; or the failure to compile, in the compiler's own words."""
+        payload = dict(message["payload"])
+        self._folder = folder = scratch()
+        write_file(folder + "/go.mod", "module toolexec_program\n\ngo 1.21\n")
+        write_file(folder + "/program.go", payload.pop("program", ""))
+        write_file(folder + "/tools.go", payload.pop("tools", ""))
+        payload.pop("code", None)
+        code, said = self._compile(folder)
+        if code != 0:
+            return to_text({"error": {"kind": "CompileError", "message": said, "raw": True}})
+        program = folder + "/program"
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            program = _in_memory(program)
+        self._child = Child(self._line, [program, str(CHILD_FD)])
+        return self._child.run({**message, "payload": payload})
+
+    def finish(self) -> None:
+        """The result has been sent."""
+        if self._child is not None:
+            self._child.close()
+        if self._folder:
+            remove(self._folder)
+        self._child, self._folder = None, ""
+
+    def _compile(self, folder: str) -> tuple[int, str]:
+        env = {**os.environ, **_SETTINGS, "GOCACHE": self._own_cache(), "GOTMPDIR": folder}
+        work = os.getcwd()  # noqa: PTH109 - pathlib takes long to import
+        os.chdir(folder)
+        try:
+            return output_of([self._path, "build", "-trimpath", "-o", "program", "."], env)
+        finally:
+            os.chdir(work)
+
+    def _own_cache(self) -> str:
+        """A cache that can be written to, with links to what is in that of the image."""
+        if self._cache:
+            return self._cache
+        theirs = os.environ.get("GOCACHE") or _CACHE
+        if os.access(theirs, os.W_OK):
+            return theirs
+        cache = scratch()
+        for folder in os.listdir(theirs) if os.access(theirs, os.R_OK) else ():  # noqa: PTH208
+            if len(folder) == 2:
+                os.mkdir(cache + "/" + folder)  # noqa: PTH102
+                for name in os.listdir(theirs + "/" + folder):  # noqa: PTH208
+                    path = "/" + folder + "/" + name
+                    os.symlink(theirs + path, cache + path)  # noqa: PTH211
+        write_file(cache + "/trim.txt", str(int(time.time())))  # or old entries would be removed
+        self._cache = cache
+        return cache
+
+
+def _in_memory(path: str) -> str:
+    """Another path of a program, in case the folder that it is in is not for programs."""
+    low = os.memfd_create("program")
+    memory = move_high(low)
+    os.close(low)
+    with open(path, "rb") as file:  # noqa: PTH123
+        while os.sendfile(memory, file.fileno(), None, 1 << 24):
+            pass
+    return f"/proc/self/fd/{memory}"

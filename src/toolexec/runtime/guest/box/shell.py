@@ -1,0 +1,30 @@
+"""Bash, with the command `tool`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..bash.broker import run_program
+from ..python.values import to_text
+
+__all__ = ["Shell"]
+
+
+class Shell:
+    """Runs bash programs, each in a process of its own."""
+
+    def __init__(self, line: Any, _: Any) -> None:
+        self._line = line
+
+    def prepare(self, warm: bool) -> None:
+        """Be ready to run."""
+        if warm:
+            __import__("json")  # calls of tools need it
+
+    def run(self, message: dict[str, Any]) -> str:
+        """The payload of the result, as JSON."""
+        return to_text(run_program(self._line, message["payload"], os.environ["TMPDIR"]))
+
+    def finish(self) -> None:
+        """The result has been sent."""
