@@ -1,0 +1,5 @@
+"""Sandboxes of gVisor: the code talks to a kernel of its own, written in Go, and not to the host's."""
+
+from toolexec.runtime.backend.gvisor.engine import GvisorBackend, GvisorConfig, GvisorEngine
+
+__all__ = ["GvisorBackend", "GvisorConfig", "GvisorEngine"]
