@@ -1,0 +1,97 @@
+"""What runs the processes of a container for containerd: runc, gVisor, Kata or another runtime with a shim.
+
+A shim is a program that containerd starts for each container. gVisor has one of its own, which few installations have;
+the shim of runc can drive gVisor just as well, when it is told to run another program in the place of runc.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["RUNTIMES", "Runtime", "find_runsc", "program_folders", "runtime_named", "shim_name", "write_wrapper"]
+
+_RUNC: Final = "io.containerd.runc.v2"
+_RUNSC: Final = "io.containerd.runsc.v1"
+_FLAGS: Final = "--platform=systrap --network=none --overlay2=none --host-uds=none --oci-seccomp"
+_USUAL: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/kata/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """A runtime: what containerd calls it, and what surrounds the code in the end (`container`, `gvisor`, `vm`).
+
+    `binary` is what the shim of runc runs in the place of runc ("" for runc itself).
+    """
+
+    name: str
+    isolation: str = "container"
+    binary: str = ""
+
+    @property
+    def takes_runc_options(self) -> bool:
+        """Whether its shim is that of runc."""
+        return self.name.startswith("io.containerd.runc.")
+
+
+RUNTIMES: Final[Mapping[str, Runtime]] = {
+    "runc": Runtime(name=_RUNC),
+    "runsc": Runtime(name=_RUNSC, isolation="gvisor"),
+    "kata": Runtime(name="io.containerd.kata.v2", isolation="vm"),
+}
+"""The runtimes that have short names."""
+
+
+def runtime_named(name: str) -> Runtime:
+    """The runtime with a short name (`runc`, `runsc`, `kata`) or containerd's own (`io.containerd.kata-fc.v2`)."""
+    known = RUNTIMES.get(name)
+    if known is not None:
+        return known
+    word = shim_name(name)
+    isolation = "gvisor" if "runsc" in word else "vm" if "kata" in word or "firecracker" in word else "container"
+    return Runtime(name=name, isolation=isolation)
+
+
+def shim_name(runtime: str) -> str:
+    """The program that containerd looks for: `containerd-shim-runc-v2` for `io.containerd.runc.v2`."""
+    if runtime.startswith("/"):
+        return runtime
+    return "-".join(["containerd-shim", *runtime.split(".")[-2:]])
+
+
+def program_folders(address: str) -> str:
+    """Where the daemon that listens at *address* looks for programs, as a PATH; the usual folders if it hides that.
+
+    Blocks for a moment. The daemon's own folder is one of them.
+    """
+    with suppress(OSError):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(1)
+            connection.connect(address)
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        process = Path("/proc") / str(struct.unpack("3i", credentials)[0])
+        own = (process / "exe").readlink().parent
+        for variable in (process / "environ").read_bytes().split(b"\0"):
+            if variable.startswith(b"PATH="):
+                return f"{os.fsdecode(variable[5:])}:{own}"
+        return f"{_USUAL}:{own}"
+    return f"{os.environ.get('PATH', '')}:{_USUAL}"
+
+
+def write_wrapper(path: Path, runsc: str) -> None:
+    """Make a script at *path* that stands for runc and runs gVisor, without any network. Raises OSError."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(runsc)} {_FLAGS} "$@"\n', "utf-8")
+    path.chmod(0o700)
+
+
+def find_runsc(given: str) -> str:
+    """The path of gVisor's program: the one *given*, else the one on the PATH; "" if there is none."""
+    return shutil.which(given or "runsc") or ""
