@@ -1,0 +1,51 @@
+"""All container sandboxes for tests that hold for each of them: the real ones, with the image of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.engines.bubblewrap import require_bwrap
+from tests.engines.gvisor import require_runsc
+from tests.engines.images import test_image
+
+from toolexec.runtime.container.backend import ContainerBackend
+
+__all__ = ["KINDS", "Make", "maker"]
+
+KINDS = ("bubblewrap", "docker", "containerd", "gvisor")
+Make = Callable[..., ContainerBackend]
+"""Makes a backend of one kind; takes what its configuration takes."""
+
+
+def maker(kind: str, request: pytest.FixtureRequest) -> Make:
+    """What makes backends of *kind*, whose daemon runs if it has one; skips, or fails in CI, where it is missing."""
+    image = test_image().name
+    match kind:
+        case "bubblewrap":
+            from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig
+
+            require_bwrap()
+            return lambda **settings: BubblewrapBackend(BubblewrapConfig(**{"image": image, **settings}))
+        case "docker":
+            from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+
+            host = request.getfixturevalue("docker_daemon").host
+            return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
+        case "podman":
+            from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+
+            host = request.getfixturevalue("podman_service").host
+            return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
+        case "containerd":
+            from toolexec.runtime.backend.containerd import ContainerdBackend, ContainerdConfig
+
+            daemon = request.getfixturevalue("containerd_daemon")
+            place: dict[str, Any] = {"address": daemon.socket, "snapshotter": daemon.snapshotter, "image": image}
+            return lambda **settings: ContainerdBackend(ContainerdConfig(**{**place, **settings}))
+        case _:
+            from toolexec.runtime.backend.gvisor import GvisorBackend, GvisorConfig
+
+            require_runsc()
+            return lambda **settings: GvisorBackend(GvisorConfig(**{"image": image, **settings}))

@@ -1,0 +1,288 @@
+"""A Docker daemon of the tests' own: its data, its socket and its control groups are in places that go away with it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil
+import pytest
+from tests.engines.certificates import make_certificates
+from tests.engines.images import TEST_IMAGE, test_image
+
+from toolexec.runtime.image.store import ImageStore
+
+__all__ = [
+    "DockerDaemon",
+    "docker_daemon",
+    "free_port",
+    "has_ended",
+    "miss",
+    "mounts_below",
+    "processes_of",
+    "remove_cgroup",
+    "request",
+    "require_program",
+    "wait_until",
+]
+
+pytest.register_assert_rewrite("tests.engines.docker_cases")  # which its importers import after this
+
+IMAGE = TEST_IMAGE
+_START = 60.0
+
+
+def miss(what: str, remedy: str) -> NoReturn:
+    """Something that a test needs is not on this machine: the test is skipped; in CI, which installs it, it fails."""
+    reason = f"{what}; `{remedy}` mends that"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def require_program(name: str, package: str) -> str:
+    """The path of a program that a test needs."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+    if found is None:
+        miss(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
+    return found
+
+
+def wait_until(happened: Any, seconds: float, what: str) -> None:
+    """Wait for *happened* to be true."""
+    ends = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > ends:
+            raise TimeoutError(f"{what} in {seconds:g} s")
+        time.sleep(0.05)
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("docker", timeout=120)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(120)
+        self.sock.connect(self._path)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def request(
+    path: str, method: str, url: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, bytes]:
+    """A request to the daemon at the socket *path*: for what tests look at behind the back of the engine."""
+    connection = _Connection(path)
+    try:
+        kind = {"Content-Type": "application/json" if isinstance(body, str) else "application/x-tar"}
+        connection.request(method, url, body=body, headers=kind | (headers or {}), encode_chunked=hasattr(body, "read"))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+class DockerDaemon:
+    """A daemon with everything that belongs to it in one short-named folder. `stop` removes all of it.
+
+    It listens on a Unix socket and, with TLS for clients that have a certificate in `certificates`, on `tls_host`.
+    """
+
+    def __init__(self, *, live_restore: bool = False) -> None:
+        if os.name != "posix" or os.geteuid() != 0:
+            miss("only root can start a Docker daemon", "sudo -E bash .ci/run")
+        self._program = require_program("dockerd", "docker.io")
+        self.folder = Path(tempfile.mkdtemp(prefix="dk"))
+        self.socket = str(self.folder / "docker.sock")
+        self.host = f"unix://{self.socket}"
+        self.log = self.folder / "log"
+        self._cgroups = f"toolexec-{self.folder.name}"
+        self.certificates = self.folder / "tls"
+        self.tls_host = f"tcp://127.0.0.1:{free_port()}"
+        make_certificates(self.certificates)
+        self._settings: dict[str, Any] = {
+            "data-root": str(self.folder / "data"),
+            "exec-root": str(self.folder / "exec"),
+            "pidfile": str(self.folder / "docker.pid"),
+            "hosts": [self.host, self.tls_host],
+            "tlsverify": True,
+            "tlscacert": f"{self.certificates}/ca.pem",
+            "tlscert": f"{self.certificates}/server-cert.pem",
+            "tlskey": f"{self.certificates}/server-key.pem",
+            "iptables": False,
+            "ip6tables": False,
+            "ip-forward": False,
+            "ip-masq": False,
+            "bridge": "none",
+            "live-restore": live_restore,
+            "cgroup-parent": f"/{self._cgroups}",
+            "storage-driver": "overlay2",
+        }
+        runsc = shutil.which("runsc")
+        if runsc:
+            arguments = ["--platform=systrap", "--network=none"]
+            self._settings["runtimes"] = {"runsc": {"path": runsc, "runtimeArgs": arguments}}
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start the daemon, and wait until it answers."""
+        try:
+            self._start()
+        except TimeoutError:
+            if "overlay" not in self.log.read_text("utf-8", "replace"):
+                raise
+            self._end()
+            self._settings["storage-driver"] = "vfs"  # the folder is on a file system that overlays cannot be made of
+            self._start()
+
+    def _start(self) -> None:
+        settings = self.folder / "daemon.json"
+        settings.write_text(json.dumps(self._settings))
+        with self.log.open("ab") as log:
+            # Not a child of ours: it is to outlive a test, and tests are looked at for what they leave running.
+            subprocess.run(
+                ["setsid", "--fork", self._program, "--config-file", str(settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                env={key: value for key, value in os.environ.items() if not key.startswith("DOCKER_")},
+            )
+        try:
+            wait_until(self._answers, _START, "the Docker daemon did not answer")
+        except TimeoutError as error:
+            text = self.log.read_text("utf-8", "replace")[-3000:]
+            raise TimeoutError(f"{error}; its log: {text}") from None
+        self.pid = int((self.folder / "docker.pid").read_text())
+
+    def _answers(self) -> bool:
+        try:
+            return request(self.socket, "GET", "/_ping")[0] == 200
+        except OSError:
+            return False
+
+    def load(self) -> None:
+        """Give it the image of the tests."""
+        archive = ImageStore().archive(test_image())
+        with archive.open("rb") as file:
+            status, said = request(self.socket, "POST", "/images/load", file)
+        assert status == 200, said
+        assert b'"error"' not in said, said
+
+    def containers(self) -> list[dict[str, Any]]:
+        """All containers, whatever their state."""
+        return json.loads(request(self.socket, "GET", "/containers/json?all=1")[1])
+
+    def kill(self) -> None:
+        """What the kernel does to a daemon when memory is short."""
+        os.kill(self.pid, signal.SIGKILL)
+        wait_until(lambda: has_ended(self.pid), 10, "the daemon did not die")
+
+    def restart(self) -> None:
+        """Start it again after `kill`, which its containerd has not survived either."""
+        for left in ("docker.pid", "docker.sock", "exec/containerd/containerd.pid"):  # a zombie has its number for long
+            (self.folder / left).unlink(missing_ok=True)
+        self._start()
+
+    def stop(self) -> None:
+        """End it, and remove everything that it has made."""
+        self._end()
+        for _ in range(3):
+            for target in reversed(mounts_below(self.folder)):
+                subprocess.run(["umount", "-l", target], check=False, capture_output=True)
+        for controller in Path("/sys/fs/cgroup").glob(f"*/{self._cgroups}"):
+            remove_cgroup(controller)
+        remove_cgroup(Path("/sys/fs/cgroup") / self._cgroups)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        """The daemon first, then what it has started: its containerd, and one shim for each container."""
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            for name in ("dockerd", "containerd", ""):
+                found = [each for each in processes_of(self.folder) if each.name() == name or not name]
+                for process in found:
+                    try:
+                        process.send_signal(kind)
+                    except psutil.NoSuchProcess:
+                        continue
+                try:
+                    wait_until(lambda found=found: all(has_ended(each.pid) for each in found), 10, "it did not end")
+                except TimeoutError:
+                    continue
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Those whose command line names something in *folder*."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if (
+                process.pid != os.getpid()
+                and any(f"{folder}/" in word for word in words)
+                and not has_ended(process.pid)
+            ):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def has_ended(pid: int) -> bool:
+    """Whether it has ended; not every init is quick to take note of that."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def mounts_below(folder: Path) -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+    return [target for line in lines if (target := line.split()[4]).startswith(f"{folder}/")]
+
+
+def remove_cgroup(folder: Path) -> None:
+    if folder.is_dir():
+        for inner in [each for each in folder.iterdir() if each.is_dir()]:
+            remove_cgroup(inner)
+        try:
+            folder.rmdir()
+        except OSError as error:
+            print(f"the control group {folder} cannot be removed: {error}")
+
+
+_shared: list[DockerDaemon] = []
+
+
+@pytest.fixture(scope="session")
+def docker_daemon() -> Iterator[DockerDaemon]:
+    """A daemon with the image of the tests, for all tests that leave it as it is."""
+    if not _shared:
+        daemon = DockerDaemon()
+        try:
+            daemon.start()
+            daemon.load()
+        except BaseException:
+            daemon.stop()
+            raise
+        _shared.append(daemon)
+    yield _shared[0]
+    if _shared:
+        _shared.pop().stop()

@@ -1,0 +1,496 @@
+"""What every daemon that speaks Docker's API must do for the engine. Test modules import all of it, with `engine` and
+`daemon` fixtures of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.engines.docker import IMAGE, DockerDaemon, request
+
+from toolexec.code.limits import Limits
+from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.runtime.backend.docker import DockerEngine
+from toolexec.runtime.container.builder import spec_for
+from toolexec.runtime.container.engine import Container, Exit, Image
+from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
+from toolexec.runtime.container.spec import ContainerSpec, Mount
+
+ECHO = """
+import os
+while data := os.read(0, 1 << 20):
+    while data:
+        data = data[os.write(1, data):]
+"""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What came of a program."""
+
+    out: str
+    said: str
+    end: Exit
+
+
+def spec_of(engine: DockerEngine, image: Image, code: str, **limits: Any) -> ContainerSpec:
+    """A container that runs Python code."""
+    return spec_for(
+        image=image.reference,
+        command=("python3", "-I", "-X", "utf8", "-c", textwrap.dedent(code)),
+        limits=Limits(**limits),
+        profile="standard",
+        config=engine.config,
+        kind="docker",
+    )
+
+
+async def start(engine: DockerEngine, code: str, **limits: Any) -> Container:
+    """A container that runs Python code."""
+    image = await engine.resolve(engine.config.image)
+    return await engine.start(image, spec_of(engine, image, code, **limits))
+
+
+async def read_all(container: Container) -> bytes:
+    """What it writes until its end."""
+    pieces: list[bytes] = []
+    while data := await container.stream.read():
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+async def read_exactly(container: Container, size: int) -> bytes:
+    """The next *size* bytes that it writes."""
+    data = b""
+    pieces: list[bytes] = []
+    while sum(map(len, pieces)) < size and (data := await container.stream.read()):
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+async def run(engine: DockerEngine, code: str, **limits: Any) -> Heard:
+    """Run Python code to its end."""
+    container = await start(engine, code, **limits)
+    try:
+        async with asyncio.timeout(60):
+            out = await read_all(container)
+            end = await container.wait()
+            return Heard(out.decode(), container.said(), end)
+    finally:
+        await container.aclose()
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(daemon: DockerDaemon) -> Any:
+    """No test leaves a container behind."""
+    yield
+    assert daemon.containers() == []
+
+
+async def test_the_streams_carry_bytes_both_ways(engine: DockerEngine) -> None:
+    container = await start(engine, ECHO)
+    await container.stream.write(b"\x00\xff hello")
+    assert await read_exactly(container, 8) == b"\x00\xff hello"
+    await container.aclose()
+
+
+async def test_sixteen_megabytes_come_back_as_they_went_in(engine: DockerEngine) -> None:
+    container = await start(engine, ECHO)
+    data = os.urandom(16 << 20)
+    writing = asyncio.create_task(container.stream.write(data))
+    assert await read_exactly(container, len(data)) == data
+    await writing
+    await container.aclose()
+
+
+async def test_stderr_is_kept_apart_and_only_its_end(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import os
+        for number in range(5000):
+            os.write(2, b"%08d" % number * 100)
+        os.write(1, b"out")
+        """,
+    )
+    assert heard.out == "out"
+    assert len(heard.said) == 4000
+    assert heard.said.endswith("00004999")
+
+
+async def test_a_program_that_does_not_read_does_not_hold_up_aclose(engine: DockerEngine) -> None:
+    container = await start(engine, "import time; time.sleep(100)")
+    writing = asyncio.create_task(container.stream.write(bytes(64 << 20)))
+    await asyncio.sleep(0.3)
+    assert not writing.done()
+    await container.aclose()
+    with pytest.raises(OSError):
+        await writing
+
+
+async def test_an_exit_code_is_told_to_all_who_wait(engine: DockerEngine) -> None:
+    container = await start(engine, "import sys; sys.stdin.read(1); sys.exit(3)")
+    waiting = [asyncio.create_task(container.wait()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    assert not any(task.done() for task in waiting)
+    await container.stream.write(b"x")
+    assert await asyncio.gather(*waiting) == [Exit(code=3)] * 3
+    assert await container.wait() == Exit(code=3)
+    await container.aclose()
+    assert await container.wait() == Exit(code=3)
+
+
+async def test_a_wait_ends_when_the_container_is_closed(engine: DockerEngine) -> None:
+    container = await start(engine, ECHO)
+    waiting = asyncio.create_task(container.wait())
+    await asyncio.sleep(0.1)
+    await asyncio.gather(container.aclose(), container.aclose())
+    assert (await asyncio.wait_for(waiting, 10)).lost == ""
+    unasked = await start(engine, ECHO)
+    await unasked.aclose()
+    assert await unasked.wait() == Exit()
+
+
+async def test_a_container_whose_input_ends_reads_its_end(engine: DockerEngine, daemon: DockerDaemon) -> None:
+    """Which is what a guest sees of a host that was killed."""
+    container = await start(engine, ECHO)
+    await container.stream.write(b"x")
+    assert await container.stream.read() == b"x"
+    await container.stream.aclose()
+    assert (await asyncio.wait_for(container.wait(), 10)).code == 0
+    await container.aclose()
+
+
+async def test_closing_cannot_be_cut_short(engine: DockerEngine, daemon: DockerDaemon) -> None:
+    container = await start(engine, ECHO)
+    closing = asyncio.create_task(container.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert daemon.containers() == []
+
+
+async def test_memory_is_bounded(engine: DockerEngine) -> None:
+    heard = await run(engine, "x = bytearray(300 << 20); print(len(x))", memory_bytes=64 << 20)
+    assert heard.out == ""
+    assert heard.end.code == 137
+
+
+async def test_the_number_of_processes_is_bounded(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import os, time
+        number = 0
+        try:
+            while number < 200:
+                if not os.fork():
+                    time.sleep(60)
+                number += 1
+        except OSError as error:
+            print(number, error.errno, flush=True)
+        os._exit(0)
+        """,
+        pids=20,
+    )
+    assert heard.out == "19 11\n"
+
+
+async def test_what_can_be_written_is_bounded_in_all(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import os
+        total = 0
+        for folder, _, _ in os.walk("/"):
+            if folder.startswith(("/proc", "/sys")):
+                continue
+            try:
+                with open(folder + "/x", "wb", buffering=0) as file:
+                    total += file.write(b"x")
+                    print("can write", folder)
+                    while True:
+                        total += file.write(bytes(1 << 16))
+            except OSError as error:
+                if total and error.errno == 28:
+                    print("full")
+        print(total)
+        """,
+        disk_bytes=8 << 20,
+    )
+    lines = heard.out.splitlines()
+    assert {line for line in lines if line.startswith("can")} == {
+        "can write /work",
+        "can write /tmp",
+        "can write /dev/shm",
+    }
+    assert lines.count("full") == 3
+    assert 7 << 20 < int(lines[-1]) <= 8 << 20
+
+
+async def test_code_has_no_rights(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import os
+        for line in open("/proc/self/status"):
+            name, _, value = line.partition(":")
+            if name in ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"):
+                print(name, *set(value.split()))
+        print(os.getcwd(), os.stat("/work").st_uid, os.getgroups())
+        """,
+    )
+    none = "0" * 16
+    assert heard.out.splitlines() == [
+        "Uid 65534",
+        "Gid 65534",
+        f"CapInh {none}",
+        f"CapPrm {none}",
+        f"CapEff {none}",
+        f"CapBnd {none}",
+        f"CapAmb {none}",
+        "NoNewPrivs 1",
+        "Seccomp 2",
+        "/work 65534 [65534]" if "[65534]" in heard.out else "/work 65534 []",
+    ]
+
+
+async def test_there_is_no_network(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import os, socket
+        print(os.listdir("/sys/class/net"))
+        try:
+            socket.create_connection(("192.0.2.1", 80), timeout=5)
+        except OSError as error:
+            print(error.errno)
+        """,
+    )
+    assert heard.out == "['lo']\n101\n"
+
+
+async def test_code_sees_no_variables_of_the_host(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "s3cr3t")
+    heard = await run(engine, "import os; print(sorted(os.environ))")
+    assert "A_SECRET" not in heard.out
+    assert "HOME" in heard.out
+
+
+async def test_cpu_time_is_told_while_it_runs(engine: DockerEngine) -> None:
+    container = await start(
+        engine,
+        """
+        import sys, time
+        sys.stdin.read(1)
+        while time.process_time() < 0.5:
+            pass
+        print("burnt", flush=True)
+        sys.stdin.read()
+        """,
+    )
+    before = await container.cpu_seconds()
+    assert before is not None
+    await container.stream.write(b"x")
+    assert await read_exactly(container, 6) == b"burnt\n"
+    after = await container.cpu_seconds()
+    assert after is not None
+    assert 0.3 < after - before < 5
+    await container.aclose()
+    assert await container.cpu_seconds() is None
+
+
+async def test_the_rate_of_cpu_time_is_bounded(engine: DockerEngine) -> None:
+    heard = await run(
+        engine,
+        """
+        import time
+        began = time.monotonic()
+        while time.process_time() < 0.2:
+            pass
+        print(time.monotonic() - began)
+        """,
+        cpus=0.1,
+    )
+    assert float(heard.out) > 1  # two seconds, if all is well
+
+
+async def test_twenty_at_once(engine: DockerEngine) -> None:
+    async def one(number: int) -> str:
+        return (await run(engine, f"print({number})")).out
+
+    assert await asyncio.gather(*map(one, range(20))) == [f"{number}\n" for number in range(20)]
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(
+    engine: DockerEngine, daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each step, and at some times in between."""
+    from toolexec.runtime.backend.docker.api import DockerAPI
+
+    moments: list[str] = []
+    wanted = ""
+    starting: asyncio.Task[Container]
+
+    def watched(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any) -> Any:
+            for moment in (f"before {step}", f"after {step}"):
+                if moment.startswith("after"):
+                    result = await function(*args)
+                moments.append(moment)
+                if moment == wanted:
+                    starting.cancel()
+                    if moment.startswith("before"):
+                        await asyncio.sleep(0)
+            return result
+
+        return call
+
+    for step in ("create", "attach", "start"):
+        monkeypatch.setattr(DockerAPI, step, watched(step, getattr(DockerAPI, step)))
+    for step in ("create", "attach", "start"):
+        for wanted in (f"before {step}", f"after {step}"):
+            starting = asyncio.create_task(start(engine, ECHO))
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+            assert wanted in moments
+            moments.clear()
+            assert daemon.containers() == [], wanted
+    wanted = ""
+    for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06):
+        starting = asyncio.create_task(start(engine, ECHO))
+        await asyncio.sleep(delay)
+        starting.cancel()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert daemon.containers() == [], delay
+
+
+async def test_an_image_that_is_not_there(engine: DockerEngine) -> None:
+    ours = DockerEngine(replace(engine.config, pull="never"))
+    with pytest.raises(SandboxUnavailableError, match=r"there is no image toolexec-nowhere:1.*toolexec image build"):
+        await ours.resolve("toolexec-nowhere:1")
+    with pytest.raises(SandboxUnavailableError, match="is no name of an image"):
+        await ours.resolve("No Image")
+    with pytest.raises(SandboxUnavailableError, match=r"no registry can be asked for an ID|may not pull"):
+        await ours.resolve(f"sha256:{'0' * 64}")
+    await ours.aclose()
+
+
+async def test_an_image_that_was_removed_after_it_was_found(engine: DockerEngine, daemon: DockerDaemon) -> None:
+    small_image(daemon, "short:lived")
+    image = await engine.resolve("short:lived")
+    assert request(daemon.socket, "DELETE", "/images/short:lived?force=1")[0] == 200
+    with pytest.raises(SandboxUnavailableError, match="the image short:lived is not there any more"):
+        await engine.start(image, spec_of(engine, image, "1"))
+    small_image(daemon, "short:lived", content=b"another one")
+    found = await engine.resolve("short:lived")
+    assert found.reference != image.reference
+    request(daemon.socket, "DELETE", "/images/short:lived?force=1")
+
+
+async def test_an_image_without_python_is_told(engine: DockerEngine, daemon: DockerDaemon) -> None:
+    small_image(daemon, "small:1")
+    image = await engine.resolve("small:1")
+    with pytest.raises(SandboxUnavailableError, match="the image small:1 lacks what a sandbox needs"):
+        await engine.start(image, spec_of(engine, image, "1"))
+    request(daemon.socket, "DELETE", "/images/small:1?force=1")
+
+
+async def test_an_image_is_found_by_its_id_and_by_a_digest(engine: DockerEngine) -> None:
+    image = await engine.resolve(IMAGE)
+    assert image.name == IMAGE
+    assert (await engine.resolve(image.reference)).reference == image.reference
+    assert (await engine.resolve(f"{IMAGE}@{image.digest}")).reference == image.reference
+    ours = DockerEngine(replace(engine.config, pull="never"))
+    with pytest.raises(SandboxUnavailableError, match=r"is not the one|there is no image"):
+        await ours.resolve(f"{IMAGE}@sha256:{'0' * 64}")
+    await ours.aclose()
+
+
+async def test_a_runtime_that_is_not_there(engine: DockerEngine) -> None:
+    ours = DockerEngine(replace(engine.config, runtime="kata-runtime"))
+    found = await ours.check()
+    assert not found.ok
+    assert "kata-runtime" in found.reason
+    assert "kata-runtime" in found.remedy
+    with pytest.raises(SandboxUnavailableError, match="kata-runtime"):
+        await start(ours, "1")
+    await ours.aclose()
+
+
+async def test_what_would_let_code_out_is_refused(engine: DockerEngine) -> None:
+    image = await engine.resolve(IMAGE)
+    spec = spec_of(engine, image, "1")
+    for changed in (
+        replace(spec, security=replace(spec.security, privileged=True)),
+        replace(spec, security=replace(spec.security, network="host")),
+        replace(spec, mounts=(*spec.mounts, Mount(type="bind", source="/srv", target="/srv"))),
+    ):
+        with pytest.raises(SandboxDeniedError):
+            await engine.start(image, changed)
+
+
+async def test_what_dead_hosts_have_left_is_swept_up_and_nothing_else(
+    engine: DockerEngine, daemon: DockerDaemon
+) -> None:
+    dead = subprocess.run([sys.executable, "-c", _OWNER], capture_output=True, text=True, check=True).stdout.strip()
+    mine = await start(engine, ECHO)
+    names = {"created": dead, "running": dead, "exited": dead, "paused": dead, "other": "x-1-1", "ours": this_owner()}
+    for name, owner in names.items():
+        body = {"Image": IMAGE, "Cmd": ["sleep", "0" if name == "exited" else "60"], "Labels": {OWNER_LABEL: owner}}
+        body["HostConfig"] = {"NetworkMode": "none"}
+        status, said = request(daemon.socket, "POST", f"/containers/create?name=swept-{name}", json.dumps(body))
+        assert status == 201, said
+        if name != "created":
+            status, said = request(daemon.socket, "POST", f"/containers/swept-{name}/start", "")
+            assert status in (204, 200), said
+    request(daemon.socket, "POST", "/containers/swept-exited/wait", "")
+    paused = request(daemon.socket, "POST", "/containers/swept-paused/pause", "")
+    assert paused[0] == 204, paused
+    await engine.sweep()
+    left = {each["Names"][0].removeprefix("/") for each in daemon.containers()}
+    assert left == {"swept-other", "swept-ours", mine.id}
+    for name in ("other", "ours"):
+        request(daemon.socket, "DELETE", f"/containers/swept-{name}?force=1")
+    await mine.aclose()
+
+
+async def test_a_container_that_somebody_else_removes_is_lost(engine: DockerEngine, daemon: DockerDaemon) -> None:
+    container = await start(engine, ECHO)
+    waiting = asyncio.create_task(container.wait())
+    await asyncio.sleep(0.1)
+    request(daemon.socket, "DELETE", f"/containers/{container.id}?force=1")
+    end = await asyncio.wait_for(waiting, 10)
+    assert end.code == 137 or end.lost
+    late = await asyncio.wait_for(container.wait(), 10)
+    assert late == end
+    await container.aclose()
+
+
+def small_image(daemon: DockerDaemon, name: str, content: bytes = b"one") -> None:
+    """An image of one file."""
+    import io
+    import tarfile
+
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        entry = tarfile.TarInfo("file")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    status, said = request(daemon.socket, "POST", f"/images/create?fromSrc=-&repo={name}", data.getvalue())
+    assert status == 200, said
+    assert b'"error"' not in said, said
+
+
+_OWNER = "from toolexec.runtime.container.owner import this_owner; print(this_owner())"

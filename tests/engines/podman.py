@@ -1,0 +1,123 @@
+"""A Podman service of the tests' own, on a socket that speaks Docker's API."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.engines.docker import (
+    DockerDaemon,
+    has_ended,
+    miss,
+    mounts_below,
+    processes_of,
+    remove_cgroup,
+    require_program,
+    wait_until,
+)
+
+__all__ = ["PodmanService", "podman_service"]
+
+_SETTINGS = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "{runtime}"
+[engine.runtimes]
+runsc = ["{folder}/runsc"]
+"""
+_RUNSC = """\
+#!/bin/sh
+exec {runsc} --platform=systrap --network=none "$@"
+"""
+
+
+class PodmanService(DockerDaemon):
+    """The service with all its images and containers in one short-named folder. `stop` removes all of it.
+
+    Its own default bounds of files and processes are over what some machines let even root have.
+    """
+
+    def __init__(self, runtime: str = "runc") -> None:
+        if os.name != "posix" or os.geteuid() != 0:
+            miss("only root can start this Podman", "sudo -E bash .ci/run")
+        self._program = require_program("podman", "podman")
+        require_program("runc", "runc")
+        self._runtime = runtime
+        self.folder = Path(tempfile.mkdtemp(prefix="pm"))
+        self.socket = str(self.folder / "podman.sock")
+        self.host = f"unix://{self.socket}"
+        self.log = self.folder / "log"
+        self._cgroups_before = set(_cgroups())
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start the service, and wait until it answers."""
+        runsc = shutil.which("runsc")
+        if runsc:
+            (self.folder / "runsc").write_text(_RUNSC.format(runsc=runsc))
+            (self.folder / "runsc").chmod(0o755)
+        settings = self.folder / "containers.conf"
+        settings.write_text(_SETTINGS.format(runtime=self._runtime, folder=self.folder))
+        with self.log.open("ab") as log:
+            subprocess.run(
+                ["setsid", "--fork", *self._command("system", "service", "--time=0", self.host)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                env={**os.environ, "CONTAINERS_CONF": str(settings)},
+                cwd=self.folder,  # where its helpers leave files
+            )
+        wait_until(self._answers, 60, "the Podman service did not answer")
+
+    def _command(self, *words: str) -> list[str]:
+        folders = ["--root", f"{self.folder}/root", "--runroot", f"{self.folder}/run", "--tmpdir", f"{self.folder}/tmp"]
+        drivers = ["--storage-driver", "overlay", "--events-backend", "file", "--cgroup-manager", "cgroupfs"]
+        return [self._program, *folders, *drivers, "--runtime", self._runtime, *words]
+
+    def stop(self) -> None:
+        """End it, and remove everything that it has made."""
+        for _ in range(2):
+            found = processes_of(self.folder)
+            for process in found:
+                process.send_signal(signal.SIGKILL)
+            wait_until(lambda found=found: all(has_ended(each.pid) for each in found), 10, "it did not end")
+        for target in reversed(mounts_below(self.folder)):
+            subprocess.run(["umount", "-l", target], check=False, capture_output=True)
+        for folder in set(_cgroups()) - self._cgroups_before:
+            remove_cgroup(folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _cgroups() -> Iterator[Path]:
+    """Where Podman puts its containers, whatever its settings say."""
+    return Path("/sys/fs/cgroup").glob("*/libpod_parent")
+
+
+_shared: list[PodmanService] = []
+
+
+@pytest.fixture(scope="session")
+def podman_service() -> Iterator[PodmanService]:
+    """A service with the image of the tests, for all tests that leave it as it is."""
+    if not _shared:
+        service = PodmanService()
+        try:
+            service.start()
+            service.load()
+        except BaseException:
+            service.stop()
+            raise
+        _shared.append(service)
+    yield _shared[0]
+    if _shared:
+        _shared.pop().stop()
