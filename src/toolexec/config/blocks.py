@@ -40,6 +40,7 @@ __all__ = [
     "PinningBlock",
     "PolicyBlock",
     "ResultsBlock",
+    "SandboxesBlock",
     "SecretsBlock",
     "ServerBlock",
     "Settings",
@@ -51,6 +52,7 @@ _SECONDS = bounded(SECONDS, 0)
 _TIME = bounded(SECONDS, 0.001)
 _BYTES = bounded(BYTES, 0)
 _COUNT = bounded(WHOLE, 0)
+_SANDBOXES = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +205,27 @@ class CodeBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxesBlock:
+    """The sandboxes that code runs in."""
+
+    use: tuple[str, ...] = _key(
+        (), choices(*_SANDBOXES), "The kinds that may be used, the preferred one first; empty: all, in the usual order."
+    )
+    image: str = _key("", TEXT, "The image of container sandboxes; empty: each one's own default.")
+    warm: int = _key(0, bounded(WHOLE, 0, 100), "How many guests each keeps started, for each way to run code.")
+    max_running: int = _key(32, bounded(WHOLE, 1), "How many programs each container sandbox runs at once.")
+    bwrap: str = _key("", PATH, "The program bwrap; empty: the one on the PATH.")
+    runsc: str = _key("", PATH, "The program runsc, which is gVisor; empty: the one on the PATH.")
+    docker_host: str = _key("", TEXT, "Where Docker or Podman listens: unix:///var/run/docker.sock.")
+    docker_runtime: str = _key("", TEXT, "The runtime that Docker uses: runsc makes its containers gVisor's.")
+    containerd_address: str = _key("", TEXT, "The socket of containerd; empty: the usual one.")
+    egress: tuple[str, ...] = _key((), TEXTS, "Hosts that code in containers may reach: api.example.com.")
+    egress_secrets: tuple[Mapping[str, Any], ...] = _key(
+        (), TABLES, "Secrets that code uses and never sees: placeholder, value (a secretref:), hosts."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsBlock:
     """Results that are too large to be read at once."""
 
@@ -291,6 +314,7 @@ class Settings:
     auth_jwt: JwtBlock = field(default_factory=JwtBlock)
     limits: LimitsBlock = field(default_factory=LimitsBlock)
     code: CodeBlock = field(default_factory=CodeBlock)
+    sandboxes: SandboxesBlock = field(default_factory=SandboxesBlock)
     results: ResultsBlock = field(default_factory=ResultsBlock)
     policy: PolicyBlock = field(default_factory=PolicyBlock)
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolexec.config import parts
 from toolexec.config.blocks import KEYS
 from toolexec.config.mistakes import Mistakes
+from toolexec.config.sandboxes import egress_secret
 from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ def check_parts(loaded: Loaded, mistakes: Mistakes, *, serving: bool = False) ->
     before = len(mistakes)
     _check_each(loaded, "policy.rules", parts.rule, mistakes)
     _check_each(loaded, "auth.api_keys", parts.api_key, mistakes)
+    _check_each(loaded, "sandboxes.egress_secrets", egress_secret, mistakes)
     if len(mistakes) > before:
         return  # the whole cannot be better than its pieces
     wholes: tuple[tuple[tuple[str, ...], Callable[[Loaded], Any]], ...] = (
         (("policy",), parts.policy),
-        (("limits", "code"), _options),
+        (("limits", "code", "sandboxes"), _options),
         (("auth", "auth.jwt"), parts.auth_settings),
         (("http", "server"), parts.http_settings),
     )

@@ -153,6 +153,10 @@ def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> 
     of_code = {name: getattr(limits, name) for name in _CODE_LIMITS}
     if any(of_code.values()):
         wanted["code_limits"] = Limits(**{_BYTES.get(name, name): value for name, value in of_code.items()})
+    if loaded.has("sandboxes"):
+        from toolexec.config.sandboxes import sandbox_settings
+
+        wanted["runtime_backends"] = sandbox_settings(loaded)
     return replace(base, **wanted)
 
 

@@ -19,9 +19,10 @@ from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.options import Options
 from toolexec.model.origin import HERE, current_origin
 from toolexec.run.runner import Runner
-from toolexec.runtime.base import SandboxBackend, SandboxSession
+from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.engine import RuntimeEngine, code_result
 from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings"]
 
@@ -82,7 +83,10 @@ class CodeRuns:
             raise ConfigurationError("this Exec is closed; make a new one")
         if self._engine is None:
             backends = options.runtime_backends
-            runtime = Runtime(backends if backends is not None else _default_backends())
+            if backends is None or isinstance(backends, SandboxSettings):
+                runtime = make_runtime(backends)
+            else:
+                runtime = Runtime(backends)
             self._engine = RuntimeEngine(runtime, options.security_profile)
         return self._engine
 
@@ -234,10 +238,3 @@ class CodeRun:
     executor: Executor
     params: CodeParams
     failure: ToolExecError | None = None
-
-
-def _default_backends() -> Sequence[SandboxBackend]:
-    from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
-
-    return [WasmBackend(), UnsafeHostBackend()]

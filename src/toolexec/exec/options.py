@@ -17,11 +17,13 @@ from toolexec.run.layers.trace import TraceHook
 from toolexec.run.resolve import BindingsResolver, ToolResolver
 from toolexec.run.runner import OutputValidation, Runner
 from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.sandboxes import SandboxSettings
 
 __all__ = ["CallRemote", "Options", "RuntimeBackends", "SecurityProfile"]
 
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
 RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
+"""Sandboxes: a list, or by profile."""
 CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 
@@ -45,7 +47,7 @@ class Options:
 
     Code: `enable_code_execution` false refuses all code. `security_profile` is that of code which asks for none;
     `unsafe_opt_in` allows the profile `dev`, which runs code on this machine without isolation. `runtime_backends` are
-    the sandboxes in place of the embedded one: a list, or a mapping from profiles. `default_language`;
+    the sandboxes in place of all that there are: a list, a mapping from profiles, or settings. `default_language`;
     `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower; `result_bytes` is how
     long a tool's result may be, as JSON, before code gets a handle in its place.
 
@@ -71,7 +73,7 @@ class Options:
     enable_code_execution: bool = True
     security_profile: SecurityProfile = "standard"
     unsafe_opt_in: bool = False
-    runtime_backends: RuntimeBackends | None = None
+    runtime_backends: RuntimeBackends | SandboxSettings | None = None
     default_language: str = "python"
     max_tool_calls: int = 100
     code_limits: Limits = field(default_factory=Limits)

@@ -16,6 +16,7 @@ from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import ContainerEngine, Image
 from toolexec.runtime.container.guest import ContainerGuest, Run
 from toolexec.runtime.container.languages import LANGUAGES, extra_for
+from toolexec.runtime.container.network import Network
 from toolexec.runtime.container.pool import PoolStats, WarmPool
 from toolexec.runtime.container.room import Room
 from toolexec.runtime.container.session import ContainerSession
@@ -52,6 +53,7 @@ class ContainerBackend:
         self.isolation = isolation
         self.config = config
         self.engine = engine
+        self._network = Network(config.egress)
         self._room = Room(config.max_running)
         self._pool: WarmPool[ContainerGuest] = WarmPool(self._start_warm, size=config.warm, kinds=config.warm_kinds)
         self._known: Availability | None = None
@@ -66,6 +68,20 @@ class ContainerBackend:
     def warm_stats(self) -> PoolStats:
         """How the guests that are started ahead have served."""
         return self._pool.stats
+
+    @property
+    def running(self) -> int:
+        """How many containers with programs there are now, those that are being removed too."""
+        return self._room.taken
+
+    @property
+    def idle_guests(self) -> list[ContainerGuest]:
+        """The guests that are started ahead and wait."""
+        return self._pool.idle
+
+    def forget_check(self) -> None:
+        """Have the next `check` ask the engine anew."""
+        self._known_until = 0.0
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """See `SandboxBackend.enforces`."""
@@ -195,6 +211,8 @@ class ContainerBackend:
         if guest is not None:
             digest = {"digest": guest.image.digest} if guest.image.digest else {}
             details |= {"image": guest.image.name, **digest, "version": guest.version}
+        if run.requests:
+            details["egress"] = run.requests
         if run.left_out:
             details["files_left_out"] = [*run.left_out[:20]]
         payload = run.ending.result or {}
@@ -252,7 +270,7 @@ class ContainerBackend:
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
     async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
-        settings = GuestSettings(language=kind.language, warm=warm)
+        settings = GuestSettings(language=kind.language, warm=warm, proxy_port=self._network.port)
         spec = spec_for(
             image=kind.image.reference,
             command=boot_command(settings),
@@ -260,8 +278,9 @@ class ContainerBackend:
             profile=kind.profile,
             config=self.config,
             kind=self.kind,
+            env=self._network.env,
         )
-        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language)
+        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, self._network.reach())
 
     async def _start_warm(self, kind: _Kind) -> ContainerGuest:
         async with asyncio.timeout(_WARM_START):

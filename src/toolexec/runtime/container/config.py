@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolexec.runtime.egress.policy import Egress
 
 __all__ = ["DEFAULT_IMAGE", "DEFAULT_LIMITS", "ContainerConfig"]
 
@@ -24,7 +27,7 @@ class ContainerConfig:
     raise them as far as the runtime's own limits allow. `max_running` is how many containers run at once: a run that
     finds no room waits for it, within its time limit. `warm` is how many guests are kept started for each way to run
     (image, profile, limits, language), for at most `warm_kinds` ways; each is used once. `seccomp` is "default", or the
-    path of a profile in Docker's JSON format.
+    path of a profile in Docker's JSON format. `egress` says which hosts code may reach; None is none.
 
     Raises ConfigurationError for numbers that are too small.
     """
@@ -35,6 +38,7 @@ class ContainerConfig:
     warm: int = 0
     warm_kinds: int = 4
     seccomp: str = "default"
+    egress: Egress | None = None
 
     def __post_init__(self) -> None:
         if not self.image:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -12,18 +12,15 @@ from typing import Any, Final
 from toolexec.errors import GatewayError, SandboxError, SandboxUnavailableError
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.engine import Container, ContainerEngine, Exit, Image
+from toolexec.runtime.container.network import Reach
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.bundle import boot_bytes
 from toolexec.runtime.guest.go.program import compile_error, crash_error, with_source
 from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
 from toolexec.runtime.process import to_the_end
-from toolexec.runtime.stream import Stream
 
-__all__ = ["Connect", "ContainerGuest", "Run"]
-
-Connect = Callable[[Stream], Awaitable[None]]
-"""Serves one network connection that a guest has opened."""
+__all__ = ["ContainerGuest", "Run"]
 
 _LAST_WORDS: Final = 1.0
 _LOOK: Final = 0.1
@@ -36,22 +33,29 @@ class Run:
     ending: Ending
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     left_out: tuple[str, ...] = ()
+    requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What it asked of the network."""
+    spent: bool = False
+    """Whether the guest can run nothing more: it was stopped, has ended, or did not give its files."""
 
 
 class ContainerGuest:
     """A guest that runs programs, one after the other; made by `start`. `aclose` must be called in the end."""
 
-    def __init__(self, container: Container, talk: Conversation, image: Image, language: str) -> None:
+    def __init__(
+        self, container: Container, talk: Conversation, image: Image, language: str, reach: Reach | None
+    ) -> None:
         self.container = container
         self.image = image
         self.language = language
+        self._reach = reach
         self._talk = talk
         self._gone: asyncio.Task[Exit] = asyncio.create_task(container.wait())
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(
-        cls, engine: ContainerEngine, image: Image, spec: ContainerSpec, language: str, connect: Connect | None = None
+        cls, engine: ContainerEngine, image: Image, spec: ContainerSpec, language: str, reach: Reach | None = None
     ) -> ContainerGuest:
         """A guest that has said hello.
 
@@ -63,8 +67,8 @@ class ContainerGuest:
         try:
             with suppress(OSError):  # it has ended already; why is asked below
                 await container.stream.write(boot_bytes())
-            talk = Conversation(container.stream, connect)
-            guest = cls(container, talk, image, language)
+            talk = Conversation(container.stream, reach.connect if reach is not None else None)
+            guest = cls(container, talk, image, language, reach)
             try:
                 await talk.start()
             except GatewayError as error:
@@ -106,18 +110,22 @@ class ContainerGuest:
         run = Run(ending=Ending())
         try:
             async with asyncio.timeout(ends - monotonic()):
-                if request.files:
-                    await self._talk.put_files(request.files)
+                files = {**request.files, **self._reach.files} if self._reach is not None else request.files
+                if files:
+                    await self._talk.put_files(files)
                 run.ending = await self._drive(request, extra)
                 if run.ending.result is not None and run.ending.result.get("files") is not False:
                     run.files, run.left_out = await self._talk.take_files()
         except TimeoutError:
+            run.spent = True
             if run.ending.result is None:
                 run.ending = Ending(stopped="deadline")
         except GatewayError as error:  # the guest hung up, or broke the protocol, while files went in or out
             if run.ending.result is None:
                 run.ending = await self._ended(Ending(stderr=str(error)))
+        run.spent = run.spent or run.ending.result is None or self._talk.over
         run.ending = self._explained(run.ending, request)
+        run.requests = self._reach.told() if self._reach is not None else []
         return run
 
     async def _drive(self, request: ExecuteRequest, extra: Mapping[str, Any]) -> Ending:
@@ -158,8 +166,9 @@ class ContainerGuest:
         if not self._gone.done():
             return replace(ending, stderr=said)
         end = self._gone.result()
-        stopped: Stopped = "memory" if end.oom else "pids" if end.pids and end.code not in (0, None) else ""
-        return replace(ending, stopped=ending.stopped or stopped, exit_code=end.code, lost=end.lost, stderr=said)
+        stopped: Stopped = "pids" if end.pids and not end.oom and end.code not in (0, None) else ""
+        stopped = ending.stopped or stopped
+        return replace(ending, stopped=stopped, exit_code=end.code, oom=end.oom, lost=end.lost, stderr=said)
 
     def _explained(self, ending: Ending, request: ExecuteRequest) -> Ending:
         """The ending with what else is known."""

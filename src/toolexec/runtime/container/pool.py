@@ -81,6 +81,11 @@ class WarmPool(Generic[G]):
             starting=sum(shelf.starting for shelf in shelves),
         )
 
+    @property
+    def idle(self) -> list[G]:
+        """The guests that wait."""
+        return [guest for shelf in self._shelves.values() for guest, _ in shelf.idle]
+
     def take(self, key: Hashable) -> G | None:
         """A guest for *key*, which is the caller's own from now on; None if there is none. Has it replaced."""
         if self._closed or not self._size:

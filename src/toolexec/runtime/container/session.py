@@ -52,7 +52,7 @@ class ContainerSession:
                 raise
             finally:
                 self._task = None
-            if run.ending.result is None:
+            if run.spent:
                 await self._end("its last run was stopped, or ended the process")
             return self._backend.result(request, run, began, self._guest, warm=True)
 

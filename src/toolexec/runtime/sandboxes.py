@@ -1,0 +1,120 @@
+"""All sandboxes of toolexec, set up together: what an `Exec` uses that brings none of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.errors import ConfigurationError
+from toolexec.runtime.base import SandboxBackend
+from toolexec.runtime.profiles import CANDIDATES
+from toolexec.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from toolexec.runtime.egress.policy import Egress
+
+__all__ = ["SANDBOXES", "SandboxSettings", "make_runtime"]
+
+SANDBOXES: Final = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host")
+"""Every kind of sandbox that there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """Which sandboxes there are, and how they are set up.
+
+    `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile.
+    `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
+    started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
+    `bwrap` and `runsc` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
+    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones.
+
+    Raises ConfigurationError for an unknown kind.
+    """
+
+    use: tuple[str, ...] = ()
+    image: str = ""
+    warm: int = 0
+    max_running: int = 32
+    egress: Egress | None = None
+    bwrap: str = ""
+    runsc: str = ""
+    docker_host: str = ""
+    docker_runtime: str = ""
+    containerd_address: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = sorted({*self.use} - {*SANDBOXES})
+        if unknown:
+            raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; use {', '.join(SANDBOXES)}")
+
+
+def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
+    """A runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
+
+    Raises ConfigurationError.
+    """
+    settings = settings or SandboxSettings()
+    order = {profile: [kind for kind in settings.use if kind in kinds] for profile, kinds in CANDIDATES.items()}
+    kinds = settings.use or SANDBOXES
+    return Runtime([_MAKERS[kind](settings) for kind in kinds], order=order if settings.use else None)
+
+
+def _shared(settings: SandboxSettings) -> dict[str, Any]:
+    """What all container sandboxes are told."""
+    image = {"image": settings.image} if settings.image else {}
+    return {**image, "warm": settings.warm, "max_running": settings.max_running, "egress": settings.egress}
+
+
+def _wasm(_: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.wasm.backend import WasmBackend
+
+    return WasmBackend()
+
+
+def _bubblewrap(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig
+
+    return BubblewrapBackend(BubblewrapConfig(**_shared(settings), bwrap=settings.bwrap))
+
+
+def _docker(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+
+    return DockerBackend(DockerConfig(**_shared(settings), host=settings.docker_host, runtime=settings.docker_runtime))
+
+
+def _containerd(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.containerd import ContainerdBackend, ContainerdConfig
+
+    return ContainerdBackend(ContainerdConfig(**_shared(settings), address=settings.containerd_address))
+
+
+def _gvisor(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.gvisor import GvisorBackend, GvisorConfig
+
+    return GvisorBackend(GvisorConfig(**_shared(settings), runsc=settings.runsc))
+
+
+def _kata(settings: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.kata import KataBackend, KataConfig
+
+    return KataBackend(KataConfig(**_shared(settings), address=settings.containerd_address))
+
+
+def _unsafe(_: SandboxSettings) -> SandboxBackend:
+    from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
+
+    return UnsafeHostBackend()
+
+
+_MAKERS: Final[Mapping[str, Callable[[SandboxSettings], SandboxBackend]]] = {
+    "wasm": _wasm,
+    "bubblewrap": _bubblewrap,
+    "docker": _docker,
+    "containerd": _containerd,
+    "gvisor": _gvisor,
+    "kata": _kata,
+    "unsafe_host": _unsafe,
+}

@@ -1,0 +1,108 @@
+"""The sandboxes of a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolexec.config.blocks import KEYS
+from toolexec.config.load import load_settings
+from toolexec.config.parts import exec_options
+from toolexec.config.sandboxes import egress_secret
+from toolexec.errors import ConfigurationError
+from toolexec.exec.options import Options
+from toolexec.runtime.egress import Egress, Secret
+from toolexec.runtime.sandboxes import SANDBOXES, SandboxSettings, make_runtime
+
+
+def options(tmp_path: Path, text: str) -> Options:
+    file = tmp_path / "toolexec.toml"
+    file.write_text(text)
+    return exec_options(load_settings([file]), Options())
+
+
+def test_without_a_word_about_them_all_are_used(tmp_path: Path) -> None:
+    assert options(tmp_path, "[code]\nlanguage = 'bash'\n").runtime_backends is None
+
+
+def test_everything_that_can_be_set(tmp_path: Path) -> None:
+    made = options(
+        tmp_path,
+        """
+[sandboxes]
+use = ["gvisor", "docker"]
+image = "team/tools"
+warm = 2
+max_running = 8
+runsc = "/opt/runsc"
+bwrap = "/opt/bwrap"
+docker_host = "unix:///run/podman.sock"
+docker_runtime = "runsc"
+containerd_address = "/run/c.sock"
+egress = ["api.example.com"]
+[[sandboxes.egress_secrets]]
+placeholder = "API_TOKEN_HERE"
+value = "secretref:env:API_TOKEN"
+hosts = ["api.example.com"]
+where = ["headers", "url"]
+""",
+    ).runtime_backends
+    secret = Secret(ref="env:API_TOKEN", hosts=("api.example.com",), where=("headers", "url"))
+    assert made == SandboxSettings(
+        use=("gvisor", "docker"),
+        image="team/tools",
+        warm=2,
+        max_running=8,
+        runsc="/opt/runsc",
+        bwrap="/opt/bwrap",
+        docker_host="unix:///run/podman.sock",
+        docker_runtime="runsc",
+        containerd_address="/run/c.sock",
+        egress=Egress(hosts=("api.example.com",), secrets={"API_TOKEN_HERE": secret}),
+    )
+
+
+def test_the_names_of_kinds_are_those_of_the_runtime() -> None:
+    assert KEYS["sandboxes.use"].kind.name == f"list of {', '.join(SANDBOXES)}"
+
+
+def test_the_order_of_the_operator_holds() -> None:
+    runtime = make_runtime(SandboxSettings(use=("docker", "bubblewrap", "gvisor")))
+    assert [backend.kind for backend in runtime.candidates("standard")] == ["docker", "bubblewrap"]
+    assert [backend.kind for backend in runtime.candidates("hardened")] == ["docker", "gvisor"]
+    assert runtime.candidates("dev") == []
+
+
+def test_all_sandboxes_are_there_by_default() -> None:
+    assert [backend.kind for backend in make_runtime().backends] == [*SANDBOXES]
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="there is no sandbox chroot"):
+        SandboxSettings(use=("chroot",))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"placeholder": "X" * 8, "value": "secretref:env:A", "host": []}, "did you mean hosts"),
+        ({"value": "secretref:env:A"}, "needs placeholder"),
+        ({"placeholder": "X" * 8, "value": "hunter2hunter2"}, "must be a reference"),
+        ({"placeholder": "X" * 8, "value": "secretref:env:A"}, "needs the list of hosts"),
+        ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": "a.b"}, "list of texts"),
+        ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": ["a.b"], "plain_http": 1}, "true or false"),
+        ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": ["a.b"], "where": ["feet"]}, "headers, url"),
+    ],
+)
+def test_a_wrong_secret_is_refused(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        egress_secret(data)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_secrets_without_hosts_are_refused(tmp_path: Path) -> None:
+    text = '[[sandboxes.egress_secrets]]\nplaceholder = "XXXXXXXX"\nvalue = "secretref:env:A"\nhosts = ["a.b"]\n'
+    with pytest.raises(ConfigurationError, match=r"name those in sandboxes\.egress"):
+        options(tmp_path, text)
