@@ -45,7 +45,9 @@ def test_other_index() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "????", "é", "\ud800", "bm90IGpzb24=", CURSOR[:-1], CURSOR + "A", " " + CURSOR, CURSOR.lower()]
+    "cursor",
+    ["", "x", "????", "é", "\ud800", "bm90IGpzb24=", CURSOR[:-1], CURSOR + "A", " " + CURSOR, CURSOR.lower()],
+    ids=[*map(str, range(10))],
 )
 def test_damaged_cursors(cursor: str) -> None:
     """Whatever is not a cursor is refused, never a crash."""

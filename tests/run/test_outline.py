@@ -174,6 +174,7 @@ def test_an_excerpt_without_line_ends_is_cut_anywhere() -> None:
         ("abcdef" * 1000 + " and so on", ""),
         (PNG[:4000] + " " + "x" * 5000, ""),
     ],
+    ids=[*map(str, range(14))],
 )
 def test_media_is_told_from_text(text: str, kind: str) -> None:
     """Encoded bytes are recognised by what they look like; words, numbers and short texts are not."""

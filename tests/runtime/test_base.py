@@ -77,7 +77,7 @@ class TestRequests:
         assert (request.seconds, request.limits, request.profile, request.best_effort) == (30.0, Limits(), "", False)
         assert request.output.text() == ""
 
-    @pytest.mark.parametrize("wrong", [None, object(), "gateway"], ids=repr)
+    @pytest.mark.parametrize("wrong", [None, object(), "gateway"], ids=["nothing", "an object", "a text"])
     def test_a_gateway_is_needed(self, wrong: Any) -> None:
         """Even for code that calls nothing; the error says what to use."""
         with pytest.raises(MissingGatewayError, match="DirectGateway"):

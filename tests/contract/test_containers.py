@@ -1,0 +1,70 @@
+"""Every container sandbox takes the exam of all sandboxes, and is attacked, in each language that its image has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.engines.backends import KINDS, Make, maker
+from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
+from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
+
+from toolexec.runtime.base import SandboxBackend
+from toolexec.testing.escape_battery import run_battery
+from toolexec.testing.escapes import ESCAPES, Escape
+from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets
+from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, run_sandbox_check
+
+pytestmark = pytest.mark.anyio
+SNIPPETS: Mapping[str, Snippets] = {"python": PYTHON, "bash": BASH, "javascript": JAVASCRIPT}
+GAPS: Mapping[str, Mapping[str, str]] = {}
+"""By kind of sandbox: hostile programs that get out of it, each with the reason."""
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make(kind: str, request: pytest.FixtureRequest) -> Make:
+    return maker(kind, request)
+
+
+def opened(make: Make, **settings: Any) -> Callable[[], AbstractAsyncContextManager[SandboxBackend]]:
+    """What the suites take: a backend that is closed in the end."""
+
+    @asynccontextmanager
+    async def open_backend() -> AsyncIterator[SandboxBackend]:
+        backend = make(**settings)
+        try:
+            yield backend
+        finally:
+            await backend.aclose()
+
+    return open_backend
+
+
+@pytest.mark.parametrize("check", SANDBOX_CHECKS)
+async def test_the_exam_in_python(make: Make, check: str) -> None:
+    await run_sandbox_check(opened(make), check, PYTHON)
+
+
+@pytest.mark.parametrize("check", SANDBOX_CHECKS)
+@pytest.mark.parametrize("language", ["bash", "javascript"])
+@pytest.mark.parametrize("kind", ["bubblewrap"], indirect=False)
+async def test_the_exam_in_other_languages(make: Make, language: str, check: str) -> None:
+    await run_sandbox_check(opened(make), check, SNIPPETS[language])
+
+
+@pytest.mark.parametrize("escape", [pytest.param(each, id=each.name) for each in ESCAPES if "python" in each.programs])
+async def test_it_holds_hostile_python(make: Make, kind: str, escape: Escape) -> None:
+    backend = make()
+    gaps = {name: reason for name, reason in GAPS.get(kind, {}).items() if name == escape.name}
+    try:
+        report = await run_battery(backend, escapes=[escape], known_gaps=gaps)
+    finally:
+        await backend.aclose()
+    report.raise_for_gaps()
