@@ -14,7 +14,7 @@ from toolexec import __version__
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Written in pieces, so that this file does not find itself.
-MACHINE = re.compile(r"/(?:home|root|work|Users|private|var/folders)/[\w.-]+")
+MACHINE = re.compile(r"/(?:home(?!/me\b)|root|work/(?:main|shared)|Users|private|var/folders)/[\w.-]+")
 REGISTRY = re.compile(
     r"(?:files\.python"
     r"hosted\.org|pypi\."

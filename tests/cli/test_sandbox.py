@@ -117,7 +117,7 @@ def test_hostile_programs_do_not_run_here_by_accident(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--backend", "docker"], "there is no sandbox 'docker' here to check; there is: wasm, unsafe_host"),
+        (["--backend", "remote"], "there is no sandbox 'remote' here to check; there is: wasm, bubblewrap, docker"),
         (["--only", "nothing"], "no python programs nothing; there are: "),
         (["--language", "cobol"], "no cobol programs"),
     ],

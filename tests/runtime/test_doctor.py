@@ -79,8 +79,9 @@ async def test_every_kind_is_named() -> None:
     """Those that are not there say whether they could be."""
     findings = {finding.kind: finding for finding in await examine(Runtime(), measure=False)}
     assert set(findings) == {kind for kinds in CANDIDATES.values() for kind in kinds}
-    assert findings["docker"].state == "not_in_release"
-    assert findings["docker"].profiles == ["standard", "hardened"]
+    assert findings["kubernetes"].state == "not_in_release"
+    assert findings["kubernetes"].profiles == ["standard", "hardened"]
+    assert findings["docker"].state == "not_set_up"
     assert (findings["wasm"].state, findings["wasm"].remedy) == ("not_set_up", "add it to runtime_backends")
 
 

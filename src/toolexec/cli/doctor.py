@@ -114,7 +114,8 @@ def _show(
     others = [finding for finding in findings if finding not in here]
     title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
     title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
-    session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), _elsewhere(others), Text())
+    session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), Text())
+    session.screen.show(_wants(here), _elsewhere(others), Text())
     session.screen.show(_heading("Security profiles"), _profiles(served), Text())
     session.screen.show(_heading("Packages"), _packages(packages), Text())
     session.screen.show(_heading("Cache"), _cache(cache))
@@ -125,34 +126,38 @@ def _heading(text: str) -> Text:
 
 
 def _sandboxes(findings: Sequence[Finding]) -> Table:
+    timed = any(finding.first_seconds is not None for finding in findings)
+    names = ("Sandbox", "Language", "Isolation", "Status")
     table = plain_table(
-        ("Sandbox", {"no_wrap": True}),
-        ("Language", {"no_wrap": True}),
-        ("Isolation", {"no_wrap": True}),
-        ("Status", {"no_wrap": True}),
-        ("First", {"justify": "right", "no_wrap": True}),
-        ("Again", {"justify": "right", "no_wrap": True}),
-        ("Details", {"overflow": "fold", "ratio": 1}),
+        *((name, {"no_wrap": True}) for name in names),
+        *((name, {"justify": "right", "no_wrap": True}) for name in (("First", "Again") if timed else ())),
+        ("Version", {"overflow": "fold"}),
     )
-    table.expand = True
     for finding in findings:
         word, style = _STATES[finding.state]
-        times = [duration_text(s) if s is not None else "" for s in (finding.first_seconds, finding.again_seconds)]
+        took = (finding.first_seconds, finding.again_seconds) if timed else ()
         table.add_row(
             Text(one_line(finding.kind), style="cyan"),
             Text(one_line(finding.language)),
             Text(one_line(finding.isolation), style="bold red" if finding.isolation == "none" else ""),
             Text(word, style=style),
-            *times,
-            _details(finding),
+            *(duration_text(seconds) if seconds is not None else "" for seconds in took),
+            Text(one_line(finding.version, _MOST_REASON)),
         )
     return table
 
 
-def _details(finding: Finding) -> Text:
-    text = Text(one_line(" · ".join(filter(None, (finding.version, finding.reason))), _MOST_REASON))
-    if finding.remedy and finding.state != "ready":
-        text.append(f"\n{one_line(finding.remedy, _MOST_REASON)}", style="green")
+def _wants(findings: Sequence[Finding]) -> Text:
+    """What keeps sandboxes from being ready, and what mends it."""
+    text = Text()
+    for finding in findings:
+        if finding.state == "ready":
+            continue
+        name = " ".join(filter(None, (finding.kind, finding.language)))
+        text.append(f"{one_line(name)}: ", style="cyan")
+        text.append(f"{one_line(finding.reason, _MOST_REASON)}\n")
+        if finding.remedy and finding.remedy not in finding.reason:
+            text.append(f"  {one_line(finding.remedy, _MOST_REASON)}\n", style="green")
     return text
 
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from toolexec.code.output import Stream
 from toolexec.runtime.family import MARK, Family
 
-__all__ = ["GuestProcess", "Heard", "to_the_end"]
+__all__ = ["GuestProcess", "Heard", "die_with_us", "to_the_end"]
 
 logger = logging.getLogger(__name__)
 _CHUNK = 1 << 16
@@ -57,7 +57,7 @@ class GuestProcess:
                 pass_fds=(*fds, theirs.fileno()),
                 start_new_session=True,
             )
-            _die_with_us(theirs.fileno(), self._process.pid)
+            die_with_us(theirs.fileno(), self._process.pid)
         except BaseException:
             self._lifeline.close()
             for reading, _ in pipes:
@@ -155,7 +155,7 @@ async def to_the_end(task: asyncio.Task[None]) -> None:
     task.result()
 
 
-def _die_with_us(lifeline: int, group: int) -> None:
+def die_with_us(lifeline: int, group: int) -> None:
     """Have the system kill the process group as soon as the other end of the lifeline is closed: when this process
     dies, however it dies. Where the system cannot do it, guests have to notice by themselves."""
     if hasattr(fcntl, "F_SETSIG"):

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final
 
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.process import to_the_end
+from toolexec.runtime.process import die_with_us, to_the_end
 
 __all__ = ["Child", "Pipes", "descendants"]
 
@@ -234,7 +234,7 @@ class Child:
                 start_new_session=True,
             )
             if theirs is not None:
-                _die_with_us(theirs.fileno(), process.pid)
+                die_with_us(theirs.fileno(), process.pid)
             return process
         finally:
             if theirs is not None:
@@ -395,12 +395,3 @@ def _enlarge(*pipes: int) -> None:
     for pipe in pipes if sys.platform == "linux" else ():
         with suppress(OSError):
             fcntl.fcntl(pipe, _SET_PIPE_SIZE, size)
-
-
-def _die_with_us(lifeline: int, group: int) -> None:
-    """Have the kernel kill the process group as soon as the other end of the lifeline is closed, which this process
-    does at the latest by dying."""
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)

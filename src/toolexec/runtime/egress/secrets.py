@@ -16,7 +16,7 @@ from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.backend.secrets.scrub import SHORTEST, spellings
 from toolexec.runtime.egress.policy import Egress, Origin
 
-__all__ = ["Known", "Mask", "ResolveSecret", "SecretNotThereError", "Swap", "resolve_with"]
+__all__ = ["Known", "Mask", "Masked", "ResolveSecret", "SecretNotThereError", "Swap", "resolve_with"]
 
 ResolveSecret: TypeAlias = Callable[[str], Awaitable[str]]
 """Gives the secret that a reference (`env:API_TOKEN`) names. May raise anything; of that only the type is shown."""
