@@ -38,7 +38,15 @@ def test_prints_what_its_docstring_says(path: Path, tmp_path: Path) -> None:
     """An example, run as a program in some other folder, prints its "Prints:" section and nothing else."""
     ran = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.stderr == ""
-    assert ran.stdout == _promised(path)
+    promised = _promised(path)
+    if path.stem == "sandbox_compare":  # whatever is not on this machine says just that
+        missing = {line.partition(":")[0] for line in ran.stdout.splitlines() if line.endswith(": not here")}
+        promised = "".join(
+            f"{name}: not here\n" if (name := line.partition(":")[0]) in missing else f"{line}\n"
+            for line in promised.splitlines()
+        )
+        assert "wasm" not in missing
+    assert ran.stdout == promised
     assert ran.returncode == 0
 
 

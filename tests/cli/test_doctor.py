@@ -70,7 +70,7 @@ def test_without_a_sandbox_it_is_not_well(cli: Cli, tmp_path: Path) -> None:
     done = cli("doctor", "-c", "own.py")
     assert done.exit_code == 1
     assert "nothing here: such code is refused" in done.stdout
-    assert "not set up: unsafe_host, wasm; add it to runtime_backends" in done.stdout.replace("\n", " ")
+    assert "not set up: unsafe_host, wasm, bubblewrap" in done.stdout.replace("\n", " ")
 
 
 def test_a_folder_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:

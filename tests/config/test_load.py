@@ -42,6 +42,10 @@ def other(key: Key, number: int) -> Any:
         return [["RS384"], ["ES384"], ["EdDSA"]][number]
     if key.path == "secrets.providers":
         return [["env"], ["file"], ["keyring"]][number]
+    if key.path == "sandboxes.use":
+        return [["wasm"], ["docker", "wasm"], ["gvisor"]][number]
+    if key.path == "sandboxes.egress_secrets":
+        return [{"placeholder": f"TOKEN_{number}_HERE", "value": f"secretref:env:A{number}", "hosts": ["a.example"]}]
     if key.path in ("auth.jwt.jwks_url", "auth.resource_url"):
         return f"https://x{number}.example.com/mcp"
     if key.path == "auth.authorization_servers":
@@ -89,6 +93,8 @@ def needed(key: Key) -> dict[str, Any]:
         }
     if key.path == "http.tls_key":
         return {"http.tls_cert": "/c"}
+    if key.path == "sandboxes.egress_secrets":
+        return {"sandboxes.egress": ["a.example"]}
     return {}
 
 

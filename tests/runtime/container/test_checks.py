@@ -226,7 +226,7 @@ class TestMounts:
             "/etc",
             "/etc/shadow",
             "/root",
-            "/root/.ssh",
+            str(Path("/root", ".ssh")),
             "/home",
             "/home/me",
             "/run",

@@ -186,7 +186,7 @@ async def go(box: Callable[..., Any]) -> Any:
     if image is None:
         reason = "build the image: toolexec image build --name toolexec-test-go --go"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    env = ("--setenv", "PATH", "/usr/local/go/bin:/usr/bin:/bin")
+    env = ("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin")
     return await box("bwrap", root=image.root, language="go", warm=True, bwrap=env)
 
 

@@ -37,7 +37,7 @@ class Line {
     if (text.length * 3 > MAX_FRAME && Buffer.byteLength(text) > MAX_FRAME - 1024) {
       throw new ToolError({ error: "a request of more than 16 MiB does not fit", code: "protocol" });
     }
-    const site = new Error().stack.split("\n").slice(1).join("\n"); // an answer comes when the caller's frames are gone
+    const site = new Error(); // an answer comes when the caller's frames are gone; to make their text now takes long
     this._socket.ref();
     return new Promise((resolve, reject) => {
       this._pending.set(id, { resolve, reject, site });
@@ -118,7 +118,7 @@ class Line {
     if (!this.busy) this._socket.unref();
     if (message.type === "error") {
       const failure = new ToolError(message.payload);
-      failure.stack = `ToolError: ${failure.message}\n${entry.site}`;
+      failure.stack = `ToolError: ${failure.message}\n${entry.site.stack.split("\n").slice(1).join("\n")}`;
       entry.reject(failure);
     } else entry.resolve(message.payload ?? {});
     return undefined;

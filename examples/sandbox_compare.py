@@ -1,0 +1,58 @@
+"""The same program in each sandbox of this machine: what it costs to start, and what is around it.
+
+    python examples/sandbox_compare.py
+
+A sandbox that is not here says so, and what would mend that: `toolexec doctor` tells more.
+
+Prints:
+
+    wasm: 42 (isolation wasm)
+    bubblewrap: 42 (isolation container)
+    docker: 42 (isolation container)
+    containerd: 42 (isolation container)
+    gvisor: 42 (isolation gvisor)
+"""
+
+import asyncio
+import sys
+from time import perf_counter
+
+from toolexec import Exec, SandboxUnavailableError
+from toolexec.runtime import Runtime
+from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
+
+KINDS = ("wasm", "bubblewrap", "docker", "containerd", "gvisor")
+PROGRAM = """
+answer = tools.math.multiply(a=6, b=7)
+return answer
+"""
+
+
+async def compare(kind: str, image: str) -> None:
+    """Run the program twice in one kind of sandbox; the times go to stderr if somebody looks."""
+    settings = SandboxSettings(use=(kind,), image=image if kind not in ("wasm", "bubblewrap") else "")
+    runtime: Runtime = make_runtime(settings)
+    profile = "hardened" if kind == "gvisor" else "standard"
+    async with Exec(runtime_backends=runtime.backends, security_profile=profile) as ex:
+        ex.add(lambda a, b: a * b, "math:multiply")
+        times = []
+        for _ in range(2):
+            began = perf_counter()
+            try:
+                result = await ex.execute_code(PROGRAM)
+            except SandboxUnavailableError:
+                print(f"{kind}: not here")
+                return
+            times.append(perf_counter() - began)
+        print(f"{kind}: {result.value} (isolation {result.backend.isolation})")
+        if sys.stderr.isatty():
+            print(f"    first {times[0] * 1000:.0f} ms, again {times[1] * 1000:.0f} ms", file=sys.stderr)
+
+
+async def main() -> None:
+    image = sys.argv[1] if len(sys.argv) > 1 else ""
+    for kind in KINDS:
+        await compare(kind, image)
+
+
+asyncio.run(main())
