@@ -47,8 +47,15 @@ async def main(meter: Meter) -> None:
 def opened(here: Place, **settings: Any) -> Exec:
     """An Exec with nothing but this sandbox, and two tools."""
     ex = Exec(runtime_backends={"standard": [here.make(**settings)]}, result_bytes=64 << 20, max_tool_calls=1000)
-    ex.add(lambda a, b: a + b, "math:add")
-    ex.add(lambda: "x" * 10_000_000, "bench:large")
+
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async def large() -> str:
+        return "x" * 10_000_000
+
+    ex.add(add, "math:add")
+    ex.add(large, "bench:large")
     return ex
 
 

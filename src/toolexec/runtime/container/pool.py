@@ -14,6 +14,7 @@ __all__ = ["PoolStats", "WarmGuest", "WarmPool"]
 logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
+_HEAD_START = 0.01
 
 
 class WarmGuest(Protocol):
@@ -104,7 +105,8 @@ class WarmPool(Generic[G]):
             self._misses += 1
         else:
             self._hits += 1
-        self._refill(key, shelf)
+        # Whoever asks goes first: starting another guest would take the processor away from the run that waits.
+        asyncio.get_running_loop().call_later(_HEAD_START, self._refill, key, shelf)
         return found
 
     async def fill(self, key: Hashable) -> None:
