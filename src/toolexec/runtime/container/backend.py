@@ -270,7 +270,9 @@ class ContainerBackend:
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
     async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
-        settings = GuestSettings(language=kind.language, warm=warm, proxy_port=self._network.port)
+        settings = GuestSettings(
+            language=kind.language, warm=warm, proxy_port=self._network.port, drop=self.engine.drops
+        )
         spec = spec_for(
             image=kind.image.reference,
             command=boot_command(settings),

@@ -81,6 +81,12 @@ class ContainerEngine(Protocol):
         """Which of memory, cpu, cpus, pids and disk would hold, as far as is known since the last `check`."""
         ...
 
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """What a guest has to give up by itself, as nothing around it does (see `GuestSettings.drop`), as far as is
+        known since the last `check`."""
+        ...
+
     async def resolve(self, image: str) -> Image:
         """The image of that name, fetched if the engine is told to do so.
 

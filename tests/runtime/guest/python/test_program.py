@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.guest.python.program import LAST, NOTHING, Program, _from_text, _from_tree, compile_program
+from toolexec.runtime.guest.python.program import LAST, NOTHING, Program, _from_text, compile_program
+from toolexec.runtime.guest.python.tree import from_tree
 
 
 def run(program: Program, names: dict[str, Any] | None = None) -> Any:
@@ -103,7 +104,7 @@ def test_both_ways_are_one(source: str) -> None:
     quick = _from_text(source, "<code>")
     assert quick is not None
     seen: list[Any] = []
-    for program in (quick, _from_tree(source, "<code>")):
+    for program in (quick, from_tree(source, "<code>")):
         names: dict[str, Any] = {}
         value = run(program, names)
         left = {key for key in names if not key.startswith("__") or key == "__out"}

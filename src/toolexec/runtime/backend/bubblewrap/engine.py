@@ -103,6 +103,11 @@ class BubblewrapEngine:
             logger.exception("the check of bubblewrap failed")
             return Availability(ok=False, reason=f"the check failed: {error}")
 
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """See `ContainerEngine.drops`: nothing is left to the guest."""
+        return ()
+
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """See `ContainerEngine.enforces`; a rate of CPU time needs control groups."""
         if self._machine is None or self._machine.problem is not None:

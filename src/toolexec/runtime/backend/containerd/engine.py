@@ -138,6 +138,11 @@ class ContainerdEngine:
             return Availability(ok=False, reason=f"containerd cannot be used: {error}")
         return replace(problem, version=found.version) if problem is not None else found
 
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """See `ContainerEngine.drops`: nothing is left to the guest."""
+        return ()
+
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """See `ContainerEngine.enforces`."""
         has = self._controllers

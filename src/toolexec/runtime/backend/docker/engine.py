@@ -77,6 +77,7 @@ class DockerEngine:
         self._seccomp: dict[str, str] = {}
         self._left: set[str] = set()
         self._details: dict[str, str] = {}
+        self._drops: tuple[str, ...] = ()
 
     @property
     def isolation(self) -> Isolation:
@@ -90,7 +91,6 @@ class DockerEngine:
 
     async def check(self) -> Availability:
         """See `ContainerEngine.check`."""
-        self._enforced = _NOTHING
         try:
             api = await self._connect()
             info = await _info(api)
@@ -107,6 +107,8 @@ class DockerEngine:
         if found is not None:
             return replace(found, version=version)
         self._enforced = enforced(info, self.config.runtime)
+        filtered = any("seccomp" in str(option) for option in info.get("SecurityOptions") or ())
+        self._drops = () if filtered or self.isolation != "container" else ("landlock", "seccomp")
         await self._remove(api, {*self._left})
         self._details = {
             "engine": "podman" if api.podman else "docker",
@@ -116,6 +118,11 @@ class DockerEngine:
             "isolation": self.isolation,
         }
         return Availability(ok=True, version=version)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """See `ContainerEngine.drops`: a daemon without seccomp filters nothing."""
+        return self._drops
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """See `ContainerEngine.enforces`."""

@@ -39,6 +39,8 @@ __all__ = ["GvisorBackend", "GvisorConfig", "GvisorContainer", "GvisorEngine"]
 logger = logging.getLogger(__name__)
 
 _PLATFORMS: Final = ("systrap", "ptrace", "kvm")
+_LOOK: Final = 0.2
+_GRACE: Final = 1.0
 _MACHINES: Final = ("x86_64", "aarch64")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INSTALL: Final = (
@@ -122,10 +124,21 @@ class GvisorContainer:
         return await asyncio.shield(self._ended)
 
     async def _watch(self) -> Exit:
-        ended = await self._child.wait()
         if self._group is None:
-            return ended
+            return await self._child.wait()
+        starving = asyncio.create_task(self._end_of_memory(self._group))
+        ended = await self._child.wait()
+        starving.cancel()
+        await asyncio.wait({starving})
         return replace(ended, oom=self._group.oom_kills() > 0, pids=self._group.refusals() > 0)
+
+    async def _end_of_memory(self, group: Group) -> None:
+        """End a sandbox whose memory is used up and that goes on: where the kernel has killed the process of the host
+        that runs the code, and not gVisor's own kernel, that one waits for it without end."""
+        while not group.oom_kills():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_GRACE)
+        self._child.kill()
 
     async def cpu_seconds(self) -> float | None:
         """See `Container.cpu_seconds`; what gVisor itself has used is in it, a tenth of a second for its start."""
@@ -171,7 +184,6 @@ class GvisorEngine:
 
     async def check(self) -> Availability:
         """See `ContainerEngine.check`: runs a program in a sandbox and looks at the kernel that it sees."""
-        self._runsc = ""
         if sys.platform != "linux" or platform.machine() not in _MACHINES:
             return Availability(
                 ok=False,
@@ -190,6 +202,11 @@ class GvisorEngine:
         except Exception as error:
             logger.exception("the check of gVisor has failed")
             return Availability(ok=False, reason=f"gVisor cannot be tried: {error}", version=version)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """See `ContainerEngine.drops`: nothing is left to the guest."""
+        return ()
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """See `ContainerEngine.enforces`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -152,13 +151,13 @@ class StreamChannel(Channel):
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         super().__init__()
+        import _thread
         import os
         import select
-        import threading
 
         self._os, self._select = os, select
         self._read_fd, self._write_fd = read_fd, write_fd
-        self._lock = threading.RLock()  # programs may call tools from threads of their own
+        self._lock = _thread.RLock()  # programs may call tools from threads of their own
 
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; one thread at a time."""
@@ -174,7 +173,7 @@ class StreamChannel(Channel):
         (size,) = struct.unpack(">I", self._read(4))
         if size > _MAX_FRAME:
             raise EOFError("the host sent a frame that is too large")
-        frame = json.loads(self._read(size))
+        frame = from_text(self._read(size).decode())
         return frame if isinstance(frame, list) else [frame]
 
     def _exchange(self, messages: list[str], request_id: str, timeout: float | None) -> list[Any]:

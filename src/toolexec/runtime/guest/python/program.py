@@ -7,20 +7,17 @@ where a module has them (a later run in the same session finds them), and no `ex
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["NOTHING", "Program", "compile_program"]
+__all__ = ["LAST", "MAIN", "NOTHING", "NOTHING_NAME", "STAR", "Program", "compile_program"]
 
 NOTHING: Any = type("Nothing", (), {"__repr__": lambda self: "NOTHING", "__doc__": "No value: the end was reached."})()
 LAST = "__toolexec_last__"
-_MAIN = "__toolexec_main__"
-_STAR = "__toolexec_star__"
-_NOTHING = "__toolexec_nothing__"
+MAIN = "__toolexec_main__"
+STAR = "__toolexec_star__"
+NOTHING_NAME = "__toolexec_nothing__"
+_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT; `ast` takes long to import
 _COROUTINE = 0x80  # CO_COROUTINE; `inspect` has it, and takes long to import
-_GENERATORS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
-_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class Program:
@@ -39,10 +36,10 @@ class Program:
         namespace, as LAST."""
         namespace[LAST] = NOTHING
         if self._calls_main:
-            namespace[_NOTHING] = NOTHING
-            namespace[_STAR] = _import_star
+            namespace[NOTHING_NAME] = NOTHING
+            namespace[STAR] = _import_star
             exec(self._body, namespace)  # noqa: S102 - to run code is what a sandbox is for
-            value = namespace.pop(_MAIN)()
+            value = namespace.pop(MAIN)()
             self.is_async = hasattr(value, "__await__")
             return value
         if self.is_async:
@@ -66,7 +63,12 @@ class Program:
 
 def compile_program(source: str, filename: str) -> Program:
     """Compile *source*; raises SyntaxError with the author's own line and column."""
-    return _from_text(source, filename) or _from_tree(source, filename)
+    program = _from_text(source, filename)
+    if program is None:
+        from .tree import from_tree
+
+        program = from_tree(source, filename)
+    return program
 
 
 def _from_text(source: str, filename: str) -> Program | None:
@@ -94,109 +96,7 @@ def _from_text(source: str, filename: str) -> Program | None:
 
 
 def _compiled(text: str, filename: str, mode: str) -> Any:
-    return compile(text, filename, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-
-
-def _from_tree(source: str, filename: str) -> Program:
-    """The program as the body of a function."""
-    tree = ast.parse(source, filename)
-    futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    body = [_as_in_function(node) for node in tree.body if node not in futures]
-    if body and isinstance(body[-1], ast.Expr):
-        last = body[-1]
-        body[-1] = ast.copy_location(ast.Assign([_at(ast.Name(LAST, ast.Store()), last)], last.value), last)
-    names = {LAST}
-    for node in body:
-        names.update(_bound(node))
-    if ":=" in source:
-        names.update(node.target.id for node in ast.walk(tree) if isinstance(node, ast.NamedExpr))
-    declared = {name for node in body if isinstance(node, ast.Global) for name in node.names}
-    main = _function(is_async=False)
-    end = ast.Return(ast.Name(_NOTHING, ast.Load()))
-    main.body = [ast.Global(sorted(names - declared)), *body, end]
-    ast.copy_location(end, body[-1] if body else main)
-    _at(end.value, end)
-    _at(main.body[0], main)
-    try:
-        code = _compiled_tree([*futures, main], filename)
-    except SyntaxError as error:
-        if "async" not in str(error.msg):
-            raise
-        other = _function(is_async=True)
-        other.body = main.body
-        code = _compiled_tree([*futures, other], filename)
-    _refuse_yield(code, body, filename, source)
-    return Program(code, calls_main=True)
-
-
-def _compiled_tree(body: list[Any], filename: str) -> Any:
-    return compile(ast.Module(body, []), filename, "exec", dont_inherit=True)
-
-
-def _function(*, is_async: bool) -> Any:
-    """The one function; parsed from text, as the fields of its node differ between versions of Python."""
-    return ast.parse(f"{'async ' if is_async else ''}def {_MAIN}(): pass").body[0]
-
-
-def _at(node: Any, place: Any) -> Any:
-    return ast.copy_location(node, place)
-
-
-def _bound(node: Any) -> Iterator[str]:
-    """The names that a statement binds in its own scope, but for those that `:=` binds."""
-    if isinstance(node, _NESTED):
-        yield node.name  # type: ignore[union-attr]
-        return
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        for alias in node.names:
-            yield alias.asname or alias.name.partition(".")[0]
-        return
-    for field in ("targets", "target", "optional_vars"):
-        found = getattr(node, field, None)
-        for target in found if isinstance(found, list) else [found]:
-            yield from _names_of(target)
-    for item in getattr(node, "items", ()):
-        yield from _names_of(item.optional_vars)
-    name = getattr(node, "name", None)  # of an `except` clause, or a `type` statement
-    if name is not None:
-        yield from (_names_of(name) if isinstance(name, ast.AST) else [name])
-    for case in getattr(node, "cases", ()):
-        for part in ast.walk(case.pattern):
-            for field in ("name", "rest"):
-                captured = getattr(part, field, None)
-                if isinstance(captured, str):
-                    yield captured
-    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inner in getattr(node, field, None) or ():
-            yield from _bound(inner)
-
-
-def _names_of(target: Any) -> Iterator[str]:
-    if isinstance(target, ast.Name):
-        yield target.id
-    elif isinstance(target, ast.Starred):
-        yield from _names_of(target.value)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        for inner in target.elts:
-            yield from _names_of(inner)
-
-
-def _as_in_function(node: Any) -> Any:
-    """A statement that a module may have and a function may not, said in another way."""
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        return _at(ast.Assign([node.target], node.value) if node.value is not None else ast.Pass(), node)
-    if isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["*"]:
-        name = "." * node.level + (node.module or "")
-        space = _at(ast.Call(_at(ast.Name("globals", ast.Load()), node), [], []), node)
-        star = _at(ast.Name(_STAR, ast.Load()), node)
-        call = _at(ast.Call(star, [_at(ast.Constant(name), node), space], []), node)
-        return _at(ast.Expr(call), node)
-    if not isinstance(node, _NESTED):
-        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-            inner = getattr(node, field, None)
-            if isinstance(inner, list):
-                setattr(node, field, [_as_in_function(statement) for statement in inner])
-    return node
+    return compile(text, filename, mode, flags=_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 def _import_star(name: str, namespace: dict[str, Any]) -> None:
@@ -207,24 +107,3 @@ def _import_star(name: str, namespace: dict[str, Any]) -> None:
     exported = getattr(module, "__all__", None)
     names = exported if exported is not None else [key for key in vars(module) if not key.startswith("_")]
     namespace.update({key: getattr(module, key) for key in names})
-
-
-def _refuse_yield(code: Any, body: list[Any], filename: str, source: str) -> None:
-    """Raises SyntaxError for a `yield` at the top, which would make a generator of the function."""
-    function = next(const for const in code.co_consts if getattr(const, "co_name", "") == _MAIN)
-    if not function.co_flags & _GENERATORS:
-        return
-    for node in body:
-        for inner in _own_nodes(node):
-            if isinstance(inner, (ast.Yield, ast.YieldFrom)):
-                lines = source.splitlines()
-                text = lines[inner.lineno - 1] if inner.lineno <= len(lines) else ""
-                raise SyntaxError("'yield' outside function", (filename, inner.lineno, inner.col_offset + 1, text))
-
-
-def _own_nodes(node: Any) -> Iterator[Any]:
-    """The nodes of a statement that run in its own scope: not those inside of functions and classes in it."""
-    yield node
-    if not isinstance(node, _NESTED):
-        for child in ast.iter_child_nodes(node):
-            yield from _own_nodes(child)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -25,6 +24,8 @@ def to_text(value: Any, what: str = "the value") -> str:
         return _encode(value)
     except (TypeError, ValueError, RecursionError):
         pass  # what goes wrong below must not seem to come from here
+    import json
+
     return json.dumps(_plain(value, "", what, 0), allow_nan=False)
 
 
@@ -39,13 +40,37 @@ def from_text(text: str) -> Any:
 
 def _encoder() -> Any:
     """What `json.dumps` makes anew at each call, made once: calls of tools are many and small."""
-    from json import encoder
+    try:
+        from _json import encode_basestring_ascii, make_encoder  # json takes longer to import than all that is here
+    except ImportError:
+        import json
 
-    make: Any = getattr(encoder, "c_make_encoder", None)
-    if make is None:
         return json.JSONEncoder(allow_nan=False, default=_refuse).encode
-    chunks = make({}, _refuse, encoder.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    chunks: Any = make_encoder({}, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, False)
     return lambda value: "".join(chunks(value, 0))
+
+
+class _Plain:
+    """How JSON is read, for `make_scanner`."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
+
+
+def _decoder() -> Any:
+    """What reads a value from a text, at an index."""
+    try:
+        from _json import make_scanner
+    except ImportError:
+        import json
+
+        return json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+    settings: Any = _Plain()
+    return make_scanner(settings)
 
 
 def _plain(value: Any, path: str, what: str, depth: int) -> Any:
@@ -75,7 +100,7 @@ def _plain(value: Any, path: str, what: str, depth: int) -> Any:
 
 def _key(key: Any, path: str, what: str) -> str:
     if key is None or isinstance(key, (bool, int, float)):
-        return json.dumps(key)
+        return _encode(key)
     text = _known_form(key)
     if isinstance(text, str):
         return text
@@ -118,4 +143,4 @@ def _known_form(value: Any) -> Any:
 
 
 _encode = _encoder()
-_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_scan: Any = _decoder()
