@@ -17,7 +17,7 @@ from benchmarks.peers import Peers
 __all__ = ["PROGRAMS", "Figure", "Outcome", "Program", "run_all"]
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 420
 _SLOWER = (
     "PYTHONDONTWRITEBYTECODE",
     "PYTHONDEVMODE",
@@ -64,6 +64,15 @@ PROGRAMS = (
     Program(name="import-pydantic-ai", module="imports", rounds=1, peer="pydantic-ai-slim", args=("pydantic_ai",)),
     Program(name="import-langchain", module="imports", rounds=1, peer="langchain-core", args=("langchain_core.tools",)),
     Program(name="import-httpx", module="imports", rounds=1, peer="fastmcp", args=("httpx",)),
+    *(
+        Program(name=f"sandbox-{kind}", module="sandbox", rounds=1, args=(kind,))
+        for kind in ("bubblewrap", "docker", "containerd", "gvisor")
+    ),
+    *(
+        Program(name=f"sandbox-many-{kind}", module="sandbox_many", rounds=1, args=(kind,))
+        for kind in ("bubblewrap", "docker", "containerd", "gvisor")
+    ),
+    Program(name="sandbox-peers", module="sandbox_peers", rounds=1),
     Program(name="mcp-cycles", module="mcp_cycles", rounds=1),
 )
 

@@ -13,12 +13,15 @@ from rich.table import Table
 from benchmarks.harness import Outcome
 from benchmarks.machine import describe_load, describe_machine, describe_versions
 from benchmarks.rows import GROUPS, NAMES, TIMES, Row, show
+from benchmarks.sandbox_rows import SANDBOX_GROUPS, SANDBOX_NAMES
 
 __all__ = ["print_table", "write_page"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 HEADINGS = ("What", "Median", "Lowest", "Bar", "Verdict", "Beside it")
+ALL_GROUPS = GROUPS | SANDBOX_GROUPS
+ALL_NAMES = NAMES | SANDBOX_NAMES
 _PEERS = ("fastmcp", "pydantic-ai-slim", "langchain-core")
 
 
@@ -27,7 +30,7 @@ def print_table(outcome: Outcome) -> None:
     console = Console()
     console.width = max(console.width, 150)
     table = Table(*HEADINGS, title=describe_machine(), title_justify="left")
-    for group, rows in GROUPS.items():
+    for group, rows in ALL_GROUPS.items():
         lines = [_cells(row, outcome) for row in rows if row.key in outcome.figures]
         if lines:
             table.add_section()
@@ -72,11 +75,11 @@ def _compared(key: str, value: float, outcome: Outcome) -> str:
     """Something else that was measured, and how many times as long as *value* it took."""
     other = outcome.figures[key].median
     times = other / value
-    return f"{NAMES[key]} {show(other, 'time')} ({times:.{0 if times >= 10 else 2}f}{TIMES})"
+    return f"{ALL_NAMES[key]} {show(other, 'time')} ({times:.{0 if times >= 10 else 2}f}{TIMES})"
 
 
 def _tables(outcome: Outcome) -> Iterator[str]:
-    for group, rows in GROUPS.items():
+    for group, rows in ALL_GROUPS.items():
         measured = [row for row in rows if row.key in outcome.figures]
         if measured:
             yield f"### {group}\n"
@@ -121,7 +124,7 @@ def _meaning(outcome: Outcome) -> Iterator[str]:
 def _shortfall(outcome: Outcome, load: str) -> Iterator[str]:
     missed = [
         (row, outcome.figures[row.key])
-        for rows in GROUPS.values()
+        for rows in ALL_GROUPS.values()
         for row in rows
         if row.key in outcome.figures and row.met(outcome.figures[row.key]) is False
     ]
@@ -129,7 +132,7 @@ def _shortfall(outcome: Outcome, load: str) -> Iterator[str]:
         yield "Every bar was met in this run."
     for row, figure in missed:
         assert row.bar is not None
-        group = next(name for name, rows in GROUPS.items() if row in rows)
+        group = next(name for name, rows in ALL_GROUPS.items() if row in rows)
         yield (
             f"- {group}: **{row.what}** is at {show(row.value(figure), row.unit)}, over its bar of "
             f"{show(row.bar, row.unit)}. {row.note}".rstrip()

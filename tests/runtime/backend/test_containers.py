@@ -89,10 +89,11 @@ async def test_a_guest_that_is_killed_in_the_middle(make: Make) -> None:
         await adds(ex)
 
 
-async def test_a_disk_that_is_full(make: Make) -> None:
+@pytest.mark.parametrize("limits", [Limits(disk_bytes=16 << 20), Limits()], ids=["asked for", "as configured"])
+async def test_a_disk_that_is_full(make: Make, limits: Limits) -> None:
     code = "with open('large', 'wb') as file:\n    while True:\n        file.write(bytes(1 << 20))"
     async with opened(make) as (ex, _, _):
-        result = await ex.execute_code(code, limits=Limits(disk_bytes=16 << 20))
+        result = await ex.execute_code(code, limits=limits)
         assert result.error is not None
         assert result.error.code == "limit_exceeded"
         assert result.error.details["resource"] == "disk"

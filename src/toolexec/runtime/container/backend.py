@@ -142,7 +142,7 @@ class ContainerBackend:
             try:
                 guest, warm = await self._guest(request, language, ends)
                 if guest is not None:
-                    run = await guest.execute(request, ends, extra_for(language, request))
+                    run = await guest.execute(self._bounded(request), ends, extra_for(language, request))
             finally:
                 self._end(guest)
                 if guest is not None and run.ending.result is None:  # the code must not run on when this returns
@@ -177,7 +177,7 @@ class ContainerBackend:
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
                 self,
             )
-        session = ContainerSession(self, guest, request.limits)
+        session = ContainerSession(self, guest, self._contained(request.limits))
         self._sessions.add(session)
         return session
 
@@ -263,6 +263,11 @@ class ContainerBackend:
     async def _kind(self, language: str, profile: str, limits: Limits) -> _Kind:
         image = await self.engine.resolve(self.config.image)
         return _Kind(image, profile or "standard", self._contained(limits), language)
+
+    def _bounded(self, request: ExecuteRequest) -> ExecuteRequest:
+        """The request with the limits that its container really has."""
+        limits, held = request.limits, self._contained(request.limits)
+        return replace(request, limits=replace(limits, **{name: getattr(held, name) for name in _CONTAINED}))
 
     def _contained(self, limits: Limits) -> Limits:
         """The limits that a container gets: those asked for, else those of the configuration."""

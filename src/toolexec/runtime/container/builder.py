@@ -184,11 +184,10 @@ def spec_for(
 def tmpfs_mounts(disk_bytes: int) -> tuple[Mount, ...]:
     """The folders that can be written, for *disk_bytes* in all.
 
-    Programs write where they work: `/work` gets nine tenths and more, so that a file nearly as large as the bound fits.
-    Of the rest, `/tmp` gets a sixteenth of the bound and `/dev/shm` a thirty-second, each 64 MiB at most. The smallest
-    of each is a page, as a tmpfs of size 0 would have no bound.
+    `/tmp` gets a quarter of the bound and `/dev/shm` a thirty-second, each 64 MiB at most, and `/work` the rest. The
+    smallest of each is a page, as a tmpfs of size 0 would have no bound.
     """
-    tmp = _pages(min(disk_bytes // 16, _LARGEST_SIDE))
+    tmp = _pages(min(disk_bytes // 4, _LARGEST_SIDE))
     shared = _pages(min(disk_bytes // 32, _LARGEST_SIDE))
     work = _pages(disk_bytes - tmp - shared)
     return (

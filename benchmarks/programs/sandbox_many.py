@@ -1,0 +1,86 @@
+"""Five hundred runs in a row in one kind of container sandbox, and what is left of them; what a waiting guest takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from benchmarks.meter import Meter, run_program
+from benchmarks.programs.sandbox import ONE_CALL, opened, run
+from benchmarks.sandboxes import Place, place
+from toolexec.runtime.container.owner import this_owner
+
+GUESTS = 8
+
+
+async def main(meter: Meter) -> None:
+    """Both for the kind that the command line names."""
+    kind = sys.argv[1]
+    with place(kind) as here:
+        await many(meter, kind, here, 20 if meter.quick else 500)
+        await memory(meter, kind, here)
+
+
+async def many(meter: Meter, kind: str, here: Place, count: int) -> None:
+    """Run after run, each in a new container; then a look at everything that one could have left."""
+    async with opened(here) as ex:
+        await run(ex, ONE_CALL)
+        before = await settled(ex)
+        for _ in range(count):
+            await run(ex, ONE_CALL)
+        after = await settled(ex)
+    left = {what: len(after[what] - before[what]) for what in after}
+    meter.record(f"sandbox.{kind}.left", sum(left.values()))
+    meter.facts[f"sandbox.{kind}.left"] = {"runs": count, **left}
+
+
+async def settled(ex: object) -> dict[str, set[str]]:
+    """What there is on this machine, once the last container has been removed and idle connections are closed."""
+    backend = ex.runtime.backends[0]  # type: ignore[attr-defined]
+    while backend.running:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(16)  # connections to a daemon are kept for 15 s
+    return traces()
+
+
+def traces() -> dict[str, set[str]]:
+    """By kind: the names of things that containers are made of."""
+    found: dict[str, set[str]] = {
+        "processes": set(),
+        "control groups": {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/toolexec*/*{this_owner()}*")},
+        "mounts": {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()},
+        "temp folders": {str(path) for path in Path(tempfile.gettempdir()).glob("toolexec-*")},
+        "descriptors": set(os.listdir("/proc/self/fd")),
+    }
+    for process in psutil.process_iter():
+        try:
+            words = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if any(name in words for name in ("containerd-shim", "runsc", "bwrap", "python3 -I -X utf8 -c")):
+            found["processes"].add(f"{process.pid} {words[:80]}")
+    return found
+
+
+async def memory(meter: Meter, kind: str, here: Place) -> None:
+    """How much less memory the machine has for each guest that waits."""
+    async with opened(here) as ex:
+        await run(ex, ONE_CALL)  # so that what all share is there
+        await settled(ex)
+    before = psutil.virtual_memory().available
+    async with opened(here, warm=GUESTS) as ex:
+        await run(ex, ONE_CALL)
+        backend = ex.runtime.backends[0]
+        while backend.warm_stats.idle < GUESTS or backend.running:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+        meter.record(f"sandbox.{kind}.memory", max(before - psutil.virtual_memory().available, 0) / GUESTS / (1 << 20))
+
+
+if __name__ == "__main__":
+    run_program(main)
