@@ -263,3 +263,13 @@ class TestTheEngine:
         assert error.details["lost"] == "the daemon hung up"
         assert not error.retryable
         assert judge(Ending(lost="the daemon hung up", result={"value": 1})) is None
+
+
+@pytest.mark.parametrize("code", [137, -9])
+def test_a_kill_that_was_not_for_memory(code: int) -> None:
+    """Where the kernel says when memory ran out, any other kill is just that."""
+    error = judge(Ending(exit_code=code, oom_told=True))
+    assert isinstance(error, SandboxFailedError)
+    assert "memory" not in str(error)
+    error = judge(Ending(exit_code=code, oom_told=True, oom=True))
+    assert isinstance(error, ResourceLimitError)

@@ -40,8 +40,8 @@ class Ending:
     what the sandbox reported that it ran out of. `exit_code` is that of the process, if there was one: negative is a
     signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited`, `pids_limited` and
     `disk_limited` tell whether an error of the program that speaks of such a want means its limit. `oom` says that the
-    kernel has killed something of it for its memory, `lost` why its engine cannot be asked any more. `seconds` is the
-    time limit.
+    kernel has killed something of it for its memory, `oom_told` that the sandbox would know if it had. `lost` is why
+    its engine cannot be asked any more. `seconds` is the time limit.
     """
 
     result: Mapping[str, Any] | None = None
@@ -52,6 +52,7 @@ class Ending:
     pids_limited: bool = False
     disk_limited: bool = False
     oom: bool = False
+    oom_told: bool = False
     lost: str = ""
     seconds: float = 0.0
 
@@ -79,7 +80,7 @@ def judge(ending: Ending) -> SandboxError | None:
             f"the engine of the sandbox was lost before the program was done: {ending.lost[:_TAIL]}{said}",
             details={**details, "lost": ending.lost[:_TAIL]},
         )
-    if code in (137, -9):
+    if code in (137, -9) and not ending.oom_told:
         return ResourceLimitError(
             f"the sandbox was killed, most likely for using up its memory{said}",
             details={**details, "resource": "memory"},

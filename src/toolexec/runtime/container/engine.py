@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolexec.code.limits import Limits, LimitsEnforced
@@ -19,11 +19,13 @@ class Exit:
 
     `code` is the exit code of its first process as the engine tells it (137, or -9, for a kill), None if nobody knows.
     `oom` says that the kernel killed something in it for its memory, `pids` that a process was refused for their
-    number, as far as the engine can tell. `lost` is why the engine itself cannot be asked any more.
+    number, as far as the engine can tell; with `oom_told` it can, so that a kill without `oom` was not for memory.
+    `lost` is why the engine itself cannot be asked any more.
     """
 
     code: int | None = None
     oom: bool = False
+    oom_told: bool = field(default=False, compare=False)
     pids: bool = False
     lost: str = ""
 

@@ -168,7 +168,15 @@ class ContainerGuest:
         end = self._gone.result()
         stopped: Stopped = "pids" if end.pids and not end.oom and end.code not in (0, None) else ""
         stopped = ending.stopped or stopped
-        return replace(ending, stopped=stopped, exit_code=end.code, oom=end.oom, lost=end.lost, stderr=said)
+        return replace(
+            ending,
+            stopped=stopped,
+            exit_code=end.code,
+            oom=end.oom,
+            oom_told=end.oom_told,
+            lost=end.lost,
+            stderr=said,
+        )
 
     def _explained(self, ending: Ending, request: ExecuteRequest) -> Ending:
         """The ending with what else is known."""

@@ -77,7 +77,7 @@ class BubblewrapContainer:
             return replace(end, oom=broken == "memory", pids=broken == "pids")
         self._cpu = self._group.cpu_seconds()
         oom, pids = self._group.oom_kills() > 0, self._group.refusals() > 0
-        return replace(end, oom=oom or broken == "memory", pids=pids or broken == "pids")
+        return replace(end, oom=oom or broken == "memory", oom_told=True, pids=pids or broken == "pids")
 
     async def _until_gone(self) -> str:
         """Wait until it has ended; gives the bound that it was ended for, if there was one."""

@@ -130,7 +130,7 @@ class GvisorContainer:
         ended = await self._child.wait()
         starving.cancel()
         await asyncio.wait({starving})
-        return replace(ended, oom=self._group.oom_kills() > 0, pids=self._group.refusals() > 0)
+        return replace(ended, oom=self._group.oom_kills() > 0, oom_told=True, pids=self._group.refusals() > 0)
 
     async def _end_of_memory(self, group: Group) -> None:
         """End a sandbox whose memory is used up and that goes on: where the kernel has killed the process of the host
