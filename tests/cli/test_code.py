@@ -283,7 +283,7 @@ def test_a_file_that_is_found_is_mentioned(cli: Cli, tmp_path: Path) -> None:
 def test_a_broken_sandbox_folder_is_told(process: Process, tmp_path: Path) -> None:
     """Exit code 3, and what to do."""
     (tmp_path / "file").write_text("")
-    done = process("code", "-e", "1", env={**os.environ, "TOOLEXEC_CACHE": str(tmp_path / "file")})
+    done = process("code", "--profile", "wasm", "-e", "1", env={**os.environ, "TOOLEXEC_CACHE": str(tmp_path / "file")})
     assert done.returncode == 3
     assert "TOOLEXEC_CACHE" in done.stderr
 
