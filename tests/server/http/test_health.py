@@ -95,7 +95,7 @@ async def test_of_an_exec(monkeypatch: pytest.MonkeyPatch) -> None:
         return availability
 
     monkeypatch.setattr(WasmBackend, "check", check)
-    async with Exec() as ex:
+    async with Exec(runtime_backends=[WasmBackend()]) as ex:
         ex.backends.register(Backend("up"))
         ex.backends.register(Backend("down", "it has no power"))
         report = await Health.of(ex, fresh=0).report()
