@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import InvalidRequestError, SandboxUnavailableError
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, info_of, located
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import ContainerEngine, Image
 from toolexec.runtime.container.guest import ContainerGuest, Run
-from toolexec.runtime.container.languages import LANGUAGES, extra_for
+from toolexec.runtime.container.languages import extra_for
 from toolexec.runtime.container.network import Network
 from toolexec.runtime.container.pool import PoolStats, WarmPool
 from toolexec.runtime.container.room import Room
-from toolexec.runtime.container.session import ContainerSession
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
-from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
+from toolexec.runtime.outcome import Ending
 
 __all__ = ["ContainerBackend"]
 
@@ -61,7 +62,7 @@ class ContainerBackend:
         self._checking: asyncio.Task[Availability] | None = None
         self._running: set[asyncio.Task[Any]] = set()
         self._ends: set[asyncio.Task[None]] = set()
-        self._sessions: set[ContainerSession] = set()
+        self._sessions: set[GuestSession] = set()
         self._closed = False
 
     @property
@@ -177,11 +178,22 @@ class ContainerBackend:
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
                 self,
             )
-        session = ContainerSession(self, guest, self._contained(request.limits))
+        held = self._contained(request.limits)
+        session = GuestSession(self, partial(self._run_in_session, guest, held), partial(self._close_session, guest))
         self._sessions.add(session)
         return session
 
-    async def close_session(self, session: ContainerSession, guest: ContainerGuest) -> None:
+    async def _run_in_session(
+        self, guest: ContainerGuest, held: Limits, request: ExecuteRequest
+    ) -> tuple[ExecuteResult, bool]:
+        """Run a program under the limits *held* that the container was made with: it cannot have others."""
+        limits = replace(request.limits, **{name: getattr(held, name) for name in _CONTAINED})
+        request = replace(request, limits=limits)
+        began = perf_counter()
+        run = await guest.execute(request, monotonic() + request.seconds, {})
+        return self.result(request, run, began, guest, warm=True), not run.spent
+
+    async def _close_session(self, guest: ContainerGuest, session: GuestSession) -> None:
         """A session is over."""
         if session in self._sessions:
             self._sessions.discard(session)
@@ -206,7 +218,6 @@ class ContainerBackend:
         self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
     ) -> ExecuteResult:
         """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
-        error = judge(run.ending)
         details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
         if guest is not None:
             digest = {"digest": guest.image.digest} if guest.image.digest else {}
@@ -215,37 +226,13 @@ class ContainerBackend:
             details["egress"] = run.requests
         if run.left_out:
             details["files_left_out"] = [*run.left_out[:20]]
-        payload = run.ending.result or {}
-        trace: Any = getattr(request.gateway, "tool_calls", None)
-        return ExecuteResult(
-            backend=info_of(self, **details),
-            value=payload.get("value") if error is None else None,
-            stdout=request.output.text("stdout"),
-            stderr=request.output.text("stderr"),
-            tool_calls=list(trace()) if trace is not None else [],
-            duration=perf_counter() - began,
-            files=run.files,
-            error=located(error, self) if error is not None else None,
-            limits_enforced=self.enforces(request),
-        )
+        return result_of(self, request, run.ending, began, details, run.files)
 
     def _admit(self, request: ExecuteRequest) -> str:
         """The language of a request that may run here."""
         if self._closed:
             raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
-        language = request.language or "python"
-        if language not in LANGUAGES:
-            known = ", ".join(sorted(LANGUAGES))
-            raise located(InvalidRequestError(f"{self.kind} does not run {language!r}; it runs {known}"), self)
-        if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
-            what = "the clock" if request.now is not None else f"random numbers of {language}"
-            raise located(
-                InvalidRequestError(
-                    f"{self.kind} cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
-                ),
-                self,
-            )
-        return language
+        return language_of(self, request)
 
     async def _guest(self, request: ExecuteRequest, language: str, ends: float) -> tuple[ContainerGuest | None, bool]:
         """A guest, and whether it was started before; None when none was there in time."""

@@ -1,19 +1,17 @@
-"""What container guests speak, and what some of them need to be told besides the program."""
+"""What guests in containers need to be told besides the program, by language."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.guest import go
 from toolexec.runtime.guest.go.program import program_file
 
-__all__ = ["LANGUAGES", "extra_for"]
-
-LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
+__all__ = ["extra_for"]
 
 
 def extra_for(language: str, request: ExecuteRequest) -> Mapping[str, Any]:

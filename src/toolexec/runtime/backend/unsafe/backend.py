@@ -14,14 +14,13 @@ from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
     SandboxDeniedError,
-    SandboxFailedError,
     SandboxUnavailableError,
 )
 from toolexec.runtime.backend.unsafe.guest import Guest, Run
-from toolexec.runtime.backend.unsafe.languages import LANGUAGES, Launcher
+from toolexec.runtime.backend.unsafe.languages import Launcher
 from toolexec.runtime.backend.unsafe.limits import CAN_WATCH
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, info_of, located
-from toolexec.runtime.outcome import judge
+from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
+from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
 
 __all__ = ["UnsafeConfig", "UnsafeHostBackend"]
 
@@ -64,7 +63,7 @@ class UnsafeHostBackend:
         self.config = config or UnsafeConfig()
         self._launcher = Launcher(self.config.python)
         self._running: set[asyncio.Task[Any]] = set()
-        self._sessions: set[Any] = set()
+        self._sessions: set[GuestSession] = set()
         self._closed = False
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
@@ -134,13 +133,21 @@ class UnsafeHostBackend:
             if isinstance(error, OSError):
                 raise self._unavailable(language, error) from error
             raise
-        session = _Session(self, guest, toolchain.version)
+
+        async def run(request: ExecuteRequest) -> tuple[ExecuteResult, bool]:
+            began = perf_counter()
+            self.warn(request, language)
+            done = await guest.execute(request, last=False)
+            result = self.result(request, language, toolchain.version, done, began)
+            return result, done.ending.result is not None
+
+        async def close(session: GuestSession) -> None:
+            self._sessions.discard(session)
+            await guest.aclose()
+
+        session = GuestSession(self, run, close)
         self._sessions.add(session)
         return session
-
-    def forget(self, session: object) -> None:
-        """A session is over."""
-        self._sessions.discard(session)
 
     async def aclose(self) -> None:
         """Kill everything that runs and refuse what comes after."""
@@ -164,19 +171,7 @@ class UnsafeHostBackend:
                 ),
                 self,
             )
-        language = request.language or "python"
-        if language not in LANGUAGES:
-            known = ", ".join(sorted(LANGUAGES))
-            raise located(InvalidRequestError(f"unsafe_host does not run {language!r}; it runs {known}"), self)
-        if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
-            what = "the clock" if request.now is not None else f"random numbers of {language}"
-            raise located(
-                InvalidRequestError(
-                    f"unsafe_host cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
-                ),
-                self,
-            )
-        return language
+        return language_of(self, request)
 
     def warn(self, request: ExecuteRequest, language: str) -> None:
         """The warning that each execution gets."""
@@ -190,70 +185,9 @@ class UnsafeHostBackend:
 
     def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> ExecuteResult:
         """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
-        error = judge(run.ending)
         details: dict[str, Any] = {"mode": self.config.mode, "language": language, "version": version}
         if self.config.mode == "interpreter":
             details["note"] = "interpreter is the same as subprocess: code never runs inside of the host's own process"
         if run.left_out:
             details["files_left_out"] = [*run.left_out[:20]]
-        payload = run.ending.result or {}
-        trace: Any = getattr(request.gateway, "tool_calls", None)
-        return ExecuteResult(
-            backend=info_of(self, **details),
-            value=payload.get("value") if error is None else None,
-            stdout=request.output.text("stdout"),
-            stderr=request.output.text("stderr"),
-            tool_calls=list(trace()) if trace is not None else [],
-            duration=perf_counter() - began,
-            files=run.files,
-            error=located(error, self) if error is not None else None,
-            limits_enforced=self.enforces(request),
-        )
-
-
-class _Session:
-    """A guest for Python that keeps its names from one program to the next."""
-
-    def __init__(self, backend: UnsafeHostBackend, guest: Guest, version: str) -> None:
-        self._backend = backend
-        self._guest = guest
-        self._version = version
-        self._over = ""
-        self._turn = asyncio.Lock()
-        self._task: asyncio.Task[Any] | None = None
-
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
-        """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
-        async with self._turn:
-            if self._over:
-                raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
-            if request.language not in ("", "python"):
-                raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
-            began = perf_counter()
-            self._backend.warn(request, "python")
-            self._task = asyncio.current_task()
-            try:
-                run = await self._guest.execute(request, last=False)
-            except InvalidRequestError:
-                raise  # nothing was run
-            except BaseException:
-                await self._end("its last run was stopped")
-                raise
-            finally:
-                self._task = None
-            if run.ending.result is None:
-                await self._end("its last run was stopped, or ended the process")
-            return self._backend.result(request, "python", self._version, run, began)
-
-    async def aclose(self) -> None:
-        """See `SandboxSession.aclose`; a program that runs is cancelled."""
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait({task})
-        await self._end("it was closed")
-
-    async def _end(self, why: str) -> None:
-        self._over = self._over or why
-        self._backend.forget(self)
-        await self._guest.aclose()
+        return result_of(self, request, run.ending, began, details, run.files)

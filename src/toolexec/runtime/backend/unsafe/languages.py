@@ -17,9 +17,7 @@ from toolexec.runtime.guest import bundle
 from toolexec.runtime.guest.go.program import compile_error, program_file
 from toolexec.runtime.process import GuestProcess
 
-__all__ = ["LANGUAGES", "CompileFailedError", "Launcher", "Toolchain", "base_environment", "run_quietly"]
-
-LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
+__all__ = ["CompileFailedError", "Launcher", "Toolchain", "base_environment", "run_quietly"]
 
 _GUESTS: Final = Path(bundle.__file__).parent
 _COMMANDS: Final = {"bash": "bash", "javascript": "node", "go": "go"}
