@@ -26,7 +26,7 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     load = describe_load()
-    peers = prepare_peers() if any(program.peer for program in programs) else None
+    peers = prepare_peers() if any(program.peer or program.name == "sandbox-peers" for program in programs) else None
     outcome = run_all(programs, peers, quick=chosen.quick)
     if "imports" in (program.name for program in programs):
         outcome.figures["dependencies"] = Figure(((len(core_dependencies()),),))

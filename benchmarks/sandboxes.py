@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from tests.engines.containerd import ContainerdDaemon
+from tests.engines.containerd import NAMESPACE, ContainerdDaemon
 from tests.engines.docker import DockerDaemon
 
 from toolexec.code.limits import Limits
@@ -102,7 +102,18 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
     def raw() -> float:
         nonlocal count
         count += 1
-        ctr = ("ctr", "-a", daemon.socket, "run", "--rm", "--snapshotter", daemon.snapshotter, "--read-only")
+        ctr = (
+            "ctr",
+            "-a",
+            daemon.socket,
+            "-n",
+            NAMESPACE,
+            "run",
+            "--rm",
+            "--snapshotter",
+            daemon.snapshotter,
+            "--read-only",
+        )
         return _timed(
             *ctr, "--memory-limit", str(512 << 20), f"docker.io/library/{IMAGE}:latest", f"raw{count}", *NOTHING
         )

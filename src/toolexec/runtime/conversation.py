@@ -11,7 +11,7 @@ import base64
 import contextvars
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -275,19 +275,24 @@ class Conversation:
         await run.room()
         if run.over:
             return
-        task = run.answer(message)
-        task.add_done_callback(lambda task: self._answered(run, message, task))
+        run.begin(message, self._answer(run, message))
 
-    def _answered(self, run: _Run, message: Message, task: asyncio.Task[str]) -> None:
-        run.ended(message.id)
+    async def _answer(self, run: _Run, message: Message) -> None:
+        try:
+            answer = await run.server.answer(message)
+        except asyncio.CancelledError:
+            if run.over:
+                raise
+            answer = run.server.refusal(message, ProtocolError("the call was cancelled"))
+        finally:
+            alone = run.ended(message.id)
         if run.over:
             return
-        if task.cancelled() or task.exception() is not None:
-            answer = run.server.refusal(message, ProtocolError("the call was cancelled"))
-        else:
-            answer = task.result()
         self._state.answered(message.id)
-        self._sender.put(answer)
+        if alone:
+            self._sender.put_alone(answer)
+        else:
+            self._sender.put(answer)
 
     def _refuse(self, message: Message, error: ProtocolError) -> None:
         """Answer what breaks the protocol; a guest that keeps on doing it is not a guest."""
@@ -311,7 +316,7 @@ class _Run:
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._output = request.output
         self._context = contextvars.copy_context()
-        self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
 
     @property
@@ -343,16 +348,16 @@ class _Run:
             self._room.clear()
             await self._room.wait()
 
-    def answer(self, message: Message) -> asyncio.Task[str]:
+    def begin(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
         """Start to work on a request; in a context like that of the caller, whom the tools belong to."""
-        work = self.server.answer(message)
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks[message.id] = task
-        return task
 
-    def ended(self, message_id: str) -> None:
+    def ended(self, message_id: str) -> bool:
+        """The work is done; says whether it was the only one."""
         self._tasks.pop(message_id, None)
         self._room.set()
+        return not self._tasks
 
     async def aclose(self) -> None:
         """Cancel what is under way and wait for it, though not for ever: a tool may refuse to be cancelled."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-__all__ = ["PipeStream", "SocketStream", "Stream"]
+__all__ = ["PipeStream", "QuickStream", "SocketStream", "Stream"]
 
 _CHUNK = 1 << 18
 
@@ -28,6 +28,18 @@ class Stream(Protocol):
         ...
 
 
+@runtime_checkable
+class QuickStream(Protocol):
+    """A stream that can send without a wait."""
+
+    def write_now(self, data: bytes) -> int:
+        """Send as much of *data* as the other side takes at once, and say how much that was; nobody may be writing.
+
+        Raises OSError when it is gone.
+        """
+        ...
+
+
 class SocketStream:
     """A stream over a connected socket, which it takes over."""
 
@@ -42,6 +54,13 @@ class SocketStream:
     async def write(self, data: bytes) -> None:
         """See `Stream.write`."""
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    def write_now(self, data: bytes) -> int:
+        """See `QuickStream.write_now`."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
 
     async def aclose(self) -> None:
         """See `Stream.aclose`."""

@@ -87,6 +87,15 @@ class Pipes:
             except BlockingIOError:
                 await self._writable()
 
+    def write_now(self, data: bytes) -> int:
+        """See `QuickStream.write_now`."""
+        if self._writing < 0:
+            raise BrokenPipeError("the stream is closed")
+        try:
+            return os.write(self._writing, data)
+        except BlockingIOError:
+            return 0
+
     async def _writable(self) -> None:
         self._writer = self._loop.create_future()
         self._loop.add_writer(self._writing, _wake, self._writer)

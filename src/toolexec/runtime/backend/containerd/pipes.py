@@ -92,6 +92,14 @@ class Pipes:
             except BlockingIOError:
                 await self._ready(self._ours["stdin"], writing=True)
 
+    def write_now(self, data: bytes) -> int:
+        """See `QuickStream.write_now`."""
+        self._check()
+        try:
+            return os.write(self._ours["stdin"], data)
+        except BlockingIOError:
+            return 0
+
     async def aclose(self) -> None:
         """See `Stream.aclose`; the program in the container finds its input at its end."""
         self.end()

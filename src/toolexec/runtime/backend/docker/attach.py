@@ -94,6 +94,15 @@ class AttachedStream(asyncio.Protocol):
             if self._writer is not None:
                 await asyncio.shield(self._writer)
 
+    def write_now(self, data: bytes) -> int:
+        """See `QuickStream.write_now`."""
+        if self._ended or self._transport is None or self._transport.is_closing():
+            raise self._error or BrokenPipeError("the container takes no more input")
+        if self._writer is not None:
+            return 0
+        self._transport.write(data)
+        return len(data)
+
     async def aclose(self) -> None:
         """See `Stream.aclose`. What has not been sent is dropped: the container may never take it."""
         if self._transport is not None:
