@@ -114,6 +114,12 @@ def _meaning(outcome: Outcome) -> Iterator[str]:
             f"- A tool of an MCP server costs {show(figures['mcp.time_ratio'].median, 'ratio')} what it costs with the "
             "bare SDK: the server and the pipe are what you wait for."
         )
+    if "sandbox.bubblewrap.cold" in figures:
+        yield (
+            f"- Code with a tool call takes {took('sandbox.bubblewrap.cold')} in a new container of bubblewrap, and "
+            f"{took('sandbox.bubblewrap.warm')} in one that is kept ready; one more call of a tool adds "
+            f"{took('sandbox.bubblewrap.call')}. Docker, containerd and gVisor have tables below."
+        )
     if "imports.toolexec:Exec" in figures:
         yield (
             f"- `from toolexec import Exec` takes {took('imports.toolexec:Exec')} and loads nothing for MCP or HTTP; "

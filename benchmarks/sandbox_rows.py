@@ -11,6 +11,10 @@ _MS = 1e-3
 _RAW = {"bubblewrap": "`bwrap`", "docker": "`docker run`", "containerd": "`ctr run`", "gvisor": "`runsc run`"}
 _COLD = {"bubblewrap": 3.0, "docker": 1.5, "containerd": 1.5, "gvisor": 1.5}
 _CALL = {"bubblewrap": 150 * _US, "docker": 300 * _US, "containerd": 300 * _US, "gvisor": 600 * _US}
+_NOTES = {
+    "docker.call": "Each message passes the daemon and its shim, in both directions; waking them up is most of it.",
+    "gvisor.gathered": "The guest's own Python is the slower side, on a kernel that is slower than the host's.",
+}
 
 
 def _rows(kind: str) -> tuple[Row, ...]:
@@ -19,8 +23,13 @@ def _rows(kind: str) -> tuple[Row, ...]:
         Row(key=f"{key}cold", what="a run with one tool call in a new container", beside=(f"{key}raw",)),
         Row(key=f"{key}cold_ratio", what="the same, to the raw start beside it", unit="ratio", bar=_COLD[kind]),
         Row(key=f"{key}warm", what="the same in a guest that waits", bar=5 * _MS),
-        Row(key=f"{key}call", what="one more tool call", bar=_CALL[kind]),
-        Row(key=f"{key}gathered", what="one more of 200 gathered calls", bar=50 * _US),
+        Row(key=f"{key}call", what="one more tool call", bar=_CALL[kind], note=_NOTES.get(f"{kind}.call", "")),
+        Row(
+            key=f"{key}gathered",
+            what="one more of 200 gathered calls",
+            bar=50 * _US,
+            note=_NOTES.get(f"{kind}.gathered", ""),
+        ),
         Row(key=f"{key}results_100mb", what="100 MB through ten results of tools", bar=2.0),
         Row(key=f"{key}file_in_100mb", what="a run with a file of 100 MB given to it", bar=2.0),
         Row(key=f"{key}file_out_100mb", what="a run that makes and gives back a file of 100 MB", bar=2.0),

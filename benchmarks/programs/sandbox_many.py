@@ -21,7 +21,8 @@ GUESTS = 8
 async def main(meter: Meter) -> None:
     """Both for the kind that the command line names."""
     kind = sys.argv[1]
-    with place(kind) as here:
+    with tempfile.TemporaryDirectory(prefix="tx") as folder, place(kind) as here:
+        tempfile.tempdir = folder  # so that nobody else's folders are in it
         await many(meter, kind, here, 20 if meter.quick else 500)
         await memory(meter, kind, here)
 
