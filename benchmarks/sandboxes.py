@@ -29,11 +29,13 @@ NOTHING = ("python3", "-I", "-c", "1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One kind of sandbox, ready: `make` makes a backend, `raw` starts the runtime's own way and gives seconds."""
+    """One kind of sandbox, ready: `make` makes a backend, `raw` starts the runtime's own way and gives seconds. A
+    daemon's files are all in `folder`."""
 
     make: Callable[..., ContainerBackend]
     raw: Callable[[], float]
     host: str = ""
+    folder: str = ""
 
 
 @contextmanager
@@ -87,6 +89,7 @@ def _docker(image: StoredImage) -> Iterator[Place]:
             make=lambda **settings: DockerBackend(DockerConfig(image=IMAGE, host=daemon.host, **settings)),
             raw=lambda: _timed(*run),
             host=daemon.host,
+            folder=str(daemon.folder),
         )
     finally:
         daemon.stop()
@@ -127,6 +130,7 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
                 ContainerdConfig(image=IMAGE, address=daemon.socket, snapshotter=daemon.snapshotter, **settings)
             ),
             raw=raw,
+            folder=str(daemon.folder),
         )
     finally:
         daemon.stop()

@@ -26,9 +26,10 @@ from toolexec.runtime.backend.gvisor.runsc import (
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.cgroup import Cgroups, Group, find_cgroups
-from toolexec.runtime.container.child import Child, Pipes
+from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Exit, Image
+from toolexec.runtime.container.pipes import Pipes
 from toolexec.runtime.container.rootfs import RootFilesystems
 from toolexec.runtime.container.spec import ContainerSpec, Mount, Resources
 from toolexec.runtime.image.store import Hold, ImageStore
