@@ -42,11 +42,12 @@ def _encoder() -> Any:
     """What `json.dumps` makes anew at each call, made once: calls of tools are many and small."""
     try:
         from _json import encode_basestring_ascii, make_encoder  # json takes longer to import than all that is here
-    except ImportError:
+
+        chunks: Any = make_encoder({}, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    except (ImportError, TypeError):  # as below
         import json
 
         return json.JSONEncoder(allow_nan=False, default=_refuse).encode
-    chunks: Any = make_encoder({}, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 
@@ -56,6 +57,7 @@ class _Plain:
     strict = True
     object_hook = None
     object_pairs_hook = None
+    array_hook = None  # newer versions of Python look for it
     parse_float = float
     parse_int = int
     parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
@@ -63,14 +65,15 @@ class _Plain:
 
 def _decoder() -> Any:
     """What reads a value from a text, at an index."""
+    settings: Any = _Plain()
     try:
         from _json import make_scanner
-    except ImportError:
+
+        return make_scanner(settings)
+    except (ImportError, AttributeError):  # it is not there, or wants what we do not know of
         import json
 
         return json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-    settings: Any = _Plain()
-    return make_scanner(settings)
 
 
 def _plain(value: Any, path: str, what: str, depth: int) -> Any:
