@@ -19,7 +19,8 @@ from toolexec.code.tools import Tools
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
 from toolexec.runtime import conversation
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.conversation import MAX_OPEN, Conversation, execute_payload
+from toolexec.runtime.conversation import MAX_OPEN, Conversation
+from toolexec.runtime.execute_message import execute_payload
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION, FrameReader
 from toolexec.runtime.stream import SocketStream
 

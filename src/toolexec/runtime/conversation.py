@@ -7,7 +7,6 @@ the host: what breaks the protocol is answered with an error, too much of it end
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextvars
 import json
 import logging
@@ -15,8 +14,9 @@ from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
+from toolexec.errors import ConnectionClosedError, GatewayError, ProtocolError
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.execute_message import execute_text
 from toolexec.runtime.gateway.pieces import messages_in_pieces
 from toolexec.runtime.gateway.protocol import (
     MAX_FRAME_BYTES,
@@ -39,7 +39,7 @@ from toolexec.runtime.stream import Stream
 from toolexec.runtime.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
 from toolexec.runtime.tunnel import Connect, Tunnels
 
-__all__ = ["MAX_OPEN", "Conversation", "execute_payload"]
+__all__ = ["MAX_OPEN", "Conversation"]
 
 logger = logging.getLogger(__name__)
 MAX_OPEN: Final = 1000
@@ -140,7 +140,7 @@ class Conversation:
         Raises InvalidRequestError for a program that does not fit into a message, and ProtocolError while another one
         runs; both with nothing run.
         """
-        text = _execute_text(request, extra or {})
+        text = execute_text(request, extra or {})
         await self._greeted.wait()
         if self._ending is not None:
             return self._ending
@@ -372,34 +372,7 @@ class _Run:
                 logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
 
 
-def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
-    """What an `execute` message says about *request*; its files and its working directory are the backend's affair."""
-    payload: dict[str, Any] = {
-        "code": request.code,
-        "language": request.language or "python",
-        "env": dict(request.env),
-        "args": list(request.args),
-        "output_limit": request.output.limit,
-    }
-    if request.stdin:
-        payload["stdin"] = base64.b64encode(request.stdin).decode()
-    if request.seed is not None:
-        payload["seed"] = request.seed
-    return payload
-
-
 def _gone(ending: Ending) -> GatewayError:
     """Why there is nobody to talk to."""
     kind = ProtocolError if ending.stopped else ConnectionClosedError
     return kind(ending.stderr or "the guest has hung up")
-
-
-def _execute_text(request: ExecuteRequest, extra: Mapping[str, Any]) -> str:
-    payload: Mapping[str, Any] = {**execute_payload(request), **extra}
-    text = json.dumps(payload)
-    if len(text) > MAX_FRAME_BYTES - 1024:
-        raise InvalidRequestError(
-            f"the program with its environment, arguments and input has {len(text)} bytes as JSON; at most "
-            f"{MAX_FRAME_BYTES} fit: put what is large into files"
-        )
-    return text
