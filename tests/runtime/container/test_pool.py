@@ -200,3 +200,22 @@ async def test_a_kind_that_is_given_up_while_its_guest_starts_keeps_none() -> No
     await until(lambda: pool.stats.idle == 1)
     assert [guest.key for guest in make.made if not guest.closed] == ["b"]
     await pool.aclose()
+
+
+async def test_a_start_that_fails_as_it_is_stopped_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing would wait for the pause before the next try."""
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 3600)
+
+    async def start(key: object) -> Guest:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("the engine is gone") from None
+        raise AssertionError
+
+    pool = WarmPool(start, size=1, kinds=1)
+    pool.take("a")
+    await until(lambda: pool.stats.starting == 1)
+    await asyncio.sleep(0)
+    await asyncio.wait_for(pool.aclose(), 30)
+    assert pool.stats.failed == 0

@@ -166,13 +166,19 @@ class ContainerBackend:
         if language != "python":
             raise located(InvalidRequestError(f"{self.kind} has sessions for python only, not for {language}"), self)
         ends = monotonic() + request.seconds
-        await self._room.enter(ends, self)
+        task = asyncio.current_task()
+        assert task is not None
         guest = None
+        self._running.add(task)
         try:
-            guest, _ = await self._guest(request, language, ends)
+            await self._room.enter(ends, self)
+            try:
+                guest, _ = await self._guest(request, language, ends)
+            finally:
+                if guest is None:
+                    self._room.leave()
         finally:
-            if guest is None:
-                self._room.leave()
+            self._running.discard(task)
         if guest is None:
             raise located(
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
@@ -210,6 +216,8 @@ class ContainerBackend:
         if running:
             await asyncio.wait(running)
         await self._pool.aclose()
+        if self._checking is not None:  # it may have a container of its own
+            await asyncio.wait({self._checking})
         while self._ends:
             await asyncio.wait([*self._ends])
         await self.engine.aclose()

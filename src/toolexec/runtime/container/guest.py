@@ -24,6 +24,7 @@ __all__ = ["ContainerGuest", "Run"]
 
 _LAST_WORDS: Final = 1.0
 _LOOK: Final = 0.1
+_LEAST_LOOK: Final = 0.01
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,7 +155,7 @@ class ContainerGuest:
         """Returns when the CPU time is used up; what the guest has used for its start does not count."""
         before = await self.container.cpu_seconds() or 0.0
         while True:
-            await asyncio.sleep(min(_LOOK, cpu_ms / 4000))
+            await asyncio.sleep(min(_LOOK, max(_LEAST_LOOK, cpu_ms / 4000)))
             used = await self.container.cpu_seconds()
             if used is not None and (used - before) * 1000 >= cpu_ms:
                 return "cpu"

@@ -161,6 +161,8 @@ class WarmPool(Generic[G]):
         try:
             guest = await self._start(key)
         except Exception as error:
+            if shelf.dropped:  # it was told to stop, and nobody waits for another try
+                return
             self._failed += 1
             shelf.problem = error
             shelf.pause = min(shelf.pause * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
