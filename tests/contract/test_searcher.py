@@ -35,7 +35,7 @@ class _Broken:
     name = ""
     deterministic = True
 
-    def add(self, tool: object) -> None:
+    def add(self, tool: object, bindings: object = ()) -> None:
         raise RuntimeError("no room")
 
     def remove(self, tool_id: str) -> None:

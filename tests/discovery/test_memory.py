@@ -208,11 +208,11 @@ class TestSearch:
             index.search_page("t", 1)
 
     def test_the_searcher_is_told_once(self) -> None:
-        """One `add` per new or changed tool, none for another binding, none per query."""
+        """One `add` per new or changed tool or set of bindings, none per query."""
         told: list[str] = []
 
         class Listening(BM25Searcher):
-            def add(self, tool: Tool) -> None:
+            def add(self, tool: Tool, bindings: object = ()) -> None:
                 told.append(f"+{tool.id}")
                 super().add(tool)
 
@@ -228,7 +228,7 @@ class TestSearch:
         index.unregister("t", LocalBinding("h"))
         index.search("t")
         index.unregister("t")
-        assert told == ["+t", "+t", "-t"]
+        assert told == ["+t", "+t", "+t", "+t", "-t"]
 
     def test_a_hit_that_is_gone_is_left_out(self) -> None:
         """A tool that disappears during a search is not in the answer."""

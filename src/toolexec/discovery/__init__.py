@@ -3,11 +3,14 @@
 from toolexec.discovery.bm25 import BM25Config, BM25Searcher
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, SchemaInfo, ToolDoc
 from toolexec.discovery.examples import ToolExample, example_args
+from toolexec.discovery.explanation import Explains, Explanation, MatchKind, WordMatch
 from toolexec.discovery.facade import Discovery
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Index, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.pages import Page
-from toolexec.discovery.search import Hit, LexicalSearcher, Searcher
+from toolexec.discovery.results import SearchResults
+from toolexec.discovery.search import Hit, Hits, LexicalSearcher, Searcher
+from toolexec.discovery.selection import Selection
 from toolexec.discovery.summary import Filters, Summary, summarize
 
 __all__ = [
@@ -20,19 +23,26 @@ __all__ = [
     "Discovery",
     "DocEntry",
     "DocStore",
+    "Explains",
+    "Explanation",
     "Filters",
     "Hit",
+    "Hits",
     "InMemoryDocStore",
     "InMemoryIndex",
     "Index",
     "LexicalSearcher",
+    "MatchKind",
     "Page",
     "Registered",
     "SchemaInfo",
+    "SearchResults",
     "Searcher",
+    "Selection",
     "Summary",
     "ToolDoc",
     "ToolExample",
+    "WordMatch",
     "example_args",
     "summarize",
 ]

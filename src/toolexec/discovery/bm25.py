@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolexec.discovery.search import Accept, Hit, SearchDoc, best
 from toolexec.discovery.words import words_of
 from toolexec.errors import ConfigurationError
+from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
 __all__ = ["BM25Config", "BM25Searcher"]
@@ -58,7 +60,7 @@ class BM25Searcher:
         self._total_length = 0.0
         self._postings: dict[str, dict[str, float]] = defaultdict(dict)
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one; its words are read at the next search."""
         with self._lock:
             self._pending[tool.id] = tool

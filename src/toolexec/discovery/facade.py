@@ -10,6 +10,7 @@ from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import ChangeListener, Index, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.pages import Page
+from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Searcher
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
@@ -69,9 +70,11 @@ class Discovery:
         """Keep examples; see `DocStore.register_examples`."""
         self.docs.register_examples(tool_id, examples)
 
-    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        """The best tools for *query*, best first, each with its score."""
-        return self.index.search(query, limit, filters=filters)
+    def search(
+        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best tools for *query*, best first, each with its score; see `Index.search`."""
+        return self.index.search(query, limit, filters=filters, explain=explain)
 
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None

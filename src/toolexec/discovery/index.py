@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from toolexec.discovery.pages import Page
+from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
@@ -79,8 +80,11 @@ class Index(Protocol):
         """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
         ...
 
-    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        """The best tools for *query*, best first, each with its score; the first by ID for an empty query."""
+    def search(
+        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best tools for *query*, best first, each with its score; the first by ID for an empty query. *explain*
+        adds to each why it was found, if the searcher can say."""
         ...
 
     def search_page(

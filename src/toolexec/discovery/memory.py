@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from toolexec.discovery.bm25 import BM25Searcher
+from toolexec.discovery.explanation import Explains
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.search import Accept, Searcher
+from toolexec.discovery.results import SearchResults
+from toolexec.discovery.search import Accept, Hits, Searcher
+from toolexec.discovery.selection import Selection
 from toolexec.discovery.summary import Filters, Summary, summarize
 from toolexec.errors import (
     BackendNotFoundError,
@@ -100,6 +103,7 @@ class InMemoryIndex:
             rest = tuple(b for b in entry.bindings if b != binding) if binding is not None else ()
             if rest:
                 self._entries[tool_id] = Registered(entry.tool, rest, self._select(entry.tool, rest))
+                self.searcher.add(entry.tool, rest)
                 self._note("backend_removed", tool_id, binding)
             else:
                 self._remove(entry, binding or entry.binding)
@@ -149,8 +153,8 @@ class InMemoryIndex:
             self._namespaces[tool.namespace] = self._namespaces.get(tool.namespace, 0) + 1
             if tool.version:
                 self._versions.setdefault(f"{tool.namespace}:{tool.name}", set()).add(tool.version)
-        if known is None or known.tool != tool:
-            self.searcher.add(tool)
+        if known is None or known.bindings != entry.bindings or known.tool != tool:
+            self.searcher.add(tool, entry.bindings)
         elif change == "updated":
             return  # nothing that anyone could see has changed
         self._note(change, tool.id, binding)
@@ -257,13 +261,21 @@ class InMemoryIndex:
 
     # -- search -------------------------------------------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        """The best tools for *query*, best first, each with its score; the first by ID for an empty query."""
-        found: list[Summary] = []
-        for hit in self.searcher.search(query, limit, self._accept(filters)):
+    def search(
+        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best tools for *query*, best first, each with its score; see `Index.search`."""
+        searcher = self.searcher
+        hits = searcher.search(query, limit, self._accept(filters))
+        found = SearchResults(score_type=searcher.name)
+        if isinstance(hits, Hits):
+            found.did_you_mean, found.note = hits.did_you_mean, hits.note
+        explains = searcher if explain and isinstance(searcher, Explains) else None
+        for hit in hits:
             entry = self._entries.get(hit.tool_id)
             if entry is not None:
-                found.append(dataclasses.replace(summarize(entry.tool, entry.bindings), score=hit.score))
+                why = explains.explain(query, hit.tool_id) if explains is not None else None
+                found.append(summarize(entry.tool, entry.bindings, score=hit.score, explanation=why))
         return found
 
     def search_page(
@@ -289,15 +301,7 @@ class InMemoryIndex:
         return self._page(self.namespaces()[start : start + limit + 1], start, limit, version, question)
 
     def _accept(self, filters: Filters | None) -> Accept | None:
-        if filters is None or filters == Filters():
-            return None
-        entries = self._entries
-
-        def accept(tool_id: str) -> bool:
-            entry = entries.get(tool_id)
-            return entry is not None and filters.accept(entry.tool, entry.bindings)
-
-        return accept
+        return None if filters is None or filters == Filters() else Selection(filters, self._entries.get)
 
     def _start(self, limit: int, cursor: str | None, question: Any) -> tuple[int, int]:
         if limit < 1:

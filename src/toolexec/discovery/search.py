@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from toolexec.discovery.summary import Metadata, parameter_words
+from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
-__all__ = ["Accept", "Hit", "LexicalSearcher", "SearchDoc", "Searcher", "best"]
+__all__ = ["Accept", "Hit", "Hits", "LexicalSearcher", "SearchDoc", "Searcher", "best"]
 
 Accept: TypeAlias = Callable[[str], bool]
 """Says whether the tool with this ID may be in the answer."""
@@ -23,6 +24,21 @@ class Hit:
 
     tool_id: str
     score: float
+
+
+class Hits(list[Hit]):
+    """Hits, best first, with what else there is to say about them.
+
+    `did_you_mean` is the query as it was probably meant, when words of it are unknown. `note` says why the answer is
+    empty, or less than was asked for; empty when there is nothing to say.
+    """
+
+    __slots__ = ("did_you_mean", "note")
+
+    def __init__(self, hits: Iterable[Hit] = (), *, did_you_mean: str | None = None, note: str = "") -> None:
+        super().__init__(hits)
+        self.did_you_mean = did_you_mean
+        self.note = note
 
 
 class SearchDoc:
@@ -53,7 +69,9 @@ class Searcher(Protocol):
     callers of the index; they must be cheap (put work off to the next `search`) and must not call the index.
     `search` may run on several threads at once. It returns at most *limit* hits (none for a limit below 1), only those
     that *accept* lets through, ordered by score, highest first, then by ID; a query without words returns the first
-    tools by ID with score 0.
+    tools by ID with score 0. The list may be a `Hits`, to say more.
+
+    The *accept* of an index's filters is a `Selection`, whose `filters` a searcher may apply in a faster way.
     """
 
     name: str
@@ -62,8 +80,8 @@ class Searcher(Protocol):
     deterministic: bool
     """Whether the same catalogue and query always give the same answer; only then can results be paged."""
 
-    def add(self, tool: Tool) -> None:
-        """Take in a new tool, or the new form of a known one."""
+    def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
+        """Take in a new tool, or the new form of a known one, or a known one that now lives elsewhere."""
         ...
 
     def remove(self, tool_id: str) -> None:
@@ -95,7 +113,7 @@ class LexicalSearcher:
         self._lock = threading.Lock()
         self._docs: dict[str, tuple[str, str, str]] = {}
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one."""
         text = SearchDoc(tool).text()
         with self._lock:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolexec.discovery.explanation import Explanation
 from toolexec.model.binding import Binding
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -21,7 +22,8 @@ class Summary:
     """One tool in a list. `short_description` has at most 120 characters.
 
     `bindings` says where the tool lives, as `kind:backend`. `unavailable` is the reason why it cannot be called just
-    now, or None. `score` is set by a search: higher is better, comparable within one answer only.
+    now, or None. `score` is set by a search: higher is better, comparable within one answer only. `explanation` is
+    there when the search was asked for it.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Summary:
     bindings: tuple[str, ...] = ()
     unavailable: str | None = None
     score: float | None = None
+    explanation: Explanation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON-able data, without what is empty."""
@@ -56,6 +59,8 @@ class Summary:
         data |= {key: value for key, value in optional.items() if value}
         if self.score is not None:
             data["score"] = round(self.score, 4)
+        if self.explanation is not None:
+            data["explanation"] = self.explanation.to_dict()
         return data
 
 
@@ -113,7 +118,13 @@ class Metadata:
         self.security_summary = ",".join(sorted(_schemes(meta)))
 
 
-def summarize(tool: Tool, bindings: Sequence[Binding]) -> Summary:
+def summarize(
+    tool: Tool,
+    bindings: Sequence[Binding],
+    *,
+    score: float | None = None,
+    explanation: Explanation | None = None,
+) -> Summary:
     """The summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
     meta = Metadata(tool.meta)
     return Summary(
@@ -127,7 +138,9 @@ def summarize(tool: Tool, bindings: Sequence[Binding]) -> Summary:
         security_summary=meta.security_summary,
         tags=tool.tags,
         annotations=tool.annotations,
-        bindings=tuple(f"{binding.kind}:{binding.backend}" for binding in bindings),
+        bindings=tuple([f"{binding.kind}:{binding.backend}" for binding in bindings]),
+        score=score,
+        explanation=explanation,
     )
 
 

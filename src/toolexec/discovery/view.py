@@ -8,6 +8,7 @@ from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import ChangeListener, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, ToolNotFoundError
 from toolexec.model.binding import Binding
@@ -65,15 +66,18 @@ class IndexView:
             return found
         raise ToolNotFoundError(tool_id, op="resolve")
 
-    def search(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+    def search(
+        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
         """The best visible tools; see `Index.search`."""
         size = len(self._index)
         wanted = limit
         while True:  # most tools are visible as a rule, so ask for a few more until enough are left
             wanted = min(max(wanted * 2, limit + 10), size) if limit > 0 else limit
-            found = [s for s in self._index.search(query, wanted, filters=filters) if self.find(s.id) is not None]
-            if len(found) >= limit or wanted >= size:
-                return found[:limit]
+            found = self._index.search(query, wanted, filters=filters, explain=explain)
+            shown = found.like(summary for summary in found if self.find(summary.id) is not None)
+            if len(shown) >= limit or wanted >= size:
+                return found.like(shown[: max(limit, 0)])
 
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None

@@ -16,14 +16,14 @@ from toolexec.backend.mcp import MCPServer, read_mcp_servers
 from toolexec.backend.provider import ProviderBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.types import CodeEvent, CodeResult
-from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
+from toolexec.discovery.docs import DocEntry, DocStore
 from toolexec.discovery.facade import Discovery
 from toolexec.discovery.index import Index
-from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
 from toolexec.exec.adding import command_line, names_around
 from toolexec.exec.chain import ChainResult, Step, execute_chain
 from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
+from toolexec.exec.finding import Finding
 from toolexec.exec.options import CallRemote, Options
 from toolexec.exec.sources import Added, Sources
 from toolexec.model.binding import Binding, BindingKind, LocalBinding
@@ -60,7 +60,7 @@ _FIXED = frozenset(
 )
 
 
-class Exec:
+class Exec(Finding):
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
     >>> import asyncio
@@ -265,34 +265,6 @@ class Exec:
 
             self._sync = SyncExec(self)
         return self._sync
-
-    # -- finding ------------------------------------------------------------------------------------------------
-
-    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        """The best tools for *query*, best first; an empty query gives the first by ID."""
-        if self._sources.pending:
-            await self.start()
-        index, _ = self.visible()
-        return [self._with_state(summary) for summary in index.search(query, limit, filters=filters)]
-
-    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does."""
-        if self._sources.pending and self.index.find(tool_id) is None:
-            await self.start()
-        _, docs = self.visible()
-        doc = docs.describe(tool_id, level)
-        reason = self._sources.unavailable(doc.id)
-        return replace(doc, unavailable=reason) if reason else doc
-
-    def visible(self) -> tuple[Index, DocStore]:
-        """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
-        `current_origin`."""
-        gate = self.options.gate
-        return gate.view(self.index, self.docs, current_origin()) if gate is not None else (self.index, self.docs)
-
-    def _with_state(self, summary: Summary) -> Summary:
-        reason = self._sources.unavailable(summary.id)
-        return replace(summary, unavailable=reason) if reason else summary
 
     # -- running ------------------------------------------------------------------------------------------------
 
