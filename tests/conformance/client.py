@@ -17,8 +17,8 @@ NUMBERS = {"a": 5, "b": 3}
 
 async def main(url: str) -> None:
     # The suite sends null where its own schema asks for a boolean, to see what becomes of it on the wire.
-    async with Exec(default_timeout=20, validate_input=False) as ex:
-        await ex.add_mcp("suite", url=url, connect_timeout=8)
+    async with Exec(default_timeout=45, validate_input=False) as ex:
+        await ex.add_mcp("suite", url=url, connect_timeout=45)
         tools = [entry.tool for entry in ex.index.tools()]
         print(f"{SCENARIO}: {[tool.name for tool in tools]}", file=sys.stderr)
         for status in ex.backend_statuses():

@@ -382,9 +382,8 @@ async def test_many_runs_leave_nothing(make: Make) -> None:
             await asyncio.gather(*(adds(ex) for _ in range(5)))
         await until(lambda: backend.running == 0)
         assert traces() == before
-        assert (
-            len(os.listdir("/proc/self/fd")) <= descriptors + 5
-        )  # a daemon may have as many connections, kept a while
+        # A daemon may have some more connections, which are kept for a while; a leak would be one for each of 20 runs.
+        assert len(os.listdir("/proc/self/fd")) < descriptors + 20
 
 
 async def test_a_host_that_is_killed_leaves_nothing_that_runs(kind: str, request: pytest.FixtureRequest) -> None:
