@@ -96,7 +96,13 @@ def test_any_sequence_of_changes_ends_like_a_fresh_start(steps: list[tuple[str, 
     assert ids(changing, "") == sorted(current)
 
 
-@given(st.lists(texts, min_size=1, max_size=8), texts, st.floats(0, 3), st.floats(0, 1), st.floats(0, 5))
+@given(
+    st.lists(texts, min_size=1, max_size=8),
+    texts,
+    st.floats(0, 3),
+    st.floats(0, 1),
+    st.integers(0, 40).map(lambda eighths: eighths / 8),
+)
 @settings(max_examples=50, deadline=None)
 def test_scores_follow_the_formula(bodies: list[str], query: str, k1: float, b: float, boost: float) -> None:
     """With any knobs, the score is Okapi BM25 over weighted fields."""
@@ -118,7 +124,7 @@ class TestRanking:
         """A word and its plural are the same word, in queries and in documents."""
         made = searcher(tool("git-push", "Push commits"), tool("branches", "Lists"), tool("status", "Shows"))
         assert ids(made, "commit") == ids(made, "commits") == ["git-push"]
-        assert ids(made, "branch list") == ["branches"]
+        assert ids(made, "branch list")[0] == "branches"
         assert ids(made, "status") == ["status"]
 
     def test_identifiers_are_words(self) -> None:
@@ -175,7 +181,17 @@ class TestConfig:
         assert (config.name_boost, config.namespace_boost, config.tags_boost, config.text_boost) == (3, 2, 2, 1)
 
     @pytest.mark.parametrize(
-        "knobs", [{"name_boost": -1}, {"k1": -0.1}, {"b": 1.1}, {"b": -1}, {"text_boost": math.nan}, {"k1": math.inf}]
+        "knobs",
+        [
+            {"name_boost": -1},
+            {"k1": -0.1},
+            {"b": 1.1},
+            {"b": -1},
+            {"text_boost": math.nan},
+            {"k1": math.inf},
+            {"synonyms": 2},
+            {"tags_boost": 101},
+        ],
     )
     def test_senseless_knobs(self, knobs: dict[str, float]) -> None:
         """Negative and infinite weights are refused."""
@@ -183,14 +199,17 @@ class TestConfig:
             BM25Config(**knobs)
 
 
-def test_reading_is_put_off_and_nothing_is_kept() -> None:
-    """Adding is cheap until the next search; after removing all, no posting is left."""
-    made = searcher(*(tool(f"t{i}", f"word{i} shared") for i in range(50)))
-    assert not made._documents
+def test_nothing_is_kept() -> None:
+    """After removing all, no posting is left, and words that are gone for good give up their room."""
+    made = searcher(*(tool(f"t{i}", f"word{chr(97 + i % 26)}{'x' * i} shared") for i in range(50)))
     assert len(ids(made, "shared", 100)) == 50
     for i in range(50):
         made.remove(f"t{i}")
-    assert not made._documents
-    assert not made._postings
-    assert not made._lengths
-    assert made._total_length == pytest.approx(0)
+    assert ids(made, "shared") == []
+    postings = made._postings
+    assert not any(postings.lists.values())
+    assert postings.count == postings.total_length == 0
+    for i in range(6000):
+        made.add(tool("one", f"only{i}q"))
+        made.search("only", 1)
+    assert len(postings.words.signs) < 6000

@@ -5,6 +5,7 @@ from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDoc
 from toolexec.discovery.examples import ToolExample, example_args
 from toolexec.discovery.explanation import Explains, Explanation, MatchKind, WordMatch
 from toolexec.discovery.facade import Discovery
+from toolexec.discovery.facets import CountsFacets, Facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Index, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.pages import Page
@@ -12,6 +13,7 @@ from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Hit, Hits, LexicalSearcher, Searcher
 from toolexec.discovery.selection import Selection
 from toolexec.discovery.summary import Filters, Summary, summarize
+from toolexec.discovery.toolset import Toolset
 
 __all__ = [
     "BM25Config",
@@ -19,12 +21,14 @@ __all__ = [
     "ChangeEvent",
     "ChangeListener",
     "ChangeType",
+    "CountsFacets",
     "DetailLevel",
     "Discovery",
     "DocEntry",
     "DocStore",
     "Explains",
     "Explanation",
+    "Facets",
     "Filters",
     "Hit",
     "Hits",
@@ -42,6 +46,7 @@ __all__ = [
     "Summary",
     "ToolDoc",
     "ToolExample",
+    "Toolset",
     "WordMatch",
     "example_args",
     "summarize",

@@ -9,26 +9,41 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import defaultdict
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolexec.discovery.search import Accept, Hit, SearchDoc, best
-from toolexec.discovery.words import words_of
+from toolexec.discovery.explanation import Explanation, MatchKind
+from toolexec.discovery.facets import Facets
+from toolexec.discovery.ranking.documents import count_words, fields_of
+from toolexec.discovery.ranking.expansion import Expander, Query
+from toolexec.discovery.ranking.explaining import explain_words
+from toolexec.discovery.ranking.marks import Marks, value_of
+from toolexec.discovery.ranking.planes import bits_of, slots_of
+from toolexec.discovery.ranking.postings import Postings
+from toolexec.discovery.ranking.ranker import Choice, Ranker, Word
+from toolexec.discovery.ranking.spelling import MARK
+from toolexec.discovery.search import Accept, Hit, Hits
+from toolexec.discovery.selection import Selection
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
 __all__ = ["BM25Config", "BM25Searcher"]
 
-_MAX_QUERY_WORDS = 64
-_MAX_DOC_CHARS = 20_000
+_MAX_BOOST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BM25Config:
     """How much a word counts in each field, and BM25's two knobs: `k1` (how fast repetition saturates) and `b` (how
-    much long documents are held back). A boost of 0 switches a field off. Negative values raise ConfigurationError."""
+    much long documents are held back). Boosts are rounded to eighths; one of 0 switches a field off.
+
+    `synonyms` is the weight of words that mean the same as one of the query (0: they do not count). `lenient` says
+    whether words that no tool has are completed and corrected. Negative values, and boosts over 100, raise
+    ConfigurationError.
+    """
 
     name_boost: float = 3.0
     namespace_boost: float = 2.0
@@ -37,102 +52,181 @@ class BM25Config:
     parameters_boost: float = 0.5
     k1: float = 1.2
     b: float = 0.75
+    synonyms: float = 0.5
+    lenient: bool = True
 
     def __post_init__(self) -> None:
         boosts = (self.name_boost, self.namespace_boost, self.tags_boost, self.text_boost, self.parameters_boost)
-        values = (*boosts, self.k1, self.b)
-        if not all(math.isfinite(value) and value >= 0 for value in values) or self.b > 1:
-            raise ConfigurationError("BM25 boosts and k1 must be 0 or more, and b between 0 and 1")
+        values = (*boosts, self.k1, self.b, self.synonyms)
+        sound = all(math.isfinite(value) and value >= 0 for value in values) and max(boosts) <= _MAX_BOOST
+        if not sound or self.b > 1 or self.synonyms > 1:
+            raise ConfigurationError(
+                f"BM25 boosts must be between 0 and {_MAX_BOOST}, k1 0 or more, b and synonyms between 0 and 1"
+            )
 
 
 class BM25Searcher:
-    """Ranks tools by BM25. Any word of the query may match; more and rarer words rank higher."""
+    """Ranks tools by BM25. Any word of the query may match; more and rarer words rank higher.
+
+    The index changes in place with each tool, at the next search. Words count by their stems; words that mean the
+    same count less; a word that no tool has is completed, parted or corrected, and `Hits.did_you_mean` says how.
+    """
 
     name = "bm25"
     deterministic = True
 
     def __init__(self, config: BM25Config | None = None) -> None:
         self.config = config or BM25Config()
+        config = self.config
+        boosts = (config.name_boost, config.namespace_boost, config.tags_boost, config.text_boost)
+        self._fields, unit = fields_of((*boosts, config.parameters_boost))
         self._lock = threading.Lock()
-        self._pending: dict[str, Tool] = {}
-        self._documents: dict[str, dict[str, float]] = {}
-        self._lengths: dict[str, float] = {}
-        self._total_length = 0.0
-        self._postings: dict[str, dict[str, float]] = defaultdict(dict)
+        self._pending: deque[tuple[str, Tool | None, tuple[Binding, ...]]] = deque()
+        self._postings = Postings()
+        self._ranker = Ranker(self._postings, config.k1, config.b, unit)
+        self._expander = Expander(self._postings, synonyms=config.synonyms, lenient=config.lenient)
+        self._marks = Marks(self._postings.words)
+        self._slots: dict[str, int] = {}
+        self._tools: list[Tool | None] = []
+        self._ordered: list[str] | None = None
 
     def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one; its words are read at the next search."""
-        with self._lock:
-            self._pending[tool.id] = tool
+        self._pending.append((tool.id, tool, tuple(bindings)))
 
     def remove(self, tool_id: str) -> None:
         """Forget a tool; unknown IDs are ignored."""
-        with self._lock:
-            self._pending.pop(tool_id, None)
-            self._drop(tool_id)
+        self._pending.append((tool_id, None, ()))
 
-    def search(self, query: str, limit: int, accept: Accept | None = None) -> list[Hit]:
-        """The best hits."""
+    def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
+        """The best hits; the first tools by ID for a query without words."""
         if limit < 1:
-            return []
-        words = list(dict.fromkeys(words_of(query)))[:_MAX_QUERY_WORDS]
+            return Hits()
         with self._lock:
             self._take_in()
-            if not query.strip():
-                return best(dict.fromkeys(self._documents, 0.0), limit, accept)
-            scores = self._score(words)
-        return best(scores, limit, accept)
+            choice = self._choice(accept)
+            limit = min(limit, self._postings.count)
+            read = self._expander.read(query)
+            if not read.words and not read.unknown and not query.strip():
+                return Hits(self._first(limit, choice))
+            words: list[Word] = [word.members for word in read.words]
+            best = self._ranker.best(words, limit, choice, self._id)
+            found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=read.meant)
+            found.note = self._note(read, bool(found))
+            return found
 
-    def _score(self, words: list[str]) -> dict[str, float]:
-        count = len(self._documents)
-        k1, b = self.config.k1, self.config.b
-        scores: dict[str, float] = {}
-        if not count:
-            return scores
-        flat = k1 * (1 - b)
-        slope = k1 * b / (self._total_length / count or 1.0)
-        for word in words:
-            posting = self._postings.get(word)
-            if not posting:
-                continue
-            weight = math.log(1 + (count - len(posting) + 0.5) / (len(posting) + 0.5)) * (k1 + 1)
-            for tool_id, frequency in posting.items():
-                gain = weight * frequency / (frequency + flat + slope * self._lengths[tool_id])
-                scores[tool_id] = scores.get(tool_id, 0.0) + gain
-        return scores
+    def explain(self, query: str, tool_id: str) -> Explanation | None:
+        """Why *query* finds the tool; None when it does not, or the tool is unknown."""
+        with self._lock:
+            self._take_in()
+            slot = self._slots.get(tool_id)
+            tool = self._tools[slot] if slot is not None else None
+            if slot is None or tool is None:
+                return None
+            read = self._expander.read(query)
+            parts = self._ranker.parts([word.members for word in read.words], slot)
+            forms = [self._postings.words.form_of(sign) if sign else "" for sign, _ in parts]
+            stems = [self._postings.words.stem_of(sign) if sign else "" for sign, _ in parts]
+        gains = [gain for _, gain in parts]
+        kinds: list[MatchKind] = [
+            word.kinds.get(sign, "word") for word, (sign, _) in zip(read.words, parts, strict=True)
+        ]
+        return explain_words(tool, [word.text for word in read.words], kinds, forms, stems, gains)
+
+    def facets(self, query: str, accept: Accept | None = None) -> Facets:
+        """The counts of all tools that a search for *query* would find; of all tools for a query without words."""
+        with self._lock:
+            self._take_in()
+            choice = self._choice(accept)
+            read = self._expander.read(query)
+            words: list[Word] = [word.members for word in read.words]
+            if not words and query.strip():
+                return Facets()
+            bits = self._ranker.matching(words, choice)
+            if choice.accept is not None:
+                allowed = [slot for slot in slots_of(bits) if choice.accept(slot)]
+                bits = bits_of(allowed, bits.bit_length())
+            counts: dict[str, dict[str, int]] = {}
+            for stem, sign in self._postings.words.signs.items():
+                if stem.startswith(MARK):
+                    kind, value = value_of(stem)
+                    counts.setdefault(kind, {})[value] = (bits & self._ranker.having(sign)).bit_count()
+            return Facets.of(bits.bit_count(), counts)
+
+    def _choice(self, accept: Accept | None) -> Choice:
+        if accept is None:
+            return Choice()
+        if isinstance(accept, Selection):
+            return Choice(self._marks.clauses(accept.filters))
+        return Choice((), lambda slot: accept(self._id(slot)))
+
+    def _id(self, slot: int) -> str:
+        tool = self._tools[slot]
+        return tool.id if tool is not None else ""
+
+    def _first(self, limit: int, choice: Choice) -> list[Hit]:
+        if self._ordered is None:
+            self._ordered = sorted(self._slots)
+        found: list[Hit] = []
+        for tool_id in self._ordered:
+            if self._ranker.allows(self._slots[tool_id], choice):
+                found.append(Hit(tool_id, 0.0))
+                if len(found) == limit:
+                    break
+        return found
+
+    def _note(self, read: Query, found: bool) -> str:
+        notes: list[str] = []
+        if read.was_cut:
+            notes.append("the query is too long; only its beginning was used")
+        if read.unknown and found:
+            notes.append(f"no tool has {_listed(read.unknown)}")
+        if not found:
+            if not self._postings.count:
+                notes.append("there are no tools")
+            elif read.words:
+                notes.append("no tool that the filters let through has these words")
+            elif read.unknown:
+                notes.append(f"no tool has {_listed(read.unknown)}, nor a word like it")
+            else:
+                notes.append("the query has no words")
+        return "; ".join(notes)
+
+    # -- changes ------------------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
-        for tool_id, tool in self._pending.items():
-            self._drop(tool_id)
-            frequencies = self._frequencies(SearchDoc(tool))
-            self._documents[tool_id] = frequencies
-            length = sum(frequencies.values())
-            self._lengths[tool_id] = length
-            self._total_length += length
-            for word, frequency in frequencies.items():
-                self._postings[word][tool_id] = frequency
-        self._pending.clear()
+        pending = self._pending
+        while pending:
+            tool_id, tool, bindings = pending.popleft()
+            if tool is None:
+                self._drop(tool_id)
+            else:
+                self._put(tool, bindings)
+
+    def _put(self, tool: Tool, bindings: tuple[Binding, ...]) -> None:
+        self._drop(tool.id)
+        counts = count_words(tool, self._fields, self._postings.words)
+        slot = self._postings.put(counts, self._marks.of(tool, bindings))
+        self._ranker.changed(slot)
+        if slot == len(self._tools):
+            self._tools.append(tool)
+        else:
+            self._tools[slot] = tool
+        self._slots[tool.id] = slot
+        if self._ordered is not None:
+            insort(self._ordered, tool.id)
 
     def _drop(self, tool_id: str) -> None:
-        for word in self._documents.pop(tool_id, ()):
-            posting = self._postings[word]
-            del posting[tool_id]
-            if not posting:
-                del self._postings[word]
-        self._total_length -= self._lengths.pop(tool_id, 0.0)
+        slot = self._slots.pop(tool_id, None)
+        if slot is None:
+            return
+        self._postings.take(slot)
+        self._ranker.changed(slot)
+        self._tools[slot] = None
+        if self._ordered is not None:
+            del self._ordered[bisect_left(self._ordered, tool_id)]
 
-    def _frequencies(self, doc: SearchDoc) -> dict[str, float]:
-        config = self.config
-        fields = (
-            (config.name_boost, doc.name),
-            (config.namespace_boost, doc.namespace),
-            (config.tags_boost, " ".join(doc.tags)),
-            (config.text_boost, f"{doc.description} {doc.extra}"[:_MAX_DOC_CHARS]),
-            (config.parameters_boost, doc.parameters[:_MAX_DOC_CHARS]),
-        )
-        frequencies: dict[str, float] = defaultdict(float)
-        for boost, text in fields:
-            if boost:
-                for word in words_of(text):
-                    frequencies[word] += boost
-        return dict(frequencies)
+
+def _listed(words: Sequence[str]) -> str:
+    shown = ", ".join(repr(word[:40]) for word in words[:5])
+    return f"{shown} and {len(words) - 5} more" if len(words) > 5 else shown

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from toolexec.discovery.facets import Facets
 from toolexec.discovery.pages import Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
@@ -36,13 +37,18 @@ class Registered:
     """A tool of the index with its bindings in order of registration, and the one that the selector prefers; `target`
     is what that one's backend calls the tool."""
 
-    __slots__ = ("binding", "bindings", "target", "tool")
+    __slots__ = ("_several", "binding", "target", "tool")
 
     def __init__(self, tool: Tool, bindings: tuple[Binding, ...], binding: Binding) -> None:
         self.tool = tool
-        self.bindings = bindings
         self.binding = binding
         self.target = binding.tool
+        self._several = bindings if len(bindings) > 1 else None  # a tuple of one takes 48 bytes, 100,000 times
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """All bindings, in order of registration."""
+        return self._several or (self.binding,)
 
 
 class Index(Protocol):
@@ -85,6 +91,11 @@ class Index(Protocol):
     ) -> SearchResults:
         """The best tools for *query*, best first, each with its score; the first by ID for an empty query. *explain*
         adds to each why it was found, if the searcher can say."""
+        ...
+
+    def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
+        are."""
         ...
 
     def search_page(

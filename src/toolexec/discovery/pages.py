@@ -19,10 +19,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a longer list; `next_cursor` is None on the last page."""
+    """A part of a longer list; `next_cursor` is None on the last page. Pages of a search also say what was probably
+    meant (`did_you_mean`) and why there may be nothing (`note`)."""
 
     items: tuple[T, ...]
     next_cursor: str | None = None
+    did_you_mean: str | None = None
+    note: str = ""
 
 
 class CursorSeal:

@@ -10,7 +10,7 @@ from typing import Any
 from toolexec.discovery.explanation import Explanation
 from toolexec.model.binding import Binding
 from toolexec.model.tags import normalize_tags
-from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.model.tool import HINTS, Tool, ToolAnnotations
 
 __all__ = ["MAX_SHORT_DESCRIPTION", "Filters", "Metadata", "Summary", "summarize"]
 
@@ -95,14 +95,9 @@ class Filters:
             return False
         if self.backend is not None and not any(self.backend in (b.kind, b.backend) for b in bindings):
             return False
-        destructive = not hints.read_only if hints.destructive is None else hints.destructive
-        wanted = (
-            (self.read_only, hints.read_only),
-            (self.idempotent, hints.idempotent),
-            (self.destructive, destructive),
-            (self.open_world, hints.open_world is not False),
-        )
-        return all(ask is None or ask == has for ask, has in wanted)
+        asked = (self.read_only, self.idempotent, self.destructive, self.open_world)
+        on = hints.on()
+        return all(ask is None or ask is (name in on) for name, ask in zip(HINTS, asked, strict=True))
 
 
 class Metadata:

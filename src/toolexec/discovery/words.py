@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["words_of"]
+__all__ = ["split_words", "words_of"]
 
 # Runs of Latin letters (a new one at each lower-to-upper step, so that `createIssue` and `HTTPServer` fall apart), of
 # digits, or of letters of other scripts.
 _UPPER, _LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ɏ"
 _WORD = re.compile(rf"[{_UPPER}]+(?![{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+")
+
+
+def split_words(text: str) -> list[str]:
+    """Lower-case words as they are written: split at blanks, punctuation, `_ - . :` and the humps of camelCase."""
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 def words_of(text: str) -> list[str]:

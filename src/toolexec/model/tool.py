@@ -10,10 +10,14 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors import InvalidToolError
 from toolexec.model.ids import ToolID, check_segment
 from toolexec.model.schema import Schema, SchemaLike
+from toolexec.model.sharing import shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
 
-__all__ = ["Icon", "JSONObject", "Tool", "ToolAnnotations"]
+__all__ = ["HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations"]
+
+HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
+"""The yes-or-no annotations of a tool."""
 
 JSONObject: TypeAlias = Mapping[str, Any]
 
@@ -42,6 +46,13 @@ class ToolAnnotations:
             destructive=_flag(data.get("destructiveHint")),
             open_world=_flag(data.get("openWorldHint")),
         )
+
+    def on(self) -> list[str]:
+        """The names of the hints that hold, as a caller would read them: what does not say whether it is destructive
+        counts as destructive unless it is read-only, and as open-world unless it says no."""
+        destructive = not self.read_only if self.destructive is None else self.destructive
+        values = (self.read_only, self.idempotent, destructive, self.open_world is not False)
+        return [name for name, value in zip(HINTS, values, strict=True) if value]
 
     def to_mcp(self) -> dict[str, Any]:
         """The MCP spelling, without what is unset or false by default."""
@@ -90,6 +101,7 @@ class Icon:
 
 
 _NO_ANNOTATIONS: Final = ToolAnnotations()
+_plain_annotations: dict[tuple[bool | None, ...], ToolAnnotations] = {}
 _FIELDS: Final = (
     "name",
     "namespace",
@@ -151,16 +163,16 @@ class Tool:
         """
         put = object.__setattr__
         put(self, "id", _checked_id(name, namespace, version))
-        put(self, "name", name)
-        put(self, "namespace", namespace)
-        put(self, "version", version)
-        put(self, "title", title)
+        put(self, "name", shared_text(name) if namespace else self.id)
+        put(self, "namespace", shared_text(namespace))
+        put(self, "version", shared_text(version))
+        put(self, "title", shared_text(title))
         put(self, "description", description)
         put(self, "input_schema", Schema.of(input_schema).guard())
         put(self, "output_schema", None if output_schema is None else Schema.of(output_schema).guard())
-        put(self, "annotations", annotations or _NO_ANNOTATIONS)
+        put(self, "annotations", _NO_ANNOTATIONS if annotations is None else _shared(annotations))
         put(self, "icons", tuple(icons))
-        put(self, "tags", normalize_tags(tags) if tags else ())
+        put(self, "tags", shared_tags(normalize_tags(tags)) if tags else ())
         put(self, "_meta_text", _frozen_meta(meta) if meta else "")
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -173,6 +185,11 @@ class Tool:
     def meta(self) -> dict[str, Any]:
         """The free metadata (`_meta` in MCP) as a fresh dict."""
         return json.loads(self._meta_text) if self._meta_text else {}
+
+    @property
+    def has_meta(self) -> bool:
+        """Whether there is any metadata; quicker than to ask for it."""
+        return self._meta_text != ""
 
     @property
     def parsed_version(self) -> Version:
@@ -294,6 +311,14 @@ def _checked_id(name: str, namespace: str, version: str) -> str:
         if problem := check_segment(version, version=True):
             raise InvalidToolError(f"the version of {name} {problem}", details={"field": "version"})
     return str(ToolID(name, namespace, version))
+
+
+def _shared(annotations: ToolAnnotations) -> ToolAnnotations:
+    """The first annotations that said the same; those with a title are given back as they are."""
+    values = (annotations.read_only, annotations.idempotent, annotations.destructive, annotations.open_world)
+    if annotations.title or any(not (value is None or value is True or value is False) for value in values):
+        return annotations
+    return _plain_annotations.setdefault(values, annotations)
 
 
 def _frozen_meta(meta: JSONObject) -> str:

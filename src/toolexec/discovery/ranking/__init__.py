@@ -1,0 +1,1 @@
+"""How words become a ranking: the machinery behind the BM25 searcher."""

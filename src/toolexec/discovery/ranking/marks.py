@@ -1,0 +1,57 @@
+"""Marks: what filters and counts go by, kept in the index like words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolexec.discovery.ranking.ranker import Clause
+from toolexec.discovery.ranking.spelling import MARK
+from toolexec.discovery.ranking.vocabulary import Vocabulary
+from toolexec.discovery.summary import Filters
+from toolexec.model.binding import Binding
+from toolexec.model.tool import HINTS, Tool
+
+__all__ = ["Marks", "value_of"]
+
+
+def value_of(stem: str) -> tuple[str, str]:
+    """The kind (`namespace`, `tag`, `backend`, `hint`) and the value of a mark's stem."""
+    _, kind, value = stem.split(MARK, 2)
+    return kind, value
+
+
+class Marks:
+    """Gives tools their marks: namespace, tags, kinds and names of backends, and the hints that are on."""
+
+    def __init__(self, words: Vocabulary) -> None:
+        self._words = words
+
+    def of(self, tool: Tool, bindings: Sequence[Binding]) -> str:
+        """The signs of a tool's marks, each once."""
+        made = [self._sign("namespace", tool.namespace)]
+        made += [self._sign("tag", tag) for tag in tool.tags]
+        for binding in bindings:
+            made.append(self._sign("backend", binding.kind))
+            if binding.backend != binding.kind:
+                made.append(self._sign("backend", binding.backend))
+        made += [self._sign("hint", name) for name in tool.annotations.on()]
+        return "".join(made if len(bindings) < 2 else dict.fromkeys(made))
+
+    def clauses(self, filters: Filters) -> tuple[Clause, ...]:
+        """The filters as conditions on marks."""
+        found: list[Clause] = []
+        if filters.namespace is not None:
+            found.append(self._clause("namespace", filters.namespace))
+        found += [self._clause("tag", tag) for tag in filters.tags]
+        if filters.backend is not None:
+            found.append(self._clause("backend", filters.backend))
+        asked = (filters.read_only, filters.idempotent, filters.destructive, filters.open_world)
+        found += [self._clause("hint", name, want) for name, want in zip(HINTS, asked, strict=True) if want is not None]
+        return tuple(found)
+
+    def _clause(self, kind: str, value: str, wanted: bool = True) -> Clause:
+        return Clause(self._words.signs.get(f"{MARK}{kind}{MARK}{value}", ""), wanted)
+
+    def _sign(self, kind: str, value: str) -> str:
+        stem = f"{MARK}{kind}{MARK}{value}"
+        return self._words.signs.get(stem) or self._words.sign(stem, "")

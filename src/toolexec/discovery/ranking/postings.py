@@ -1,0 +1,116 @@
+"""The inverted index: which tools have a word, and how often; changed in place, tool by tool."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from toolexec.discovery.ranking.vocabulary import Vocabulary
+
+__all__ = ["MAX_COUNT", "Postings"]
+
+MAX_COUNT: Final = 255
+"""The most that a word can count in a tool, in units."""
+_MAX_DEAD: Final = 4096
+_NOTHING: Final = array("I")
+
+
+def _empty() -> array[int]:
+    return array("I")
+
+
+class Postings:
+    """Words and their counts by slot, a small number that stands for a tool.
+
+    Counts are whole *units*: a word of the name counts more of them than one of the description. A posting is one
+    32-bit integer, `slot << 8 | count`, and the postings of a word are sorted. What a slot holds is kept the other way
+    round, too, as a string: first the sign of each word, then as many characters with their counts. `str.find` in it
+    says in a tenth of a microsecond whether a tool has a word.
+
+    Not safe for use by several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self.words = Vocabulary()
+        self.lists: defaultdict[str, array[int]] = defaultdict(_empty)
+        self.held: list[str] = []
+        self.lengths = array("I")
+        self.total_length = 0
+        self.count = 0
+        self._free: list[int] = []
+        self._dead: set[str] = set()
+
+    def put(self, counts: Mapping[str, int], marks: str) -> int:
+        """Take in what a tool holds: counts of words by sign, each at most 255, and *marks*, the signs of what does not
+        count towards its length; returns its slot."""
+        values = counts.values()
+        text = "".join((*counts, marks, *map(chr, values), "\x01" * len(marks)))
+        length = sum(values)
+        slot = self._free.pop() if self._free else len(self.held)
+        base = slot << 8
+        if slot == len(self.held):
+            self.held.append(text)
+            self.lengths.append(length)
+            self._append(base, counts, marks)
+        else:
+            self.held[slot] = text
+            self.lengths[slot] = length
+            lists = self.lists
+            for sign in marks:
+                insort(lists[sign], base | 1)
+            for sign, count in counts.items():
+                insort(lists[sign], base | count)
+        self.total_length += length
+        self.count += 1
+        return slot
+
+    def _append(self, base: int, counts: Mapping[str, int], marks: str) -> None:
+        """The postings of a slot that is higher than all others."""
+        lists = self.lists
+        for sign, count in counts.items():
+            lists[sign].append(base | count)
+        for sign in marks:
+            lists[sign].append(base | 1)
+
+    def take(self, slot: int) -> None:
+        """Forget what a slot holds; the slot is free for another tool."""
+        text = self.held[slot]
+        base = slot << 8
+        for sign in text[: len(text) // 2]:
+            postings = self.lists[sign]
+            del postings[bisect_left(postings, base)]
+            if not postings:
+                self._dead.add(sign)
+        self.held[slot] = ""
+        self.total_length -= self.lengths[slot]
+        self.lengths[slot] = 0
+        self.count -= 1
+        self._free.append(slot)
+        if len(self._dead) > _MAX_DEAD:
+            self._forget_dead()
+
+    def of(self, sign: str) -> array[int]:
+        """The postings of a word."""
+        return self.lists.get(sign, _NOTHING)
+
+    def units(self, slot: int, sign: str) -> int:
+        """How much a word counts in a tool, in units; 0 when the tool does not have it."""
+        text = self.held[slot]
+        half = len(text) // 2
+        place = text.find(sign, 0, half)
+        return ord(text[half + place]) if place >= 0 else 0
+
+    @property
+    def mean_length(self) -> float:
+        """The mean of the tools' lengths in units; 1 when there is nothing to say."""
+        return self.total_length / self.count if self.count and self.total_length else 1.0
+
+    def _forget_dead(self) -> None:
+        gone = [sign for sign in self._dead if not self.lists[sign]]
+        self._dead.clear()
+        for sign in gone:
+            del self.lists[sign]
+        self.words.forget(gone)

@@ -1,0 +1,303 @@
+"""The best tools for weighted words: one by one where few have them, all at once by bit sets where many do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from toolexec.discovery.ranking.planes import (
+    Member,
+    WordPlanes,
+    add_planes,
+    best_of,
+    bits_of,
+    build_planes,
+    length_class,
+    slots_of,
+)
+from toolexec.discovery.ranking.postings import Postings
+
+__all__ = ["Choice", "Clause", "Ranker", "Scored", "Word"]
+
+Word: TypeAlias = Sequence[tuple[str, float]]
+"""A word of a query: the signs of the words that stand for it, each with a weight from 0 to 1."""
+Scored: TypeAlias = tuple[float, int]
+"""A score and a slot."""
+
+_FEW_POSTINGS: Final = 256
+_MANY_WANTED: Final = 200
+_MANY_EQUAL: Final = 4000
+_MAX_PLANE_BYTES: Final = 16 << 20
+_MAX_DRIFT: Final = 1.1
+_SURE: Final = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition on tools: to have any of these marks (signs), or with *wanted* false, none of them."""
+
+    marks: str
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which tools may be in an answer: all clauses hold, and *accept*, if any, says yes to the slot."""
+
+    clauses: tuple[Clause, ...] = ()
+    accept: Callable[[int], bool] | None = None
+
+
+class Ranker:
+    """Finds the best slots of `postings` by Okapi BM25, exactly. A word that counts once has a count of *unit*.
+
+    Tell `changed` of every slot that is put or taken. Not safe for use by several threads at once.
+    """
+
+    def __init__(self, postings: Postings, k1: float, b: float, unit: int) -> None:
+        self.postings = postings
+        self._k1 = k1
+        self._b = b
+        self._unit = unit
+        self._flat = k1 * (1 - b) * unit  # as counts are in units, so is what is added to them
+        self._classes = bytearray()
+        self._planes: dict[tuple[tuple[str, float], ...], WordPlanes] = {}
+        self._marks: dict[str, int] = {}
+        self._bytes = 0
+        self._changed: set[int] = set()
+        self._changed_bits = 0
+
+    def changed(self, slot: int) -> None:
+        """Take note that another tool, or none, is now in a slot."""
+        postings = self.postings
+        kind = length_class(postings.lengths[slot])
+        if slot == len(self._classes):
+            self._classes.append(kind)
+        else:
+            self._classes[slot] = kind
+        if not self._planes and not self._marks:
+            return
+        self._changed.add(slot)
+        self._changed_bits |= 1 << slot
+        if len(self._changed) > max(64, len(self._classes) >> 9):
+            self._drop()
+
+    def _drop(self) -> None:
+        self._planes.clear()
+        self._marks.clear()
+        self._bytes = 0
+        self._changed.clear()
+        self._changed_bits = 0
+
+    # -- the best -----------------------------------------------------------------------------------------------
+
+    def best(self, words: Sequence[Word], limit: int, choice: Choice, key: Callable[[int], str]) -> list[Scored]:
+        """The *limit* best slots, by score and then by *key*; only those with any of the words."""
+        groups = [members for word in words if (members := self._members(word))]
+        if not groups or limit < 1:
+            return []
+        found: list[Scored] | None = None
+        size = sum(len(member.postings) for members in groups for member in members)
+        if size > _FEW_POSTINGS and limit <= _MANY_WANTED:
+            found = self._by_planes(groups, limit, choice)
+        if found is None:
+            found = self._one_by_one(groups, choice)
+        if len(found) > limit:
+            found.sort(reverse=True)
+            worst = found[limit - 1][0]
+            found = [item for item in found if item[0] >= worst]
+        found.sort(key=lambda item: (-item[0], key(item[1])))
+        return found[:limit]
+
+    def parts(self, words: Sequence[Word], slot: int) -> list[tuple[str, float]]:
+        """For each word: the sign of the best of those that stand for it and what that adds to the score of a slot;
+        ("", 0.0) where the slot has none."""
+        norm = self._norm(slot)
+        postings = self.postings
+        found: list[tuple[str, float]] = []
+        for word in words:
+            best = ("", 0.0)
+            for member in self._members(word):
+                count = postings.units(slot, member.sign)
+                gain = member.factor * count / (count + norm)
+                if gain > best[1]:
+                    best = (member.sign, gain)
+            found.append(best)
+        return found
+
+    def allows(self, slot: int, choice: Choice) -> bool:
+        """Whether a slot may be in an answer."""
+        return self._holds(slot, choice.clauses) and (choice.accept is None or choice.accept(slot))
+
+    def matching(self, words: Sequence[Word], choice: Choice) -> int:
+        """The bits of all slots that have any of the words (all slots if there are no words) and may be in an answer;
+        what *accept* would say is left out."""
+        bits = 0
+        for word in words:
+            for sign, _ in word:
+                bits |= self.having(sign)
+        if not words:
+            bits = bits_of([slot for slot, text in enumerate(self.postings.held) if text], len(self.postings.held))
+        for clause in choice.clauses:
+            having = 0
+            for mark in clause.marks:
+                having |= self.having(mark)
+            bits &= having if clause.wanted else ~having
+        return bits
+
+    def having(self, sign: str) -> int:
+        """The bits of the slots that have a word or mark, as things are now."""
+        return bits_of([posting >> 8 for posting in self.postings.of(sign)], len(self.postings.held))
+
+    # -- scoring ------------------------------------------------------------------------------------------------
+
+    def _members(self, word: Word) -> list[Member]:
+        postings, count = self.postings, self.postings.count
+        found: list[Member] = []
+        ceiling = math.inf
+        for sign, weight in word:
+            having = postings.of(sign)
+            if having:
+                rarity = math.log(1 + (count - len(having) + 0.5) / (len(having) + 0.5))
+                if weight >= 1:
+                    ceiling = min(ceiling, rarity)  # a rare synonym must not count for more than the word itself
+                found.append(Member(sign, weight, min(rarity, ceiling) * weight * (self._k1 + 1), having))
+        return found
+
+    def _norm(self, slot: int) -> float:
+        return self._flat + self._slope * self.postings.lengths[slot]
+
+    @property
+    def _slope(self) -> float:
+        return self._k1 * self._b * self._unit / self.postings.mean_length
+
+    def _holds(self, slot: int, clauses: Sequence[Clause]) -> bool:
+        text = self.postings.held[slot]
+        half = len(text) // 2
+        return all(any(text.find(mark, 0, half) >= 0 for mark in clause.marks) is clause.wanted for clause in clauses)
+
+    def _one_by_one(self, groups: Sequence[Sequence[Member]], choice: Choice) -> list[Scored]:
+        lengths = self.postings.lengths
+        flat, slope = self._flat, self._slope
+        scores: dict[int, float] = {}
+        for members in groups:
+            best: dict[int, float] = {} if len(members) > 1 and scores else scores
+            fresh = not scores
+            for member in members:
+                factor = member.factor
+                for posting in member.postings:
+                    slot = posting >> 8
+                    count = posting & 255
+                    gain = factor * count / (count + (flat + slope * lengths[slot]))
+                    if best is scores and not fresh:
+                        scores[slot] = scores.get(slot, 0.0) + gain
+                    elif gain > best.get(slot, 0.0):
+                        best[slot] = gain
+            if best is not scores:
+                for slot, gain in best.items():
+                    scores[slot] = scores.get(slot, 0.0) + gain
+        if choice.clauses or choice.accept:
+            return [(score, slot) for slot, score in scores.items() if self.allows(slot, choice)]
+        return [(score, slot) for slot, score in scores.items()]
+
+    def _exact(self, groups: Sequence[Sequence[tuple[str, float]]], slots: Sequence[int]) -> list[Scored]:
+        """The slots with their scores, without those that have none of the words."""
+        held, lengths = self.postings.held, self.postings.lengths
+        flat, slope = self._flat, self._slope
+        found: list[Scored] = []
+        for slot in slots:
+            text = held[slot]
+            half = len(text) >> 1
+            norm = flat + slope * lengths[slot]
+            score = 0.0
+            for members in groups:
+                best = 0.0
+                for sign, factor in members:
+                    place = text.find(sign, 0, half)
+                    if place >= 0:
+                        count = ord(text[half + place])
+                        gain = factor * count / (count + norm)
+                        if gain > best:
+                            best = gain
+                score += best
+            if score:
+                found.append((score, slot))
+        return found
+
+    # -- bit sets -----------------------------------------------------------------------------------------------
+
+    def _by_planes(self, groups: Sequence[Sequence[Member]], limit: int, choice: Choice) -> list[Scored] | None:
+        """The *limit* best and some more, not in order; None when too many are equal for this to pay."""
+        ready = [self._ready(members) for members in groups]
+        lowest = min(planes.exponent for planes, _ in ready)
+        total: list[int] = []
+        for planes, _ in ready:
+            add_planes(total, planes.planes, planes.exponent - lowest)
+        unit = 2.0**lowest * max(drift for _, drift in ready) * _SURE
+        among = ((1 << len(self._classes)) - 1) & ~self._changed_bits
+        for clause in choice.clauses:
+            having = 0
+            for mark in clause.marks:
+                having |= self._marked(mark)
+            among &= having if clause.wanted else ~having
+        lookup = [[(member.sign, member.factor) for member in members] for members in groups]
+        found = self._exact(lookup, [slot for slot in self._changed if self.allows(slot, choice)])
+        wanted = limit + 6
+        while True:
+            sure, equal, bound = best_of(total, among, wanted)
+            found += self._exact(lookup, self._accepted(sure, choice))
+            if not bound:
+                return found
+            if self._settled(found, limit, bound * unit):
+                return found
+            if equal.bit_count() > _MANY_EQUAL:
+                return None
+            found += self._exact(lookup, self._accepted(equal, choice))
+            if self._settled(found, limit, (bound - 1) * unit):
+                return found
+            among &= ~(sure | equal)
+            wanted *= 4
+
+    def _accepted(self, bits: int, choice: Choice) -> list[int]:
+        slots = slots_of(bits)
+        return slots if choice.accept is None else [slot for slot in slots if choice.accept(slot)]
+
+    @staticmethod
+    def _settled(found: list[Scored], limit: int, bound: float) -> bool:
+        """Whether nothing that was not looked at can be among the best, its score being at most *bound*."""
+        if len(found) < limit:
+            return False
+        found.sort(reverse=True)
+        return found[limit - 1][0] > bound
+
+    def _ready(self, members: Sequence[Member]) -> tuple[WordPlanes, float]:
+        """The planes of a word, and the factor by which scores may have grown since they were built."""
+        name = tuple((member.sign, member.weight) for member in members)
+        mean = self.postings.mean_length
+        known = self._planes.get(name)
+        if known is not None:
+            drift = max(member.factor / then for member, then in zip(members, known.factors, strict=True))
+            drift = max(drift, 1.0) * max(mean / known.mean_length, 1.0)
+            if drift < _MAX_DRIFT:
+                return known, drift
+            self._bytes -= known.size
+            del self._planes[name]
+        built = build_planes(members, self._classes, self._flat, self._slope, mean)
+        self._keep(name, built)
+        return built, 1.0
+
+    def _keep(self, name: tuple[tuple[str, float], ...], built: WordPlanes) -> None:
+        self._bytes += built.size
+        while self._bytes > _MAX_PLANE_BYTES and self._planes:
+            self._bytes -= self._planes.pop(next(iter(self._planes))).size
+        self._planes[name] = built
+
+    def _marked(self, mark: str) -> int:
+        bits = self._marks.get(mark)
+        if bits is None:
+            if len(self._marks) >= 256:
+                del self._marks[next(iter(self._marks))]
+            bits = self._marks[mark] = self.having(mark)
+        return bits

@@ -1,0 +1,103 @@
+"""Words that count as the same word: plurals, verb forms, accents."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+from toolexec.discovery.words import split_words
+
+__all__ = ["STOP_WORDS", "stem", "stems_of"]
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP_WORDS: Final = _set(
+    """
+    a about after all also am an and any are as at be been before being both but by can could did do does doing
+    during each for from further had has have having he her here him his how i if in into is it its itself just let me
+    might more most must my need needs no nor not now of on once only or other our ours out over own please same shall
+    she should so some such than that the their theirs them then there these they this those through to too under until
+    up upon us very want wants was we were what when where which while who whom whose why will with would you your
+    """
+)
+"""English words that carry no meaning in a query or a description. Names keep theirs."""
+
+_VOWELS: Final = frozenset("aeiouy")
+# Nouns that look like verb forms.
+_KEPT: Final = _set(
+    "setting meeting billing shipping pricing building warning embed hundred ping king ring wing string spring"
+)
+_UNDOUBLED: Final = frozenset("bdfgklmnprst")
+_MAX_CJK_RUN: Final = 64
+
+
+def stems_of(text: str) -> list[str]:
+    """The stems of a text's words in order, stop words included.
+
+    >>> stems_of("createIssues deployments_archived")
+    ['creat', 'isu', 'deploy', 'archiv']
+    """
+    if text.isascii():
+        return [stem(word) for word in split_words(text)]
+    found: list[str] = []
+    for word in split_words(_folded(text)):
+        found.extend(_pairs(word) if _is_dense(word) else (stem(word),))
+    return found
+
+
+def stem(word: str) -> str:
+    """What a lower-case word has in common with its other forms: without the endings of plurals, of verb forms and of
+    some nouns made from verbs. Light: it keeps to endings that seldom change what a word is about."""
+    if len(word) < 4 or word in _KEPT:
+        short_plural = len(word) == 3 and word[-1] == "s" and word[-2] not in "aeious"
+        return word[:-1] if short_plural else word  # ids, prs, vms
+    if word.endswith("s") and word[-2] not in "sui":
+        word = _singular(word)
+        if word in _KEPT:
+            return word
+    word = _bare(word)
+    if len(word) > 4 and word[-1] == "e":
+        word = word[:-1]
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] in _UNDOUBLED:
+        word = word[:-1]
+    return word
+
+
+def _singular(word: str) -> str:
+    """The S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991."""
+    if word.endswith("ies"):
+        return f"{word[:-3]}y" if len(word) > 4 else word[:-1]
+    return word[:-2] if word.endswith(("sses", "xes", "zes", "ches", "shes")) else word[:-1]
+
+
+def _bare(word: str) -> str:
+    if word.endswith("ied") and len(word) > 4:
+        return f"{word[:-3]}y"
+    for ending, least in (("ing", 3), ("ed", 3), ("ment", 4), ("ion", 4)):
+        rest = word[: -len(ending)]
+        if word.endswith(ending) and len(rest) >= least and _VOWELS.intersection(rest):
+            if (ending == "ed" and rest[-1] == "e") or (ending == "ion" and rest[-1] not in "st"):
+                return word
+            return rest
+    return word
+
+
+def _folded(text: str) -> str:
+    """Compatible forms made one, and Latin letters without their accents."""
+    parts = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFC", "".join(c for c in parts if not "\u0300" <= c <= "\u036f"))
+
+
+def _is_dense(word: str) -> bool:
+    """Whether the script writes no blanks between words: Chinese, Japanese, Korean, Thai and neighbours."""
+    first = word[0]
+    return "\u2e80" <= first <= "\ud7ff" or "\u0e00" <= first <= "\u0eff" or "\uf900" <= first <= "\ufaff"
+
+
+def _pairs(word: str) -> list[str]:
+    """Each two characters that follow each other, so that a part of a run of characters is found."""
+    word = word[:_MAX_CJK_RUN]
+    return [word] if len(word) < 3 else [word[i : i + 2] for i in range(len(word) - 1)]

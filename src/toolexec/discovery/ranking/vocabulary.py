@@ -1,0 +1,119 @@
+"""Every word of the catalogue with its sign, and text as such signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from toolexec.discovery.ranking.stems import STOP_WORDS, stem, stems_of
+from toolexec.discovery.words import split_words
+
+__all__ = ["FIRST_SIGN", "MAX_WORDS", "Vocabulary"]
+
+FIRST_SIGN: Final = 256
+"""Characters below are left to frequencies, with which signs share a string."""
+MAX_WORDS: Final = 1_000_000
+_MAX_KNOWN: Final = 20_000
+_MAX_REMEMBERED: Final = 64
+_MAX_WORD: Final = 64
+_MAX_FORMS: Final = 4
+
+
+class Vocabulary:
+    """Gives each word (by its stem) of a catalogue a sign, a single character from U+0100 up.
+
+    A text then is a string of signs, made by one dictionary look-up for each piece between blanks. At most a million
+    words have a sign; words are cut at 64 characters. Not safe for use by several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self.signs: dict[str, str] = {}
+        self.changes = 0
+        """Grows when a word comes or goes."""
+        self._stems: list[str] = []
+        self._forms: list[tuple[str, ...]] = []
+        self._free: list[str] = []
+        self._stem_of_word: dict[str, str] = {}
+        self._telling = _Pieces(self, STOP_WORDS)
+        self._all = _Pieces(self, frozenset())
+
+    def read(self, text: str, *, stop_words: bool = False) -> str:
+        """The signs of a text's words, in order; new words get one. Stop words are left out, unless they are asked
+        for."""
+        pieces = self._all if stop_words else self._telling
+        return "".join(map(pieces.__getitem__, text.split()))
+
+    def sign(self, key: str, form: str) -> str:
+        """The sign of a stem, a new one if need be; empty when there is no room for it. *form* is the word as it was
+        written, to show it to people."""
+        sign = self.signs.get(key)
+        if sign is None:
+            if len(self.signs) >= MAX_WORDS:
+                return ""
+            if self._free:
+                sign = self._free.pop()
+                place = ord(sign) - FIRST_SIGN
+                self._stems[place], self._forms[place] = key, (form,)
+            else:
+                sign = chr(len(self._stems) + FIRST_SIGN)
+                self._stems.append(key)
+                self._forms.append((form,))
+            self.signs[key] = sign
+            self.changes += 1
+        elif form not in (forms := self._forms[ord(sign) - FIRST_SIGN]) and len(forms) < _MAX_FORMS:
+            self._forms[ord(sign) - FIRST_SIGN] = (*forms, form)
+            self.changes += 1
+        return sign
+
+    def stem_of(self, sign: str) -> str:
+        """The stem with a sign."""
+        return self._stems[ord(sign) - FIRST_SIGN]
+
+    def form_of(self, sign: str) -> str:
+        """The word with a sign, as it was first written."""
+        return self._forms[ord(sign) - FIRST_SIGN][0]
+
+    def forms_of(self, sign: str) -> tuple[str, ...]:
+        """The word with a sign, in the first few ways that it was written."""
+        return self._forms[ord(sign) - FIRST_SIGN]
+
+    def forget(self, signs: Sequence[str]) -> None:
+        """Give up signs that no tool has any more."""
+        for sign in signs:
+            del self.signs[self.stem_of(sign)]
+        self._free.extend(signs)
+        self._telling.clear()
+        self._all.clear()
+        self.changes += 1
+
+    def words_in(self, piece: str) -> list[tuple[str, str]]:
+        """The words of a piece of text with their stems."""
+        if not piece.isascii():
+            return [(key[:_MAX_WORD], key[:_MAX_WORD]) for key in stems_of(piece)]
+        return [(word, self._stem(word)) for word in [word[:_MAX_WORD] for word in split_words(piece)]]
+
+    def _stem(self, word: str) -> str:
+        found = self._stem_of_word.get(word)
+        if found is None:
+            if len(self._stem_of_word) >= _MAX_KNOWN:
+                self._stem_of_word.clear()
+            found = self._stem_of_word[word] = stem(word)
+        return found
+
+
+class _Pieces(dict[str, str]):
+    """The signs of pieces of text that were met before; the others are worked out."""
+
+    def __init__(self, words: Vocabulary, stopped: frozenset[str]) -> None:
+        super().__init__()
+        self._words = words
+        self._stopped = stopped
+
+    def __missing__(self, piece: str) -> str:
+        words = self._words
+        signs = "".join([words.sign(key, form) for form, key in words.words_in(piece) if form not in self._stopped])
+        if len(piece) <= _MAX_REMEMBERED:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[piece] = signs
+        return signs
