@@ -1,0 +1,276 @@
+"""A2A: an agent's skills as tools, and its card as a provider's card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolexec.adapter.base import (
+    Converted,
+    FormOptions,
+    converting,
+    described_as,
+    keep,
+    kept,
+    lose_fields,
+    plain,
+    texts,
+)
+from toolexec.adapter.features import SchemaFeature, used_features
+from toolexec.adapter.losses import Losses, LossWarning
+from toolexec.adapter.names import NameMap
+from toolexec.adapter.provider_card import ProviderCard, ProviderInterface
+from toolexec.adapter.schemas import not_strict
+from toolexec.errors import InvalidToolIDError
+from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.tool import Tool
+
+__all__ = ["A2AAdapter", "card_to_provider", "provider_to_card"]
+
+_PROTOCOL: Final = "1.0"
+_NAME: Final = "a2a"
+_IN_META: Final = ("examples", "inputModes", "outputModes", "securityRequirements")
+_CAPABILITIES: Final = {
+    "streaming": "streaming",
+    "pushNotifications": "push_notifications",
+    "extendedAgentCard": "extended_agent_card",
+    "extensions": "extensions",
+}
+_CARD_KEYS: Final = frozenset({"skills", "supportedInterfaces", "capabilities", "preferredTransport"})
+
+
+class A2AAdapter:
+    """An A2A agent's skills. The skill's `id` is the tool's ID.
+
+    A skill has no schemas: what a tool takes and gives is lost, and a tool that is read from one takes any object. Its
+    `examples`, `inputModes`, `outputModes` and `securityRequirements` are in the tool's meta under these names.
+    """
+
+    @property
+    def name(self) -> str:
+        """`a2a`."""
+        return _NAME
+
+    def supports(self, feature: SchemaFeature) -> bool:
+        """None: a skill has no schema."""
+        del feature
+        return False
+
+    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+        """See `Adapter.to_tool`. A whole card is refused; `card_to_provider` reads it."""
+        del names
+        return converting(_NAME, "to_tool", lambda: _read(plain(form)))
+
+    def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
+        """See `Adapter.from_tool`."""
+        return converting(_NAME, "from_tool", lambda: _write(tool, options or FormOptions()), tool_id=tool.id)
+
+
+def card_to_provider(card: Any) -> ProviderCard:
+    """An agent card (A2A 1.0, or 0.3) as a provider's card: JSON data, or the message of `a2a-sdk`.
+
+    Raises ConversionError for a card without name, description, version or any interface, and for a skill that is none.
+    """
+    return converting(_NAME, "to_provider", lambda: _read_card(plain(card)))
+
+
+def provider_to_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
+    """An agent card (A2A 1.0) for a provider, and what is lost: the schemas of its skills, above all.
+
+    Raises ConversionError for a provider without description, version or any interface.
+    """
+    return converting(_NAME, "from_provider", lambda: _write_card(provider), tool_id=None)
+
+
+# -- skills ---------------------------------------------------------------------------------------------------------
+
+
+def _read(data: dict[str, Any]) -> Tool:
+    if data.keys() & _CARD_KEYS:
+        raise ValueError("this is an agent card; card_to_provider reads it, with all of its skills")
+    skill_id = data.get("id")
+    if not isinstance(skill_id, str) or not skill_id:
+        raise ValueError("the skill has no id")
+    try:
+        found = ToolID.parse(skill_id)
+    except InvalidToolIDError:
+        found = ToolID(clean_segment(skill_id) or skill_id)
+    title, description = data.get("name"), data.get("description")
+    meta: dict[str, Any] = {key: listed for key in _IN_META[:3] if (listed := texts(data.get(key)))}
+    requirements = _requirements(data.get("securityRequirements", data.get("security")))
+    meta |= {"securityRequirements": requirements} if requirements else {}
+    tags = texts(data.get("tags"))
+    extra: dict[str, Any] = {"id": skill_id} if str(found) != skill_id else {}
+    tool = Tool(
+        name=found.name,
+        namespace=found.namespace,
+        version=found.version,
+        title=title if isinstance(title, str) and title != found.name else "",
+        description=description if isinstance(description, str) else "",
+        input_schema={"type": "object"},
+        tags=tags,
+    )
+    extra |= {"tags": tags} if list(tool.tags) != tags else {}
+    return tool.replace(meta=keep(meta, _NAME, extra))
+
+
+def _write(tool: Tool, options: FormOptions) -> Converted:
+    losses = Losses(options.source, _NAME, tool.id)
+    before = kept(tool, _NAME)
+    skill_id = before["id"] if isinstance(before.get("id"), str) else options.name or tool.id
+    meta = tool.meta
+    lose_fields(tool, {"namespace", "version", "title", "tags", *_IN_META}, skill_id, _NAME, losses)
+    if options.strict:
+        not_strict(losses)
+    for root, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
+        if schema is not None and schema.to_json() not in ({"type": "object"}, {"type": "object", "properties": {}}):
+            with losses.root(root):
+                for path, feature in used_features(schema.to_json()):
+                    losses.add(feature.value, path)
+            if root == "input":
+                losses.add("inputSchema", "/inputSchema")
+    skill: dict[str, Any] = {
+        "id": skill_id,
+        "name": tool.display_name,
+        "description": described_as(tool, 0, losses),
+        "tags": texts(before.get("tags")) or list(tool.tags),
+    }
+    skill |= {key: found for key in _IN_META[:3] if (found := texts(meta.get(key)))}
+    requirements = _requirements(meta.get("securityRequirements"))
+    if requirements:
+        skill["securityRequirements"] = _written(requirements)
+    return Converted(form=skill, name=skill_id, tool_id=tool.id, warnings=losses.warnings())
+
+
+# -- cards ----------------------------------------------------------------------------------------------------------
+
+
+def _read_card(data: dict[str, Any]) -> ProviderCard:
+    for key in ("name", "description", "version"):
+        if not isinstance(data.get(key), str) or not data[key]:
+            raise ValueError(f"the card has no {key}")
+    interfaces = _interfaces(data)
+    if not interfaces:
+        raise ValueError("the card has no interface; supportedInterfaces must have one")
+    skills = data.get("skills", [])
+    if not isinstance(skills, list) or not all(isinstance(skill, dict) for skill in skills):
+        raise ValueError("the card's skills are no list of objects")
+    given = _object(data.get("capabilities"))
+    capabilities = {own: given[key] for key, own in _CAPABILITIES.items() if key in given}
+    if data.get("supportsAuthenticatedExtendedCard") is True:
+        capabilities.setdefault("extended_agent_card", True)
+    organization = _object(data.get("provider"))
+    signatures = data.get("signatures")
+    return ProviderCard(
+        name=data["name"],
+        description=data["description"],
+        version=data["version"],
+        capabilities=capabilities,
+        security_schemes={name: _object(scheme) for name, scheme in _object(data.get("securitySchemes")).items()},
+        security_requirements=_requirements(data.get("securityRequirements", data.get("security"))),
+        default_input_modes=tuple(texts(data.get("defaultInputModes"))),
+        default_output_modes=tuple(texts(data.get("defaultOutputModes"))),
+        skills=tuple(_read(skill) for skill in skills),
+        interfaces=interfaces,
+        organization=_text(organization.get("organization")),
+        organization_url=_text(organization.get("url")),
+        documentation_url=_text(data.get("documentationUrl")),
+        icon_url=_text(data.get("iconUrl")),
+        signatures=[item for item in signatures if isinstance(item, dict)] if isinstance(signatures, list) else [],
+        source=_NAME,
+    )
+
+
+def _interfaces(data: dict[str, Any]) -> tuple[ProviderInterface, ...]:
+    """Those of 1.0; else the address of 0.3 and its additional ones."""
+    given = data.get("supportedInterfaces")
+    listed = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+    version = _text(data.get("protocolVersion")) or "0.3"
+    if not listed and isinstance(data.get("url"), str):
+        more = data.get("additionalInterfaces")
+        listed = [{"url": data["url"], "transport": data.get("preferredTransport", "JSONRPC")}]
+        listed += (
+            [item for item in more if isinstance(item, dict) and item != listed[0]] if isinstance(more, list) else []
+        )
+    return tuple(
+        ProviderInterface(
+            url=item["url"],
+            binding=_text(item.get("protocolBinding", item.get("transport"))) or "JSONRPC",
+            protocol_version=_text(item.get("protocolVersion")) or (version if "transport" in item else _PROTOCOL),
+            tenant=_text(item.get("tenant")),
+        )
+        for item in listed
+        if isinstance(item.get("url"), str) and item["url"]
+    )
+
+
+def _write_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
+    for key in ("description", "version", "interfaces"):
+        if not getattr(provider, key):
+            raise ValueError(f"the provider {provider.name!r:.100} has no {key}, which a card needs")
+    skills = [_write(tool, FormOptions(source=provider.source or "toolexec")) for tool in provider.skills]
+    capabilities = {
+        key: provider.capabilities[own] for key, own in _CAPABILITIES.items() if own in provider.capabilities
+    }
+    card: dict[str, Any] = {
+        "name": provider.name,
+        "description": provider.description,
+        "supportedInterfaces": [_interface(item) for item in provider.interfaces],
+        "version": provider.version,
+        "capabilities": capabilities,
+        "defaultInputModes": list(provider.default_input_modes) or ["application/json"],
+        "defaultOutputModes": list(provider.default_output_modes) or ["application/json"],
+        "skills": [skill.form for skill in skills],
+    }
+    if provider.organization or provider.organization_url:
+        card["provider"] = {"organization": provider.organization, "url": provider.organization_url}
+    optional = {
+        "documentationUrl": provider.documentation_url,
+        "iconUrl": provider.icon_url,
+        "securitySchemes": {name: dict(scheme) for name, scheme in provider.security_schemes.items()},
+        "securityRequirements": _written(provider.security_requirements),
+        "signatures": [dict(item) for item in provider.signatures],
+    }
+    card |= {key: value for key, value in optional.items() if value}
+    losses = Losses(provider.source or "toolexec", _NAME)
+    for key in sorted(provider.capabilities.keys() - set(_CAPABILITIES.values())):
+        losses.add(key, f"/capabilities/{key}")
+    for key in sorted(provider.meta):
+        losses.add(key, f"/meta/{key}")
+    return plain(card), (*losses.warnings(), *(warning for skill in skills for warning in skill.warnings))
+
+
+def _interface(item: ProviderInterface) -> dict[str, str]:
+    data = {"url": item.url, "protocolBinding": item.binding, "protocolVersion": item.protocol_version or _PROTOCOL}
+    return {**data, "tenant": item.tenant} if item.tenant else data
+
+
+# -- security -------------------------------------------------------------------------------------------------------
+
+
+def _requirements(value: Any) -> list[dict[str, list[str]]]:
+    """Alternatives of schemes with their scopes, from the words of 1.0 or those of 0.3."""
+    found: list[dict[str, list[str]]] = []
+    for item in value if isinstance(value, list | tuple) else ():
+        schemes = _object(item).get("schemes", item) if isinstance(item, Mapping) else None
+        if isinstance(schemes, Mapping):
+            found.append({str(name): _scopes(scopes) for name, scopes in schemes.items()})
+    return found
+
+
+def _scopes(value: Any) -> list[str]:
+    listed = value.get("list") if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+    return texts(listed)
+
+
+def _written(requirements: Any) -> list[dict[str, Any]]:
+    found = _requirements(requirements)
+    return [{"schemes": {name: {"list": scopes} for name, scopes in item.items()}} for item in found]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

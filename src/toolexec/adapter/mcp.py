@@ -1,0 +1,74 @@
+"""MCP's form of a tool: everything that a tool is, but namespace, version and tags."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from toolexec.adapter.base import META_KEY, Converted, FormOptions, converting, identity, keep, kept, plain
+from toolexec.adapter.dialects import DIALECTS
+from toolexec.adapter.features import SchemaFeature
+from toolexec.adapter.losses import Losses
+from toolexec.adapter.names import NameMap
+from toolexec.adapter.schemas import not_strict
+from toolexec.model.tool import Tool
+
+__all__ = ["MCPAdapter"]
+
+_OWN: Final = ("namespace", "version", "tags")
+
+
+class MCPAdapter:
+    """MCP's `Tool`, as a server lists it.
+
+    Nothing is lost: what MCP has no field for is in `_meta`, under the key of all adapters, and is taken from there
+    again. `to_tool` also takes `Tool.to_dict`, and a Tool itself.
+    """
+
+    @property
+    def name(self) -> str:
+        """`mcp`."""
+        return "mcp"
+
+    def supports(self, feature: SchemaFeature) -> bool:
+        """All of them: MCP's schemas are JSON Schema 2020-12."""
+        return feature in DIALECTS["mcp"].features
+
+    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+        """See `Adapter.to_tool`."""
+        return form if isinstance(form, Tool) else converting(self.name, "to_tool", lambda: _read(form, names))
+
+    def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
+        """See `Adapter.from_tool`. The name is that of the tool, unless the options have another."""
+        chosen = options or FormOptions()
+        losses = Losses(chosen.source, self.name, tool.id)
+        if chosen.strict:
+            not_strict(losses)
+        own = {key: value for key, value in tool.to_dict().items() if key in _OWN}
+        name = chosen.name or tool.name
+        if name != tool.name:
+            own["name"] = tool.name
+        output = tool.output_schema.to_json() if tool.output_schema is not None else None
+        if output is not None and (not isinstance(output, dict) or output.get("type") != "object"):
+            own["outputSchema"] = output
+            losses.add("outputSchema", "/outputSchema", "rewritten", "in _meta: a client takes an object's schema only")
+            tool = tool.replace(output_schema=None)
+        form = tool.replace(meta=keep(tool.meta, self.name, own)).to_mcp()
+        return Converted(form={**form, "name": name}, name=name, tool_id=tool.id, warnings=losses.warnings())
+
+
+def _read(form: Any, names: NameMap | None) -> Tool:
+    data = plain(form)
+    if not isinstance(data.get("name"), str) or not data["name"]:
+        raise ValueError("it has no name")
+    tool = Tool.from_dict({**data, "name": identity(data["name"], None)["name"]} if names is not None else data)
+    own = kept(tool, "mcp")
+    changes: dict[str, Any] = {key: own[key] for key in ("name", *_OWN) if isinstance(own.get(key), str | list)}
+    if own:
+        meta = tool.meta
+        stored = {key: value for key, value in meta.pop(META_KEY).items() if key != "mcp"}
+        if isinstance(own.get("outputSchema"), dict | bool):
+            changes["output_schema"] = own["outputSchema"]
+        changes["meta"] = {**meta, META_KEY: stored} if stored else meta
+    elif names is not None:
+        changes |= identity(data["name"], names)
+    return tool.replace(**changes) if changes else tool

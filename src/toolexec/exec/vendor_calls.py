@@ -1,0 +1,155 @@
+"""The part of an `Exec` for programs that talk to a vendor's API: tools for a request, answers to a model's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from toolexec.discovery.summary import Filters
+from toolexec.exec.finding import Finding
+
+if TYPE_CHECKING:
+    from toolexec.adapter.names import NameMap
+    from toolexec.exec.vendor_messages import VendorCall
+    from toolexec.exec.vendor_tools import ToolSearch, VendorFormat, VendorTools
+    from toolexec.model.call import ProgressCallback
+    from toolexec.run.types import Result
+
+__all__ = ["Unknown", "VendorCalls"]
+
+Unknown: TypeAlias = Literal["answer", "skip"]
+"""What to do with a call of a tool that is not here: tell the model, or leave it to somebody else."""
+
+_MAX_BYTES: Final = 100_000
+_MAX_MEDIA_BYTES: Final = 5 << 20
+
+
+class VendorCalls(Finding):
+    """What an `Exec` can do for a program that talks to a model's API without a framework in between."""
+
+    if TYPE_CHECKING:
+
+        async def run_tool(
+            self,
+            tool_id: str,
+            args: Mapping[str, Any] | None = None,
+            *,
+            timeout: float | None = None,
+            on_progress: ProgressCallback | None = None,
+        ) -> Result:
+            """See `Exec.run_tool`."""
+            ...
+
+    async def export_tools(
+        self,
+        format: VendorFormat,
+        *,
+        filters: Filters | None = None,
+        strict: bool = False,
+        describe: bool = True,
+        search: ToolSearch | None = None,
+        always: Collection[str] = (),
+        allowed_callers: Sequence[str] = (),
+    ) -> VendorTools:
+        """The tools that may be known of just now, by ID, in a vendor's form, with what is lost in it.
+
+        *strict* asks for schemas that the vendor holds the model to; a tool whose schema cannot be one is exported as
+        usual, with a warning. *describe* says in descriptions what schemas cannot hold. With *search* (Anthropic and
+        OpenAI Responses) the model sees only those tools at first whose IDs are in *always*, and finds the others.
+        *allowed_callers* says who may call the tools, such as `direct` and `code_execution_20260120`. A gate with a
+        `Budget` adds `read_result`. Raises ConfigurationError for a form, or a combination, that does not exist.
+        """
+        from toolexec.exec.vendor_answers import kept_results
+        from toolexec.exec.vendor_tools import collect
+
+        if self._sources.pending:
+            await self._sources.start()
+        entries = self.visible()[0].tools()
+        chosen = [entry.tool for entry in entries if filters is None or filters.accept(entry.tool, entry.bindings)]
+        return collect(
+            chosen,
+            format,
+            strict=strict,
+            describe=describe,
+            search=search,
+            always=always,
+            allowed_callers=allowed_callers,
+            reads_results=kept_results(self) is not None,
+            filters=filters,
+        )
+
+    async def handle_openai_tool_calls(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the calls in a message of OpenAI's, all at the same time, and give the answers in their order.
+
+        *message* is a completion, a response, a message, or a list of calls, as JSON data or as the SDK's objects.
+        Answers to Chat Completions are `tool` messages, those to Responses `function_call_output` items (and
+        `tool_search_output` for a search that is this side's). *tools* is what `export_tools` gave: only those are
+        called then; without it, all tools that there are. Every call is answered, whatever is wrong with it, unless
+        *unknown* is `skip`: then calls of tools that are not here are left out. A text is cut at *max_bytes* of JSON
+        (1000 at least), pictures and files have *max_media_bytes* together.
+
+        Raises ConfigurationError for a budget below 1000 bytes; all else is an answer.
+        """
+        from toolexec.exec.vendor_messages import openai_calls
+
+        return await self._answers(openai_calls(message), tools, unknown, max_bytes, max_media_bytes)
+
+    async def handle_anthropic_tool_use(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the `tool_use` blocks of a message of Anthropic's; gives the `tool_result` blocks of the next message.
+
+        Put nothing else into that message where code has made the calls. Pictures and PDF files go along as blocks,
+        unless code asked. A call of `search_tools` is answered with references to what was found. For the rest see
+        `handle_openai_tool_calls`.
+        """
+        from toolexec.exec.vendor_messages import anthropic_calls
+
+        return await self._answers(anthropic_calls(message), tools, unknown, max_bytes, max_media_bytes)
+
+    async def handle_gemini_function_calls(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the `functionCall` parts of a response or content of Gemini's; gives the `functionResponse` parts.
+
+        Media go along as parts of the response. For the rest see `handle_openai_tool_calls`.
+        """
+        from toolexec.exec.vendor_messages import gemini_calls
+
+        return await self._answers(gemini_calls(message), tools, unknown, max_bytes, max_media_bytes)
+
+    # -- one message --------------------------------------------------------------------------------------------
+
+    async def _answers(
+        self,
+        calls: Sequence[VendorCall],
+        tools: VendorTools | NameMap | None,
+        unknown: Unknown,
+        max_bytes: int,
+        max_media_bytes: int,
+    ) -> list[dict[str, Any]]:
+        from toolexec.exec.vendor_answers import answers
+
+        if self._sources.pending:
+            await self._sources.start()
+        return await answers(self, calls, tools, unknown=unknown, max_bytes=max_bytes, max_media_bytes=max_media_bytes)

@@ -1,0 +1,192 @@
+"""The calls in a model's message, in whatever form a vendor writes them: as JSON data, or as objects of its package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+__all__ = ["CallKind", "VendorCall", "anthropic_calls", "gemini_calls", "openai_calls"]
+
+CallKind: TypeAlias = Literal["chat", "responses", "responses-custom", "responses-search", "anthropic", "gemini"]
+
+_MAX_ARGUMENTS: Final = 4 << 20
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorCall:
+    """One call. `problem` says what is wrong with its arguments, if anything; `echo` goes into the answer as it is.
+    `text_only`: the answer goes to a program, which takes no pictures."""
+
+    kind: CallKind
+    id: str
+    name: str
+    args: dict[str, Any] = field(default_factory=dict[str, Any])
+    problem: str = ""
+    echo: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text_only: bool = False
+
+
+def openai_calls(message: Any) -> list[VendorCall]:
+    """The calls of Chat Completions (`tool_calls`) and of Responses (`function_call` and the like), in order.
+
+    *message* is a completion, a response, a message, a list of calls or output items, or a single one; what is no call
+    for this side is left out.
+    """
+    choices = _field(message, "choices")
+    if isinstance(choices, list | tuple):
+        message = _field(choices[0], "message") if choices else None
+    for name in ("tool_calls", "output"):
+        listed = _field(message, name)
+        if isinstance(listed, list | tuple):
+            return _each(listed, _openai_call)
+        if listed is None and name == "tool_calls" and _field(message, "role", None) is not None:
+            return []
+    return _each(_listed(message), _openai_call)
+
+
+def anthropic_calls(message: Any) -> list[VendorCall]:
+    """The `tool_use` blocks of a message, of a list of blocks, or a single one; what the vendor's own servers do
+    (`server_tool_use`) is left out."""
+    content = _field(message, "content")
+    return _each(content if isinstance(content, list | tuple) else _listed(message), _anthropic_call)
+
+
+def gemini_calls(message: Any) -> list[VendorCall]:
+    """The `functionCall` parts of a response (its first candidate), of a content, or of a list of parts or calls."""
+    candidates = _field(message, "candidates")
+    if isinstance(candidates, list | tuple):
+        message = _field(candidates[0], "content") if candidates else None
+    content = _field(message, "content")
+    if content is not _MISSING and content is not None:
+        message = content
+    parts = _field(message, "parts")
+    return _each(parts if isinstance(parts, list | tuple) else _listed(message), _gemini_call)
+
+
+# -- one call -------------------------------------------------------------------------------------------------------
+
+
+def _openai_call(item: Any) -> VendorCall | None:
+    kind = _text(item, "type")
+    function = _field(item, "function", None)
+    if function is not None:
+        args, problem = _arguments(_field(function, "arguments", None))
+        return VendorCall(kind="chat", id=_text(item, "id"), name=_text(function, "name"), args=args, problem=problem)
+    custom = _field(item, "custom", None)
+    if kind == "custom" and custom is not None:
+        problem = "a call with free text; call the tool with a JSON object"
+        return VendorCall(kind="chat", id=_text(item, "id"), name=_text(custom, "name"), problem=problem)
+    call_id = _text(item, "call_id")
+    if kind == "function_call":
+        args, problem = _arguments(_field(item, "arguments", None))
+        caller = _plain(_field(item, "caller", None))
+        return VendorCall(
+            kind="responses",
+            id=call_id,
+            name=_text(item, "name"),
+            args=args,
+            problem=problem,
+            echo={"caller": caller} if caller else {},
+            text_only=caller.get("type") == "program",
+        )
+    if kind == "custom_tool_call":
+        problem = "a call with free text; call the tool with a JSON object"
+        return VendorCall(kind="responses-custom", id=call_id, name=_text(item, "name"), problem=problem)
+    if kind == "tool_search_call" and _text(item, "execution") == "client":
+        args, problem = _arguments(_field(item, "arguments", None))
+        return VendorCall(kind="responses-search", id=call_id, name="", args=args, problem=problem)
+    return None
+
+
+def _anthropic_call(item: Any) -> VendorCall | None:
+    if _text(item, "type") != "tool_use":
+        return None
+    args, problem = _arguments(_field(item, "input", None))
+    caller, toolset = _plain(_field(item, "caller", None)), _text(item, "toolset_name")
+    return VendorCall(
+        kind="anthropic",
+        id=_text(item, "id"),
+        name=_text(item, "name"),
+        args=args,
+        problem=problem,
+        echo={"toolset_name": toolset} if toolset else {},
+        text_only=str(caller.get("type", "")).startswith("code_execution"),
+    )
+
+
+def _gemini_call(item: Any) -> VendorCall | None:
+    call = _field(item, "functionCall", None) or _field(item, "function_call", None)
+    if call is None and isinstance(_field(item, "args", None), Mapping) and _text(item, "name"):
+        call = item
+    if call is None:
+        return None
+    args, problem = _arguments(_field(call, "args", None))
+    call_id = _text(call, "id")
+    echo = {"id": call_id} if call_id else {}
+    return VendorCall(kind="gemini", id=call_id, name=_text(call, "name"), args=args, problem=problem, echo=echo)
+
+
+def _arguments(given: Any) -> tuple[dict[str, Any], str]:
+    """The arguments, or what is wrong with them."""
+    if given is None or given == "":
+        return {}, ""
+    value = given
+    if isinstance(given, str):
+        if len(given) > _MAX_ARGUMENTS:
+            return {}, f"the arguments have {len(given)} characters; {_MAX_ARGUMENTS} is the most"
+        try:
+            value = json.loads(given, parse_constant=_refuse)
+        except RecursionError:
+            return {}, "the arguments are nested too deeply"
+        except ValueError as error:
+            return {}, f"the arguments are not valid JSON: {error}; write one JSON object"
+    if not isinstance(value, Mapping):
+        return {}, f"the arguments are {_json_name(value)}; write one JSON object"
+    return dict(value), ""
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _json_name(value: Any) -> str:
+    names = {list: "an array", str: "text", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+# -- reading what may be data or objects ----------------------------------------------------------------------------
+
+
+def _each(items: Iterable[Any], read: Any) -> list[VendorCall]:
+    return [call for item in items if (call := read(item)) is not None]
+
+
+def _listed(message: Any) -> Iterable[Any]:
+    if message is None or isinstance(message, str | bytes):
+        return ()
+    if isinstance(message, Mapping):
+        return (message,)
+    if isinstance(message, Iterable) and not hasattr(message, "model_dump"):
+        return message
+    return (message,)
+
+
+def _field(item: Any, name: str, default: Any = _MISSING) -> Any:
+    """A field of JSON data or of an object."""
+    if isinstance(item, Mapping):
+        return item.get(name, default)
+    return getattr(item, name, default)
+
+
+def _text(item: Any, name: str) -> str:
+    value = _field(item, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(by_alias=True, exclude_none=True, mode="json")
+    return dict(value) if isinstance(value, Mapping) else {}
