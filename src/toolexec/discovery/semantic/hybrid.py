@@ -1,0 +1,113 @@
+"""Search by words and by meaning at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from toolexec.discovery.explanation import Explains, Explanation
+from toolexec.discovery.search import Accept, Hits, Searcher, best
+from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
+from toolexec.discovery.semantic.searcher import EmbeddingSearcher
+from toolexec.errors import ConfigurationError
+from toolexec.model.binding import Binding
+from toolexec.model.tool import Tool
+
+__all__ = ["Fusion", "HybridSearcher"]
+
+Fusion: TypeAlias = Literal["alpha", "rrf"]
+"""How the two rankings become one: by their scores, or by their ranks."""
+
+
+class HybridSearcher:
+    """Asks a lexical searcher, such as `BM25Searcher`, and an `EmbeddingSearcher`, and makes one ranking of both.
+
+    *fusion* `alpha` goes by scores: alpha * lexical score + (1 - alpha) * cosine, see `weighted_sum`. `rrf` goes by
+    ranks, with *k*, see `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
+    asked, with 0 only the other. The best *candidates* of each side are ranked, so an answer never has more than twice
+    as many.
+
+    When the embedder fails, the answer is the lexical one, and its `note` says so.
+
+    Raises ConfigurationError for an alpha outside of 0 to 1, a negative k, candidates below 1, an unknown fusion.
+    """
+
+    name = "hybrid"
+
+    def __init__(
+        self,
+        lexical: Searcher,
+        embedding: EmbeddingSearcher,
+        *,
+        fusion: Fusion = "alpha",
+        alpha: float = 0.5,
+        k: float = 60,
+        candidates: int = 100,
+    ) -> None:
+        if not 0 <= alpha <= 1:
+            raise ConfigurationError(f"alpha is the weight of the lexical side, from 0 to 1, not {alpha!r}")
+        if fusion not in ("rrf", "alpha"):
+            raise ConfigurationError(f"fusion is 'rrf' or 'alpha', not {fusion!r}")
+        if not k >= 0 or candidates < 1:
+            raise ConfigurationError(f"k is 0 or more and candidates 1 or more, not {k!r} and {candidates!r}")
+        self.lexical = lexical
+        self.embedding = embedding
+        self.fusion: Fusion = fusion
+        self.alpha = alpha
+        self.k = k
+        self.candidates = candidates
+        self.deterministic: bool = lexical.deterministic and embedding.deterministic
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the next search may take long, so that an event loop should have it done by a thread."""
+        return self.alpha < 1 and self.embedding.blocks
+
+    def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
+        """Take in a new tool, or the new form of a known one."""
+        self.lexical.add(tool, bindings)
+        self.embedding.add(tool, bindings)
+
+    def remove(self, tool_id: str) -> None:
+        """Forget a tool; unknown IDs are ignored."""
+        self.lexical.remove(tool_id)
+        self.embedding.remove(tool_id)
+
+    def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
+        """The best hits, with what both sides have to say about them."""
+        if limit < 1 or not query.strip():
+            return Hits(self.lexical.search(query, limit, accept))
+        words = self.lexical.search(query, self.candidates, accept) if self.alpha > 0 else []
+        said = words if isinstance(words, Hits) else Hits()
+        meant = said.did_you_mean or query
+        close = self.embedding.search(meant, self.candidates, accept) if self.alpha < 1 else Hits()
+        if self.fusion == "rrf":
+            scores = reciprocal_rank(words, close, alpha=self.alpha, k=self.k)
+        else:
+            cosines = {hit.tool_id: hit.score for hit in close}
+            others = [hit.tool_id for hit in words if hit.tool_id not in cosines]
+            cosines |= self.embedding.scores(meant, others) if others and self.alpha < 1 else {}
+            scores = weighted_sum(words, cosines, alpha=self.alpha)
+        note = "; ".join(text for text in (said.note, close.note) if text)
+        return Hits(best(scores, limit), did_you_mean=said.did_you_mean, note=note)
+
+    def explain(self, query: str, tool_id: str) -> Explanation | None:
+        """The words that matched, as the lexical side tells, and each side's own score as a part: of `bm25` (or what
+        the lexical side is called) and `embedding`. None when neither finds the tool."""
+        words = self.lexical.explain(query, tool_id) if isinstance(self.lexical, Explains) else None
+        hits = self.lexical.search(query, 1, lambda other: other == tool_id) if query.strip() else []
+        meant = (hits.did_you_mean if isinstance(hits, Hits) else None) or query
+        close = self.embedding.explain(meant, tool_id)
+        if not hits and close is None:
+            return None
+        parts = {self.lexical.name: hits[0].score} if hits else {}
+        parts |= close.parts if close is not None else {}
+        return Explanation(
+            matches=words.matches if words is not None else (),
+            snippet=words.snippet if words is not None else "",
+            parts=parts,
+        )
+
+    def close(self) -> None:
+        """Let go of what the embedding side holds; see `EmbeddingSearcher.close`."""
+        self.embedding.close()
