@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import Any, Final, Protocol, runtime_checkable
 
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
-from toolexec.discovery.index import ChangeListener, Index, Registered
+from toolexec.discovery.facets import Facets, count_facets
+from toolexec.discovery.index import ChangeEvent, ChangeListener, Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
@@ -15,25 +20,82 @@ from toolexec.model.binding import Binding
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
 
-__all__ = ["DocsView", "IndexView", "Visible", "without_hidden"]
+__all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "without_hidden"]
 
 Visible = Callable[[Registered], bool]
 """Whether a tool may be known of; must be quick and always say the same of the same tool."""
+
+_MAX_COMPARED: Final = 20_000
+_MAX_CLOSE: Final = 3
+_MAX_CORRECTED: Final = 8
+
+
+@runtime_checkable
+class SearchesWithin(Protocol):
+    """An index that can keep a search to some of its tools from the inside, so that it need not be asked for all."""
+
+    def search_within(
+        self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best of the tools with these IDs; else as `Index.search`."""
+        ...
+
+
+class _Seen:
+    """What a view shows of one version of its index."""
+
+    __slots__ = ("entries", "ids", "namespaces", "version")
+
+    def __init__(self, index: Index, visible: Visible) -> None:
+        self.version = index.version  # read before the tools are: an older one only means to look again
+        self.entries: tuple[Registered, ...] = tuple([entry for entry in index.tools() if visible(entry)])
+        self.ids: frozenset[str] = frozenset([entry.tool.id for entry in self.entries])
+        self.namespaces: tuple[str, ...] = tuple(sorted({entry.tool.namespace for entry in self.entries}))
 
 
 class IndexView:
     """An `Index` that shows only the tools that *visible* accepts; changes go to the index behind it.
 
     A hidden tool is not found, not counted, and not suggested in place of one that is misspelt. *question* is mixed
-    into cursors, so that one made for another caller is refused.
+    into cursors, so that one made for another caller is refused. *filters* are what every visible tool passes for
+    certain: searches hand them on, so that fewer hidden tools are looked at.
+
+    What it shows is worked out once for each version of the index, when it is first asked for, so a view that is kept
+    costs little. With *stable* false that is never kept: for a *visible* that may change its mind. *ranked* says that
+    a change of one tool may show or hide others.
     """
 
     _seal = CursorSeal()
 
-    def __init__(self, index: Index, visible: Visible, question: str = "") -> None:
+    def __init__(
+        self,
+        index: Index,
+        visible: Visible,
+        question: str = "",
+        *,
+        filters: Filters | None = None,
+        stable: bool = True,
+        ranked: bool = False,
+    ) -> None:
         self._index = index
         self._visible = visible
         self._question = question
+        self._filters = filters
+        self._stable = stable
+        self._ranked = ranked
+        self._known: _Seen | None = None
+        self.root: int = index.root if isinstance(index, IndexView) else id(index)
+        """The same for all views of one index."""
+
+    def _seen(self) -> _Seen:
+        seen = self._known
+        if seen is None or seen.version != self._index.version:
+            seen = _Seen(self._index, self._visible)
+            if self._stable:
+                self._known = seen
+        return seen
+
+    # -- changes ------------------------------------------------------------------------------------------------
 
     def register(self, tool: Tool, binding: Binding) -> None:
         """See `Index.register`."""
@@ -51,71 +113,73 @@ class IndexView:
         """See `Index.unregister`."""
         self._index.unregister(tool_id, binding)
 
+    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
+        """See `Index.on_change`; *listener* does not hear of changes that make no difference to what is shown."""
+        shown = self._seen().ids
+        hidden = {entry.tool.id for entry in self._index.tools()} - shown
+
+        def concerns(event: ChangeEvent) -> bool:
+            """Whether the tool is shown, or was, as far as can be told: it may have changed again meanwhile."""
+            tool_id = event.tool_id
+            found = self._index.find(tool_id)
+            known = tool_id in hidden
+            if found is None or found.tool.id != tool_id:
+                hidden.discard(tool_id)
+                return not known
+            if self._visible(found):
+                hidden.discard(tool_id)
+                return True
+            hidden.add(tool_id)
+            return not known and event.type != "registered"
+
+        def hear(event: ChangeEvent) -> None:
+            nonlocal shown
+            changed = not event.tool_id or concerns(event)
+            if self._ranked:  # it may have let others in or out
+                before, shown = shown, self._seen().ids
+                changed = changed or before != shown
+            if changed:
+                listener(event)
+
+        return self._index.on_change(hear)
+
+    def refresh(self) -> int:
+        """See `Index.refresh`."""
+        return self._index.refresh()
+
+    # -- lookups ------------------------------------------------------------------------------------------------
+
     def find(self, tool_id: str) -> Registered | None:
         """The tool, or None; see `Index.find`."""
         found = self._index.find(tool_id)
         return found if found is not None and self._visible(found) else None
 
     def get(self, tool_id: str) -> Registered:
-        """The tool; raises as `Index.get` does, with no hidden tool among the suggestions."""
-        try:
-            found = self._index.get(tool_id)
-        except ToolNotFoundError as error:
-            raise without_hidden(error, self.find) from None
-        if self._visible(found):
+        """The tool; raises as `Index.get` does, for a hidden tool just as for one that there is not."""
+        found = self.find(tool_id)
+        if found is not None:
             return found
-        raise ToolNotFoundError(tool_id, op="resolve")
+        ToolID.parse(tool_id)
+        raise ToolNotFoundError(tool_id, close=_similar(tool_id, self._seen().entries), op="resolve")
 
-    def search(
-        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
-    ) -> SearchResults:
-        """The best visible tools; see `Index.search`."""
-        size = len(self._index)
-        wanted = limit
-        while True:  # most tools are visible as a rule, so ask for a few more until enough are left
-            wanted = min(max(wanted * 2, limit + 10), size) if limit > 0 else limit
-            found = self._index.search(query, wanted, filters=filters, explain=explain)
-            shown = found.like(summary for summary in found if self.find(summary.id) is not None)
-            if len(shown) >= limit or wanted >= size:
-                return found.like(shown[: max(limit, 0)])
-
-    def search_page(
-        self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
-    ) -> Page[Summary]:
-        """One page of all visible results; see `Index.search_page`."""
-        _check_limit(limit)
-        question = [self._question, query, filters]
-        start = 0 if cursor is None else self._seal.read(cursor, self.version, question)
-        found = self.search(query, start + limit + 1, filters=filters)
-        more = len(found) > start + limit
-        following = self._seal.make(start + limit, self.version, question) if more else None
-        return Page(tuple(found[start : start + limit]), following)
+    def tools(self) -> Sequence[Registered]:
+        """All visible tools by ID."""
+        return self._seen().entries
 
     def namespaces(self) -> list[str]:
         """The namespaces of visible tools; see `Index.namespaces`."""
-        return sorted({entry.tool.namespace for entry in self.tools()})
+        return list(self._seen().namespaces)
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
         """One page of `namespaces`; see `Index.namespaces_page`."""
         _check_limit(limit)
-        question = [self._question, "namespaces"]
-        start = 0 if cursor is None else self._seal.read(cursor, self.version, question)
-        names = self.namespaces()
+        version = self.version
+        question = [self.root, self._question, "namespaces"]
+        start = 0 if cursor is None else self._seal.read(cursor, version, question)
+        names = self._seen().namespaces
         more = len(names) > start + limit
-        following = self._seal.make(start + limit, self.version, question) if more else None
-        return Page(tuple(names[start : start + limit]), following)
-
-    def tools(self) -> Sequence[Registered]:
-        """All visible tools by ID."""
-        return [entry for entry in self._index.tools() if self._visible(entry)]
-
-    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
-        """See `Index.on_change`; *listener* hears of changes of hidden tools, too."""
-        return self._index.on_change(listener)
-
-    def refresh(self) -> int:
-        """See `Index.refresh`."""
-        return self._index.refresh()
+        following = self._seal.make(start + limit, version, question) if more else None
+        return Page(names[start : start + limit], following)
 
     @property
     def version(self) -> int:
@@ -123,7 +187,92 @@ class IndexView:
         return self._index.version
 
     def __len__(self) -> int:
-        return len(self.tools())
+        return len(self._seen().entries)
+
+    # -- search -------------------------------------------------------------------------------------------------
+
+    def search(
+        self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best visible tools; see `Index.search`."""
+        narrowed = both_filters(filters, self._filters)
+        if narrowed is None or limit < 1:
+            return self._index.search(query, 0)
+        found = self._search(query, limit, narrowed, explain=explain)
+        if found.did_you_mean is not None and not self._knows(query, found.did_you_mean, narrowed):
+            found.did_you_mean = None
+        if found.note and not found:  # which of the words hidden tools have is not to be seen from the note
+            found.note = "nothing that can be seen from here has these words" if query.strip() else "there are no tools"
+        elif found.note.startswith("no tool has"):
+            found.note = ""
+        return found
+
+    def _search(self, query: str, limit: int, filters: Filters, *, explain: bool) -> SearchResults:
+        for wanted in (limit, limit * 4 + 16):  # most tools are visible as a rule
+            found = self._index.search(query, wanted, filters=filters, explain=explain)
+            shown = found.like(summary for summary in found if self.find(summary.id) is not None)
+            if len(shown) >= limit or len(found) < wanted:
+                return found.like(shown[:limit])
+        return self._search_all(query, limit, self._seen().ids, filters, explain=explain)
+
+    def _search_all(
+        self, query: str, limit: int, ids: frozenset[str], filters: Filters, *, explain: bool
+    ) -> SearchResults:
+        index, size = self._index, len(self._index)
+        if isinstance(index, SearchesWithin):
+            return index.search_within(query, limit, ids, filters=filters, explain=explain)
+        wanted = limit * 4 + 16
+        while True:
+            wanted = min(wanted * 8, size)
+            found = index.search(query, wanted, filters=filters, explain=explain)
+            shown = found.like(summary for summary in found if summary.id in ids)
+            if len(shown) >= limit or wanted >= size:
+                return found.like(shown[:limit])
+
+    def _knows(self, query: str, meant: str, filters: Filters) -> bool:
+        """Whether visible tools have the words that the query was corrected to: those of hidden ones stay hidden."""
+        asked = set(query.split())
+        words = [word for word in meant.split() if word not in asked]
+        if len(words) > _MAX_CORRECTED:
+            return False
+        found = (self._search(word, 1, filters, explain=False) for word in words)
+        return all(hits and hits.did_you_mean is None for hits in found)
+
+    def search_within(
+        self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best visible tools with these IDs; see `SearchesWithin`."""
+        narrowed = both_filters(filters, self._filters)
+        if narrowed is None or limit < 1:
+            return self._index.search(query, 0)
+        return self._search_all(query, limit, self._seen().ids & ids, narrowed, explain=explain)
+
+    @property
+    def search_blocks(self) -> bool:
+        """Whether a search may wait for something, so that it should not be made on an event loop."""
+        return bool(getattr(self._index, "search_blocks", False))
+
+    def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many visible tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
+        if query.strip():
+            found = (self.find(summary.id) for summary in self.search(query, len(self._index), filters=filters))
+            return count_facets((entry.tool, entry.bindings) for entry in found if entry is not None)
+        entries = self._seen().entries
+        wanted = filters if filters is not None else Filters()
+        return count_facets((e.tool, e.bindings) for e in entries if wanted.accept(e.tool, e.bindings))
+
+    def search_page(
+        self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
+    ) -> Page[Summary]:
+        """One page of all visible results; see `Index.search_page`."""
+        _check_limit(limit)
+        version = self.version
+        question = [self.root, self._question, query, filters]
+        start = 0 if cursor is None else self._seal.read(cursor, version, question)
+        found = self.search(query, start + limit + 1, filters=filters)
+        more = len(found) > start + limit
+        following = self._seal.make(start + limit, version, question) if more else None
+        return Page(tuple(found[start : start + limit]), following, found.did_you_mean, found.note)
 
 
 class DocsView:
@@ -172,3 +321,30 @@ def without_hidden(error: ToolNotFoundError, find: Callable[[str], Registered | 
 def _check_limit(limit: int) -> None:
     if limit < 1:
         raise ConfigurationError(f"a page needs a limit of 1 or more, not {limit}")
+
+
+def both_filters(first: Filters | None, second: Filters | None) -> Filters | None:
+    """What passes both, or None when nothing can. Where only one backend can be said, it is that of *first*; all else
+    of *second* holds, too."""
+    if first is None or second is None:
+        return first or second or Filters()
+    merged: dict[str, Any] = {}
+    for each in fields(Filters):
+        one, two = getattr(first, each.name), getattr(second, each.name)
+        if each.name == "tags":
+            merged["tags"] = (*one, *two)
+        elif one is None or two is None or one == two or each.name == "backend":
+            merged[each.name] = two if one is None else one
+        else:
+            return None
+    return Filters(**merged)
+
+
+def _similar(tool_id: str, entries: Sequence[Registered]) -> list[str]:
+    """IDs that may have been meant, best first."""
+    name = tool_id.rpartition(":")[2]
+    same = [entry.tool.id for entry in entries if entry.tool.name == name]
+    if same:
+        return same[:_MAX_CLOSE]
+    known = [entry.tool.id for entry in itertools.islice(entries, _MAX_COMPARED)]
+    return difflib.get_close_matches(tool_id[:200], known, n=_MAX_CLOSE, cutoff=0.6)

@@ -1,0 +1,76 @@
+"""The toolsets of a configuration: what `[toolsets.NAME]` says, and which of them a server shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolexec.config.load import Loaded
+    from toolexec.discovery.toolset import Toolset
+
+__all__ = ["BLOCK", "ToolsetEntry", "check_served", "read_toolsets", "served_toolset"]
+
+BLOCK: Final = "toolsets"
+"""The table of a file that has the toolsets, each a table by its name."""
+
+_SERVED: Final = "server.toolsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsetEntry:
+    """One toolset as it is written: its data, the place that messages name, and where it comes from."""
+
+    data: Any
+    where: str
+    origin: str
+
+
+def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> dict[str, Toolset]:
+    """The toolsets by name; what is wrong with one is added to *mistakes*."""
+    from toolexec.discovery.toolset import Toolset
+
+    found: dict[str, Toolset] = {}
+    for name, entry in entries.items():
+        try:
+            toolset = Toolset.from_dict(entry.data, name)
+            if toolset.is_empty:
+                raise ConfigurationError('it says nothing of the tools in it, so it has none; allow = ["*"] means all')
+        except ConfigurationError as error:
+            mistakes.add(entry.where, f"{BLOCK}.{name}: {error.message}")
+        else:
+            found[name] = toolset
+    return found
+
+
+def served_toolset(loaded: Loaded) -> Toolset | None:
+    """What a server shows: all that is in any of the toolsets that it names; None when it names none.
+
+    Raises ConfigurationError for a name that no toolset has.
+    """
+    from toolexec.discovery.toolset import Toolset
+
+    names = loaded.settings.server.toolsets
+    for name in names:
+        if name not in loaded.toolsets:
+            raise ConfigurationError(f"there is no toolset {name!r}; {_hint(name, loaded.toolsets)}")
+    if len(names) == 1:
+        return loaded.toolsets[names[0]]
+    return Toolset.union((loaded.toolsets[name] for name in names), " or ".join(names)) if names else None
+
+
+def check_served(loaded: Loaded, known: Mapping[str, Any], mistakes: Mistakes) -> None:
+    """Add to *mistakes* the names of toolsets that nobody has written: a server that shows more than was meant is worse
+    than none. *known* are all that somebody has, those with mistakes of their own, too."""
+    value = loaded.values[_SERVED]
+    for number, name in enumerate(value.value):
+        if name not in known:
+            mistakes.add(value.where((number,)), f"there is no toolset {name!r}; {_hint(name, known)}")
+
+
+def _hint(name: str, known: Mapping[str, Any]) -> str:
+    return did_you_mean(name, known) or f"write one as [{BLOCK}.{name}]"
