@@ -45,6 +45,24 @@ PROGRAMS = (
     Program(name="pydantic-ai", module="peer_pydantic_ai", peer="pydantic-ai-slim"),
     Program(name="langchain", module="peer_langchain", peer="langchain-core"),
     Program(name="catalogue", module="catalogue"),
+    *(
+        Program(name=f"search-{size}", module="search_speed", rounds=rounds, args=(size,))
+        for size, rounds in (("1000", 3), ("10000", 3), ("100000", 2))
+    ),
+    *(
+        Program(name=f"search-peers-{size}", module="peer_search_speed", rounds=1, peer="bm25s", args=(size,))
+        for size in ("1000", "10000", "100000")
+    ),
+    *(
+        Program(name=f"{name}-{size}", module=module, rounds=1, peer=peer, args=(size,))
+        for size in ("10000", "100000")
+        for name, module, peer in (
+            ("search-memory", "search_memory", ""),
+            ("search-memory-peers", "peer_search_memory", "bm25s"),
+        )
+    ),
+    Program(name="ranking", module="search_ranking", rounds=1),
+    Program(name="ranking-peers", module="peer_search_ranking", rounds=1, peer="bm25s"),
     Program(name="concurrency", module="concurrency"),
     Program(name="worker", module="worker"),
     Program(name="code", module="code", rounds=3),

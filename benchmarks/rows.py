@@ -10,28 +10,39 @@ from benchmarks.harness import Figure
 __all__ = ["GROUPS", "NAMES", "TIMES", "Row", "Unit", "show"]
 
 TIMES = "\u00d7"
-Unit: TypeAlias = Literal["time", "ratio", "count", "MiB"]
+Unit: TypeAlias = Literal["time", "ratio", "count", "MiB", "bytes", "share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. `bar` is in seconds for times; None: shown for information. `note` is for readers who find
-    the bar missed."""
+    """One line of the table. `bar` is in seconds for times; None: shown for information. Where there is a `limit` too,
+    the bar is what we want and the limit is what must be kept. Of a share, more is better. `note` is for readers who
+    find the bar missed."""
 
     key: str
     what: str
     unit: Unit = "time"
     bar: float | None = None
+    limit: float | None = None
     beside: tuple[str, ...] = ()
     note: str = ""
 
     def value(self, figure: Figure) -> float:
         """The figure that counts: the median, but of things that must not be left over the most that ever were."""
-        return figure.median if self.unit in ("time", "ratio") else figure.highest
+        return figure.median if self.unit in ("time", "ratio", "share") else figure.highest
 
     def met(self, figure: Figure) -> bool | None:
-        """Whether the bar is met; None without a bar."""
-        return None if self.bar is None else self.value(figure) <= self.bar
+        """Whether the limit (or else the bar) is kept; None without one."""
+        return self._reaches(figure, self.bar if self.limit is None else self.limit)
+
+    def reached(self, figure: Figure) -> bool | None:
+        """Whether the bar is met; None without one."""
+        return self._reaches(figure, self.bar)
+
+    def _reaches(self, figure: Figure, mark: float | None) -> bool | None:
+        if mark is None:
+            return None
+        return self.value(figure) >= mark if self.unit == "share" else self.value(figure) <= mark
 
 
 NAMES = {
@@ -277,6 +288,10 @@ def show(value: float, unit: Unit) -> str:
         return f"{value:.0f}"
     if unit == "MiB":
         return f"{value:.1f} MiB"
+    if unit == "bytes":
+        return f"{value / 1000:.2f} KB"
+    if unit == "share":
+        return f"{value:.1%}"
     scale, name = next((s, n) for s, n in ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s")) if value < 1000 * s or n == "s")
     number = value / scale
     digits = 0 if number >= 100 else 1 if number >= 10 else 2

@@ -1,0 +1,71 @@
+"""How often the default search finds the right tool, on queries that people wrote."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.corpus import check
+from benchmarks.ranking.labelled import HALVES, KINDS, operations, queries
+from benchmarks.ranking.score import DEPTH, judge
+
+from toolexec import InMemoryIndex, LocalBinding, Tool
+
+FLOORS = {
+    # kind: (recall at 1, recall at 5, recall at 20), over both halves of the set
+    "summary": (0.72, 0.90, 0.95),
+    "misspelt": (0.70, 0.90, 0.94),
+    "abbreviated": (0.52, 0.76, 0.88),
+    "synonym": (0.42, 0.80, 0.93),
+    "goal": (0.16, 0.36, 0.50),
+    "all": (0.53, 0.78, 0.86),
+}
+
+
+@pytest.fixture(scope="module")
+def index() -> InMemoryIndex:
+    """All tools of the labelled set."""
+    made = InMemoryIndex()
+    tools = [Tool.from_dict(operation.to_dict()) for operation in operations()]
+    made.register_many((tool, LocalBinding(tool.id)) for tool in tools)
+    return made
+
+
+def test_right_tools_are_found(index: InMemoryIndex) -> None:
+    """For each kind of query, a right tool is among the first one, five and twenty as often as it was."""
+    whole = [type(query)(query.text, query.relevant, query.kind, "test") for query in queries()]
+    scores = judge(lambda query: index.search(query, DEPTH).ids(), whole)
+    found = {kind: tuple(scores["test", kind][f"recall{k}"] for k in (1, 5, 20)) for kind in FLOORS}
+    short = {kind: found[kind] for kind in FLOORS if any(a < b for a, b in zip(found[kind], FLOORS[kind], strict=True))}
+    assert not short, f"found less often than {FLOORS}"
+
+
+def test_what_was_not_tuned_for_is_found_as_well(index: InMemoryIndex) -> None:
+    """The half that nobody tuned with is not far behind the other."""
+    scores = judge(lambda query: index.search(query, DEPTH).ids())
+    assert scores["test", "all"]["recall5"] > scores["dev", "all"]["recall5"] - 0.1
+
+
+def test_each_answer_is_stable(index: InMemoryIndex) -> None:
+    """The same query has the same answer, and no tool is in it twice."""
+    for query in queries()[::10]:
+        ids = index.search(query.text, DEPTH).ids()
+        assert ids == index.search(query.text, DEPTH).ids()
+        assert len(ids) == len(set(ids))
+
+
+class TestTheSet:
+    def test_sizes(self) -> None:
+        """Enough tools, enough queries of each kind, and halves of about the same size."""
+        assert len(operations()) == len({operation.id for operation in operations()}) >= 1000
+        for kind in KINDS:
+            halves = [sum(query.kind == kind and query.half == half for query in queries()) for half in HALVES]
+            assert sum(halves) >= 100
+            assert min(halves) > sum(halves) * 0.4
+
+    def test_summaries_are_not_given_away(self) -> None:
+        """A tool's own summary is in none of its texts."""
+        for operation in operations():
+            assert operation.summary.lower() not in str(operation.to_dict()).lower(), operation.id
+
+    def test_the_made_up_corpus_never_changes(self) -> None:
+        """Figures taken with it can be compared over years."""
+        check([1000])
