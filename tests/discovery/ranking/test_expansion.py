@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolexec.discovery import BM25Config, BM25Searcher
 from toolexec.discovery.ranking.spelling import distance
-from toolexec.discovery.ranking.stems import stem, stems_of
+from toolexec.discovery.ranking.stems import root, stem, stems_of
 from toolexec.discovery.ranking.synonyms import PHRASES, synonyms_of
 from toolexec.model import Tool
 
@@ -44,14 +44,20 @@ class TestStems:
         ],
     )
     def test_forms_of_a_word(self, forms: str) -> None:
-        """Plurals, verb forms and nouns made from verbs have one stem."""
-        assert len({stem(form) for form in forms.split()}) == 1
+        """Plurals, verb forms and nouns made from verbs have one root."""
+        assert len({root(stem(form)) for form in forms.split()}) == 1
 
     @pytest.mark.parametrize("pair", ["set setting", "meet meeting", "status stat", "bill billing", "feed fe"])
     def test_other_words(self, pair: str) -> None:
         """Words that only look alike keep apart."""
         left, right = pair.split()
-        assert stem(left) != stem(right)
+        assert root(stem(left)) != root(stem(right))
+
+    def test_the_form_that_was_asked_for_comes_first(self) -> None:
+        """Other forms are found, after the one of the query."""
+        made = searcher("move_deployment", "deploy_app", "stop_app")
+        assert [hit.tool_id for hit in made.search("deploy", 5)] == ["deploy_app", "move_deployment"]
+        assert [hit.tool_id for hit in made.search("deployments", 5)] == ["move_deployment", "deploy_app"]
 
     def test_accents_and_other_scripts(self) -> None:
         """Accents do not matter, wide letters are letters, and a part of a Chinese text is found."""
@@ -128,11 +134,12 @@ class TestUnknownWords:
             ("ocmmit", "commit_changes", "commit"),
             ("reposotories list", "search_repositories", "repositories list"),
             ("deploymnet", "create_deployment", "deployment"),
+            ("paly", "play_song", "play"),
         ],
     )
     def test_misspelt(self, query: str, name: str, meant: str) -> None:
         """A letter or two too many, too few, wrong or swapped; the answer says what was meant."""
-        made = searcher("commit_changes", "search_repositories", "create_deployment", "weather")
+        made = searcher("commit_changes", "search_repositories", "create_deployment", "weather", "play_song")
         hits = made.search(query, 5)
         assert hits[0].tool_id == name
         assert hits.did_you_mean == meant

@@ -19,6 +19,7 @@ __all__ = ["MAX_TEXT", "Fields", "count_words", "fields_of", "texts_of"]
 MAX_TEXT: Final = 20_000
 """Characters of a field that are read; the rest of a longer one is not searched."""
 _MAX_PARTS: Final = 8
+_decode = json.JSONDecoder().raw_decode
 
 
 class Fields(NamedTuple):
@@ -60,16 +61,23 @@ def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> Mapping[str, i
         description = f"{doc.description} {doc.extra}"
     if len(description) > MAX_TEXT:
         description = description[:MAX_TEXT]
-    signs = (
-        read(tool.name, stop_words=True) * fields.name
-        + read(tool.namespace, stop_words=True) * fields.namespace
-        + read(" ".join(tool.tags), stop_words=True) * fields.tags
-        + read(description) * fields.description
-    )
+    pieces = read(description) * fields.description
     if fields.parameters:
-        signs += read(_parameters(tool.input_schema.text)) * fields.parameters
-    counts = Counter(signs)
-    if len(signs) > MAX_COUNT:
+        pieces += read(_parameters(tool.input_schema.text)) * fields.parameters
+    counts = Counter(pieces)
+    if len("".join(counts)) != len(counts):  # some identifiers among them
+        for piece in [piece for piece in counts if len(piece) != 1]:
+            count = counts.pop(piece)
+            for sign in piece:
+                counts[sign] += count
+    get = counts.get
+    short = ((tool.name, fields.name), (tool.namespace, fields.namespace), (" ".join(tool.tags), fields.tags))
+    for text, units in short:
+        if units:
+            for piece in read(text, stop_words=True):
+                for sign in piece:
+                    counts[sign] = get(sign, 0) + units
+    if counts and max(counts.values()) > MAX_COUNT:
         for sign, count in counts.items():
             if count > MAX_COUNT:
                 counts[sign] = MAX_COUNT
@@ -80,10 +88,11 @@ def _parameters(schema_text: str) -> str:
     """The names and descriptions of the top-level parameters of a schema."""
     if '"properties"' not in schema_text:
         return ""
-    schema: Any = json.loads(schema_text)
+    schema: Any = _decode(schema_text)[0]
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return ""
-    texts = [*properties, *[part.get("description") for part in properties.values() if isinstance(part, dict)]]
-    text = " ".join([text for text in texts if isinstance(text, str)])
+    parts = [part for part in properties.values() if isinstance(part, dict)]
+    texts = [*properties, *[told for part in parts if isinstance(told := part.get("description"), str)]]
+    text = " ".join(texts).replace("_", " ")
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT]

@@ -10,7 +10,7 @@ from typing import Final
 from toolexec.discovery.explanation import MatchKind
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.spelling import Spelling
-from toolexec.discovery.ranking.stems import STOP_WORDS, stem, stems_of
+from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.ranking.synonyms import PHRASES, synonyms_of
 from toolexec.discovery.words import split_words
 
@@ -20,9 +20,12 @@ MAX_QUERY: Final = 2000
 _MAX_WORDS: Final = 64
 _MIXED: Final = re.compile(r"[a-zA-Z]+(?:\d+|-)[a-zA-Z]+")
 _SAME: Final = 0.95
+_FAMILY: Final = 0.9
 _PHRASE: Final = 0.75
 _SHORTENED: Final = 0.7
 _MAX_GAP: Final = 3
+_WORDY: Final = 5
+_SHORT: Final = 5
 _COMPOUND: Final = 0.9
 _COMPLETION: Final = 0.7
 _ONE_LETTER: Final = 0.9
@@ -82,7 +85,7 @@ class Expander:
             self._exact(made, key)
             self._joined(made, words, i)
             if not made.members and self._lenient:
-                self._guess(made, word, key, meant)
+                self._guess(made, word, key, meant, wordy=len(words) > _WORDY)
             if made.members:
                 found.append(made)
             else:
@@ -97,7 +100,10 @@ class Expander:
     def _exact(self, made: QueryWord, key: str) -> None:
         if sign := self._sign(key):
             made.add(sign, 1.0, "word")
-        for other, same in synonyms_of(key):
+        for sign in self._postings.words.families.get(root(key), ""):
+            if self._postings.of(sign):
+                made.add(sign, _FAMILY, "word")
+        for other, same in (*synonyms_of(key), *(synonyms_of(root(key)) if root(key) != key else ())):
             if (self._synonyms or same) and (sign := self._sign(other)):
                 made.add(sign, _SAME if same else self._synonyms, "synonym")
 
@@ -111,13 +117,16 @@ class Expander:
         """Words that together say what one verb says."""
         if sign := self._sign(stem(made.text.replace(" ", ""))):
             made.add(sign, 1.0, "compound")
+        if sign := self._sign(stem(made.text.split()[0])):
+            made.add(sign, 1.0, "word")
         if self._synonyms:
             for key in (stem(verb), *(other for other, _ in synonyms_of(stem(verb)))):
                 if sign := self._sign(key):
                     made.add(sign, _PHRASE, "synonym")
 
-    def _guess(self, made: QueryWord, word: str, key: str, meant: dict[str, str]) -> None:
-        """Something in place of a word that no tool has."""
+    def _guess(self, made: QueryWord, word: str, key: str, meant: dict[str, str], *, wordy: bool) -> None:
+        """Something in place of a word that no tool has. In a *wordy* query, which speaks of more than a tool's own
+        words, only plain spelling mistakes are mended."""
         for start in range(3, len(word) - 2):
             left, right = self._sign(stem(word[:start])), self._sign(stem(word[start:]))
             if left and right:
@@ -125,7 +134,9 @@ class Expander:
                 made.add(right, _COMPOUND, "compound")
                 return
         corrections = self._spelling.corrections(word)
-        completions = self._spelling.completions(key)
+        if wordy:
+            corrections = [found for found in corrections if found[1] == 1 and len(word) > _SHORT]
+        completions = self._spelling.completions(key) if not wordy else []
         if corrections and (corrections[0][1] == 1 or not completions):
             for sign, apart, _ in corrections:
                 made.add(sign, _ONE_LETTER if apart == 1 else _TWO_LETTERS, "spelling")
@@ -133,7 +144,7 @@ class Expander:
             return
         for sign in completions:
             made.add(sign, _COMPLETION, "prefix")
-        if not completions:
+        if not completions and not wordy:
             for sign in self._spelling.shortened(word):
                 made.add(sign, _SHORTENED, "prefix")
 

@@ -25,17 +25,19 @@ class Marks:
 
     def __init__(self, words: Vocabulary) -> None:
         self._words = words
+        self._namespaces, self._tags, self._backends, self._hints = (
+            _Signs(words, kind) for kind in ("namespace", "tag", "backend", "hint")
+        )
 
     def of(self, tool: Tool, bindings: Sequence[Binding]) -> str:
         """The signs of a tool's marks, each once."""
-        made = [self._sign("namespace", tool.namespace)]
-        made += [self._sign("tag", tag) for tag in tool.tags]
+        tags, backends, hints = self._tags, self._backends, self._hints
+        made = [self._namespaces[tool.namespace]]
+        made += [tags[tag] for tag in tool.tags]
+        made += [hints[name] for name in tool.annotations.on()]
         for binding in bindings:
-            made.append(self._sign("backend", binding.kind))
-            if binding.backend != binding.kind:
-                made.append(self._sign("backend", binding.backend))
-        made += [self._sign("hint", name) for name in tool.annotations.on()]
-        return "".join(made if len(bindings) < 2 else dict.fromkeys(made))
+            made += (backends[binding.kind], backends[binding.backend])
+        return "".join(dict.fromkeys(made))
 
     def clauses(self, filters: Filters) -> tuple[Clause, ...]:
         """The filters as conditions on marks."""
@@ -52,6 +54,16 @@ class Marks:
     def _clause(self, kind: str, value: str, wanted: bool = True) -> Clause:
         return Clause(self._words.signs.get(f"{MARK}{kind}{MARK}{value}", ""), wanted)
 
-    def _sign(self, kind: str, value: str) -> str:
-        stem = f"{MARK}{kind}{MARK}{value}"
-        return self._words.signs.get(stem) or self._words.sign(stem, "")
+
+class _Signs(dict[str, str]):
+    """The signs of the marks of one kind, by value."""
+
+    def __init__(self, words: Vocabulary, kind: str) -> None:
+        super().__init__()
+        self._words = words
+        self._kind = kind
+        words.derived.append(self)
+
+    def __missing__(self, value: str) -> str:
+        sign = self[value] = self._words.sign(f"{MARK}{self._kind}{MARK}{value}", "")
+        return sign

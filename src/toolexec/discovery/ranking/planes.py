@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,38 +88,41 @@ def build_planes(members: Sequence[Member], classes: bytearray, flat: float, slo
     return WordPlanes(planes, exponent, tuple(member.factor for member in members), mean, size)
 
 
-def _levels(member: Member, classes: bytearray, norms: list[float], unit: float) -> Iterator[tuple[int, int]]:
-    """Slots of a member with what it adds there, in units, rounded up."""
-    known: dict[int, int] = {}
-    scale = member.factor * unit
-    for posting in member.postings:
-        slot = posting >> 8
-        key = posting & 255 | classes[slot] << 8
-        level = known.get(key)
-        if level is None:
-            count = posting & 255
-            level = known[key] = min(math.ceil(scale * count / (count + norms[classes[slot]])), _TOP)
-        yield slot, level
+class _Levels(dict[int, int]):
+    """What a word adds to a score, in units, rounded up: by its count and the class of the tool's length, as
+    `count | class << 8`; worked out when it is first asked for."""
+
+    def __init__(self, scale: float, norms: Sequence[float]) -> None:
+        super().__init__()
+        self._scale = scale
+        self._norms = norms
+
+    def __missing__(self, key: int) -> int:
+        count = key & 255
+        level = self[key] = min(math.ceil(self._scale * count / (count + self._norms[key >> 8])), _TOP)
+        return level
 
 
-def _dense(members: Sequence[Member], classes: bytearray, norms: list[float], unit: float) -> list[int]:
+def _dense(members: Sequence[Member], classes: bytearray, norms: Sequence[float], unit: float) -> list[int]:
     levels = bytearray(len(classes))
     for i, member in enumerate(members):
-        if i == 0:
-            for slot, level in _levels(member, classes, norms, unit):
+        known = _Levels(member.factor * unit, norms)
+        for posting in member.postings:
+            slot = posting >> 8
+            level = known[posting & 255 | classes[slot] << 8]
+            if i == 0 or level > levels[slot]:
                 levels[slot] = level
-        else:
-            for slot, level in _levels(member, classes, norms, unit):
-                if level > levels[slot]:
-                    levels[slot] = level
     levels.reverse()  # the first digit is the highest
     return [int(levels.translate(table), 2) for table in _BITS]
 
 
-def _sparse(members: Sequence[Member], classes: bytearray, norms: list[float], unit: float) -> list[int]:
+def _sparse(members: Sequence[Member], classes: bytearray, norms: Sequence[float], unit: float) -> list[int]:
     best: dict[int, int] = {}
     for member in members:
-        for slot, level in _levels(member, classes, norms, unit):
+        known = _Levels(member.factor * unit, norms)
+        for posting in member.postings:
+            slot = posting >> 8
+            level = known[posting & 255 | classes[slot] << 8]
             if level > best.get(slot, 0):
                 best[slot] = level
     buffers = [bytearray((len(classes) >> 3) + 1) for _ in range(PLANES)]

@@ -81,7 +81,9 @@ class Postings:
         base = slot << 8
         for sign in text[: len(text) // 2]:
             postings = self.lists[sign]
-            del postings[bisect_left(postings, base)]
+            place = bisect_left(postings, base)
+            if place < len(postings) and postings[place] >> 8 == slot:  # else a snapshot was wrong about it
+                del postings[place]
             if not postings:
                 self._dead.add(sign)
         self.held[slot] = ""
@@ -91,6 +93,16 @@ class Postings:
         self._free.append(slot)
         if len(self._dead) > _MAX_DEAD:
             self._forget_dead()
+
+    def restore(self, lists: Mapping[str, array[int]], held: list[str], lengths: array[int]) -> None:
+        """Take over what others have held, when there is nothing here yet but the vocabulary; a slot that holds nothing
+        is free."""
+        self.lists.update(lists)
+        self.held, self.lengths = held, lengths
+        self.total_length = sum(lengths)
+        self._free = [slot for slot, text in enumerate(held) if not text]
+        self.count = len(held) - len(self._free)
+        self._dead = {sign for sign in self.words.signs.values() if not self.lists.get(sign)}
 
     def of(self, sign: str) -> array[int]:
         """The postings of a word."""

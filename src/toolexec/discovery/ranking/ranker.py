@@ -44,10 +44,12 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which tools may be in an answer: all clauses hold, and *accept*, if any, says yes to the slot."""
+    """Which tools may be in an answer: all clauses hold, and *accept*, if any, says yes to the slot. *bits*, if any,
+    has the slots to which it does."""
 
     clauses: tuple[Clause, ...] = ()
     accept: Callable[[int], bool] | None = None
+    bits: int | None = None
 
 
 class Ranker:
@@ -83,6 +85,13 @@ class Ranker:
         self._changed_bits |= 1 << slot
         if len(self._changed) > max(64, len(self._classes) >> 9):
             self._drop()
+
+    def changed_all(self) -> None:
+        """Take note that every slot may have another tool, or none."""
+        lengths = self.postings.lengths
+        kinds = {length: length_class(length) for length in set(lengths)}
+        self._classes[:] = bytes(map(kinds.__getitem__, lengths))
+        self._drop()
 
     def _drop(self) -> None:
         self._planes.clear()
@@ -145,7 +154,7 @@ class Ranker:
             for mark in clause.marks:
                 having |= self.having(mark)
             bits &= having if clause.wanted else ~having
-        return bits
+        return bits if choice.bits is None else bits & choice.bits
 
     def having(self, sign: str) -> int:
         """The bits of the slots that have a word or mark, as things are now."""
@@ -242,6 +251,8 @@ class Ranker:
             for mark in clause.marks:
                 having |= self._marked(mark)
             among &= having if clause.wanted else ~having
+        if choice.bits is not None:
+            among &= choice.bits
         lookup = [[(member.sign, member.factor) for member in members] for members in groups]
         found = self._exact(lookup, [slot for slot in self._changed if self.allows(slot, choice)])
         wanted = limit + 6
@@ -262,7 +273,8 @@ class Ranker:
 
     def _accepted(self, bits: int, choice: Choice) -> list[int]:
         slots = slots_of(bits)
-        return slots if choice.accept is None else [slot for slot in slots if choice.accept(slot)]
+        accept = choice.accept if choice.bits is None else None
+        return slots if accept is None else [slot for slot in slots if accept(slot)]
 
     @staticmethod
     def _settled(found: list[Scored], limit: int, bound: float) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolexec.discovery.ranking.postings import Postings
+from toolexec.discovery.ranking.stems import stem
 
 __all__ = ["MARK", "Spelling", "distance"]
 
@@ -86,6 +87,10 @@ class Spelling:
         for gram in set(_grams(word)):
             shared.update(grams.get(gram, ()))
         words = self._postings.words
+        for i in range(len(word) - 1):  # two swapped letters may leave no three in common
+            swapped = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+            if (sign := words.signs.get(stem(swapped))) is not None:
+                shared[sign] += len(word)
         scored = sorted(
             (-2 * count / (len(word) + len(words.form_of(sign)) + 2), sign) for sign, count in shared.items()
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from toolexec.discovery.words import split_words
 
-__all__ = ["STOP_WORDS", "stem", "stems_of"]
+__all__ = ["STOP_WORDS", "root", "stem", "stems_of"]
 
 
 def _set(text: str) -> frozenset[str]:
@@ -30,6 +31,8 @@ _VOWELS: Final = frozenset("aeiouy")
 _KEPT: Final = _set(
     "setting meeting billing shipping pricing building warning embed hundred ping king ring wing string spring"
 )
+_PAST: Final = (("ed", 3),)
+_MADE: Final = (("ing", 3), ("ment", 4), ("ion", 4))
 _UNDOUBLED: Final = frozenset("bdfgklmnprst")
 _MAX_CJK_RUN: Final = 64
 
@@ -38,7 +41,7 @@ def stems_of(text: str) -> list[str]:
     """The stems of a text's words in order, stop words included.
 
     >>> stems_of("createIssues deployments_archived")
-    ['creat', 'isu', 'deploy', 'archiv']
+    ['creat', 'issu', 'deployment', 'archiv']
     """
     if text.isascii():
         return [stem(word) for word in split_words(text)]
@@ -48,9 +51,10 @@ def stems_of(text: str) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """What a lower-case word has in common with its other forms: without the endings of plurals, of verb forms and of
-    some nouns made from verbs. Light: it keeps to endings that seldom change what a word is about."""
+    """What a lower-case word has in common with its plural and its past: without those endings, nor a last `e`, nor a
+    doubled last letter. Light: words that differ in more keep apart."""
     if len(word) < 4 or word in _KEPT:
         short_plural = len(word) == 3 and word[-1] == "s" and word[-2] not in "aeious"
         return word[:-1] if short_plural else word  # ids, prs, vms
@@ -58,12 +62,16 @@ def stem(word: str) -> str:
         word = _singular(word)
         if word in _KEPT:
             return word
-    word = _bare(word)
-    if len(word) > 4 and word[-1] == "e":
-        word = word[:-1]
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] in _UNDOUBLED:
-        word = word[:-1]
-    return word
+    if word.endswith("ied") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return _trimmed(_without(word, _PAST))
+
+
+@lru_cache(maxsize=20_000)
+def root(key: str) -> str:
+    """What a stem has in common with those of the nouns and the other forms that are made from its verb: *deploy,
+    deploying, deployment*; *create, creation*."""
+    return key if key in _KEPT else _trimmed(_without(key, _MADE))
 
 
 def _singular(word: str) -> str:
@@ -73,15 +81,21 @@ def _singular(word: str) -> str:
     return word[:-2] if word.endswith(("sses", "xes", "zes", "ches", "shes")) else word[:-1]
 
 
-def _bare(word: str) -> str:
-    if word.endswith("ied") and len(word) > 4:
-        return f"{word[:-3]}y"
-    for ending, least in (("ing", 3), ("ed", 3), ("ment", 4), ("ion", 4)):
+def _without(word: str, endings: tuple[tuple[str, int], ...]) -> str:
+    """The word without the first of these endings that it has, if enough is left for a word."""
+    for ending, least in endings:
         rest = word[: -len(ending)]
         if word.endswith(ending) and len(rest) >= least and _VOWELS.intersection(rest):
-            if (ending == "ed" and rest[-1] == "e") or (ending == "ion" and rest[-1] not in "st"):
-                return word
-            return rest
+            odd = (ending == "ed" and rest[-1] == "e") or (ending == "ion" and rest[-1] not in "st")
+            return word if odd else rest
+    return word
+
+
+def _trimmed(word: str) -> str:
+    if len(word) > 4 and word[-1] == "e":
+        word = word[:-1]
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] in _UNDOUBLED:
+        word = word[:-1]
     return word
 
 

@@ -296,7 +296,6 @@ PHRASES: Final[dict[str, str]] = {
     "look for": "search",
     "look up": "search",
     "pay back": "refund",
-    "pull request": "pr",
     "put together": "create",
     "roll back": "rollback",
     "send back": "return",

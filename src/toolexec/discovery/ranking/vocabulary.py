@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from toolexec.discovery.ranking.stems import STOP_WORDS, stem, stems_of
+from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.words import split_words
 
 __all__ = ["FIRST_SIGN", "MAX_WORDS", "Vocabulary"]
@@ -28,20 +28,23 @@ class Vocabulary:
 
     def __init__(self) -> None:
         self.signs: dict[str, str] = {}
+        self.families: dict[str, str] = {}
+        """The signs of the stems with one root."""
         self.changes = 0
         """Grows when a word comes or goes."""
         self._stems: list[str] = []
         self._forms: list[tuple[str, ...]] = []
         self._free: list[str] = []
-        self._stem_of_word: dict[str, str] = {}
+        self.derived: list[dict[str, str]] = []
+        """What others remember of signs, to be emptied when some are given up."""
         self._telling = _Pieces(self, STOP_WORDS)
         self._all = _Pieces(self, frozenset())
 
-    def read(self, text: str, *, stop_words: bool = False) -> str:
-        """The signs of a text's words, in order; new words get one. Stop words are left out, unless they are asked
-        for."""
+    def read(self, text: str, *, stop_words: bool = False) -> list[str]:
+        """The signs of a text, piece by piece: mostly one, several for an identifier. New words get a sign. Stop words
+        are left out, unless they are asked for."""
         pieces = self._all if stop_words else self._telling
-        return "".join(map(pieces.__getitem__, text.split()))
+        return [*filter(None, map(pieces.__getitem__, text.split()))]
 
     def sign(self, key: str, form: str) -> str:
         """The sign of a stem, a new one if need be; empty when there is no room for it. *form* is the word as it was
@@ -59,6 +62,7 @@ class Vocabulary:
                 self._stems.append(key)
                 self._forms.append((form,))
             self.signs[key] = sign
+            self.families[root(key)] = self.families.get(root(key), "") + sign
             self.changes += 1
         elif form not in (forms := self._forms[ord(sign) - FIRST_SIGN]) and len(forms) < _MAX_FORMS:
             self._forms[ord(sign) - FIRST_SIGN] = (*forms, form)
@@ -80,25 +84,39 @@ class Vocabulary:
     def forget(self, signs: Sequence[str]) -> None:
         """Give up signs that no tool has any more."""
         for sign in signs:
-            del self.signs[self.stem_of(sign)]
+            key = self.stem_of(sign)
+            del self.signs[key]
+            rest = self.families.pop(root(key)).replace(sign, "")
+            if rest:
+                self.families[root(key)] = rest
         self._free.extend(signs)
-        self._telling.clear()
-        self._all.clear()
+        for known in self.derived:
+            known.clear()
+        self.changes += 1
+
+    def entries(self) -> list[tuple[str, ...] | None]:
+        """For each sign in order, its stem and the forms of that; None for a sign that is free. `restore` takes it."""
+        free = set(self._free)
+        pairs = zip(self._stems, self._forms, strict=True)
+        return [None if chr(place + FIRST_SIGN) in free else (key, *forms) for place, (key, forms) in enumerate(pairs)]
+
+    def restore(self, entries: Sequence[Sequence[str] | None]) -> None:
+        """Take over the words of another vocabulary, into one that has none yet."""
+        for place, entry in enumerate(entries):
+            sign = chr(place + FIRST_SIGN)
+            if entry is None:
+                self._free.append(sign)
+            else:
+                self.signs[entry[0]] = sign
+            self._stems.append(entry[0] if entry else "")
+            self._forms.append(tuple(entry[1:]) if entry else ())
         self.changes += 1
 
     def words_in(self, piece: str) -> list[tuple[str, str]]:
         """The words of a piece of text with their stems."""
         if not piece.isascii():
             return [(key[:_MAX_WORD], key[:_MAX_WORD]) for key in stems_of(piece)]
-        return [(word, self._stem(word)) for word in [word[:_MAX_WORD] for word in split_words(piece)]]
-
-    def _stem(self, word: str) -> str:
-        found = self._stem_of_word.get(word)
-        if found is None:
-            if len(self._stem_of_word) >= _MAX_KNOWN:
-                self._stem_of_word.clear()
-            found = self._stem_of_word[word] = stem(word)
-        return found
+        return [(word, stem(word)) for word in [word[:_MAX_WORD] for word in split_words(piece)]]
 
 
 class _Pieces(dict[str, str]):
@@ -108,6 +126,7 @@ class _Pieces(dict[str, str]):
         super().__init__()
         self._words = words
         self._stopped = stopped
+        words.derived.append(self)
 
     def __missing__(self, piece: str) -> str:
         words = self._words
