@@ -18,6 +18,7 @@ from toolexec.errors import (
     CodeError,
     CodeExecutionError,
     ConfigurationError,
+    ConversionError,
     ExecutionError,
     InputValidationError,
     LimitExceededError,
@@ -30,6 +31,7 @@ from toolexec.errors import (
 )
 
 CODES = {
+    "AlreadyStartedError": "already_started",
     "ApprovalDeniedError": "approval_denied",
     "ApprovalRequiredError": "approval_required",
     "AuditError": "audit",
@@ -38,6 +40,7 @@ CODES = {
     "BackendExistsError": "backend_exists",
     "BackendNotFoundError": "backend_not_found",
     "BackendUnavailableError": "backend_unavailable",
+    "CatalogueError": "catalogue",
     "ChainStepLimitError": "chain_step_limit",
     "CodeError": "code_error",
     "CodeExecutionError": "code_failed",
@@ -45,6 +48,7 @@ CODES = {
     "ConfigurationError": "configuration",
     "ConnectionClosedError": "connection_closed",
     "ConnectionLostError": "connection_lost",
+    "ConversionError": "conversion",
     "DefinitionChangedError": "definition_changed",
     "DocNotFoundError": "doc_not_found",
     "ExampleTooLargeError": "example_too_large",
@@ -60,6 +64,7 @@ CODES = {
     "InvalidDetailError": "invalid_detail",
     "InvalidLimitsError": "invalid_limits",
     "InvalidModuleError": "invalid_module",
+    "InvalidProviderError": "invalid_provider",
     "InvalidRequestError": "invalid_request",
     "InvalidResultError": "invalid_result",
     "InvalidSchemaError": "invalid_schema",
@@ -72,10 +77,12 @@ CODES = {
     "MissingExtraError": "missing_extra",
     "MissingGatewayError": "missing_gateway",
     "NoBackendsError": "no_backends",
+    "NotStartedError": "not_started",
     "OutputValidationError": "validation_output",
     "PolicyError": "policy_denied",
     "ProgramFailedError": "program_failed",
     "ProtocolError": "protocol",
+    "ProviderNotFoundError": "provider_not_found",
     "RateLimitedError": "rate_limited",
     "RemoteToolError": "remote_tool_failed",
     "ResourceLimitError": "resource_limit",
@@ -129,6 +136,8 @@ def _make(kind: type[ToolExecError]) -> ToolExecError:
         made = ToolNotFoundError("ns:t", close=["ns:u"])
     elif kind is MissingExtraError:
         made = MissingExtraError("mcp", needed_for="an MCP server")
+    elif kind is ConversionError:
+        made = ConversionError("openai", "to_tool", "it has no name", tool_id="ns:t")
     elif kind is CodeError:
         made = CodeError("it went wrong", line=2, column=5, source="x = 1/0", kind="ZeroDivisionError", traceback="...")
         made.locate(tool_id="ns:t", op="execute", backend="b")

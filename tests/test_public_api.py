@@ -150,7 +150,7 @@ def test_importing_loads_nothing_heavy(statement: str, heavy: tuple[str, ...]) -
     assert _loaded_by(statement) & set(heavy) == set()
 
 
-@pytest.mark.parametrize("package", ["model", "discovery", "backend", "run", "code", "runtime", "exec"])
+@pytest.mark.parametrize("package", ["model", "adapter", "discovery", "backend", "run", "code", "runtime", "exec"])
 def test_each_package_can_be_imported_first(package: str) -> None:
     """No package needs another one to be imported before it."""
     assert f"toolexec.{package}" in _loaded_by(f"import toolexec.{package}")

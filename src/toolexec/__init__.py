@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Summary,
         ToolDoc,
         ToolExample,
+        Toolset,
     )
     from toolexec.errors import (
         BackendUnavailableError,
@@ -72,6 +73,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Summary",
         "ToolDoc",
         "ToolExample",
+        "Toolset",
     ),
     "toolexec.errors": (
         "BackendUnavailableError",
@@ -157,6 +159,7 @@ __all__ = [
     "ToolNotFoundError",
     "ToolReply",
     "ToolTimeoutError",
+    "Toolset",
     "TraceEvent",
     "WasmBackend",
     "WasmConfig",

@@ -25,7 +25,7 @@ from toolexec.errors import (
 )
 
 Cli = Callable[..., Any]
-COMMANDS = ("search", "describe", "run", "chain", "list", "backends", "code", "doctor", "stubs", "demo")
+COMMANDS = ("search", "describe", "run", "chain", "list", "backends", "code", "doctor", "stubs", "export", "demo")
 
 
 def test_help_lists_the_commands_and_exit_codes(cli: Cli) -> None:

@@ -47,7 +47,7 @@ def test_origins_are_shown(file: Path) -> None:
 def test_the_same_as_json(file: Path) -> None:
     """One document; origins when they are asked for."""
     document = json.loads(call("config", "show", "--json", "-c", file).stdout)
-    assert set(document) == {"settings", "mcpServers"}
+    assert set(document) == {"settings", "toolsets", "mcpServers"}
     assert set(document["settings"]) == set(KEYS)
     assert document["settings"]["limits.call_timeout"] == 5
     assert document["mcpServers"]["git"]["env"] == {"A_TOKEN": "[REDACTED]"}

@@ -50,7 +50,55 @@ def test_a_search_without_results_says_where_to_look(cli: Cli, tools_file: Path)
     """It is no failure."""
     done = cli("search", "zzzz", "-c", tools_file)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "nothing found for 'zzzz'; namespaces: math, odd, slow, text" in done.stderr
+    assert (
+        "nothing found for 'zzzz' (no tool has 'zzzz', nor a word like it); namespaces: math, odd, slow, text"
+        in done.stderr
+    )
+
+
+def test_search_says_what_was_meant(cli: Cli, tools_file: Path) -> None:
+    """A misspelt word is corrected, and that is said."""
+    done = cli("search", "add nubmers", "-c", tools_file)
+    assert "did you mean: add numbers" in done.stderr
+    assert "math:add" in done.stdout
+    assert json.loads(cli("search", "nubmers", "--json", "-c", tools_file).stdout)["didYouMean"] == "numbers"
+
+
+def test_search_explains(cli: Cli, tools_file: Path) -> None:
+    """Each hit with the words that matched, how, where, and the piece of text around them."""
+    done = cli("search", "sum nubmers", "--explain", "-c", tools_file)
+    assert "nubmers spelling numbers  in description" in done.stdout
+    assert "**numbers.**" in done.stdout
+    data = json.loads(cli("search", "numbers", "--explain", "--json", "-c", tools_file).stdout)
+    assert data["tools"][0]["explanation"]["matches"][0]["fields"] == ["description", "parameters"]
+
+
+def test_search_by_what_is_produced(cli: Cli, tmp_path: Path) -> None:
+    """Tools whose results give a value for an argument; and `describe` names them."""
+    file = tmp_path / "tools.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from toolexec import tool\n"
+        "@dataclass\nclass Issue:\n    id: str\n"
+        "@tool('tracker:create_issue')\ndef create_issue(title: str) -> Issue:\n    return Issue(title)\n"
+        "@tool('tracker:close_issue')\ndef close_issue(issue_id: str) -> bool:\n    return True\n"
+    )
+    done = cli("search", "", "--produces", "issue_id", "-c", file)
+    assert "tracker:create_issue" in done.stdout
+    assert "in its result: id" in done.stdout
+    assert "tracker:close_issue" not in done.stdout
+    told = cli("describe", "tracker:close_issue", "-c", file).stdout
+    assert "Arguments that other tools produce" in told
+    assert "tracker:create_issue id" in told
+
+
+def test_search_counts(cli: Cli, tools_file: Path) -> None:
+    """How many there are by namespace, tag, backend and hint."""
+    done = cli("search", "", "--namespace", "math", "--facets", "-c", tools_file)
+    assert "all 1" in done.stdout
+    assert "math 1" in done.stdout
+    data = json.loads(cli("search", "", "--facets", "--json", "-c", tools_file).stdout)["facets"]
+    assert data["total"] == sum(data["namespaces"].values()) == data["backends"]["local"]
 
 
 def test_search_mentions_what_is_unavailable(cli: Cli, servers_file: Path) -> None:

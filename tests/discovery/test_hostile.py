@@ -101,7 +101,9 @@ def test_pages_neither_repeat_nor_skip() -> None:
     """All pages together are the whole answer."""
     made = InMemoryIndex()
     for i in range(700):
-        made.register(Tool(name=f"t{i}", description="equal words " * (i % 7 + 1), input_schema=True), LocalBinding("x"))
+        made.register(
+            Tool(name=f"t{i}", description="equal words " * (i % 7 + 1), input_schema=True), LocalBinding("x")
+        )
     seen: list[str] = []
     cursor = None
     while True:

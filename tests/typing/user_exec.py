@@ -26,6 +26,7 @@ from toolexec import (
     ToolNotFoundError,
     TraceEvent,
 )
+from toolexec.discovery import SearchResults
 from toolexec.errors import Violation
 from toolexec.model import Binding
 
@@ -87,7 +88,8 @@ async def stream(ex: Exec) -> None:
 async def find(ex: Exec) -> None:
     """Search and documentation."""
     found = await ex.search_tools("words", 5, filters=Filters(namespace="git", read_only=True, tags=("fast",)))
-    assert_type(found, list[Summary])
+    assert_type(found, SearchResults)
+    assert_type(found[0], Summary)
     doc = await ex.get_tool_doc(found[0].id, "schema")
     assert_type(doc, ToolDoc)
     assert_type(doc.tool, Tool | None)

@@ -104,6 +104,11 @@ def search(
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeat for several.")] = None,
     backend: Annotated[str | None, typer.Option(help="Only tools of this backend or kind (local, mcp, ...).")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say which words matched where.")] = False,
+    facets: Annotated[bool, typer.Option("--facets", help="Also count what is found, by kind.")] = False,
+    produces: Annotated[
+        str | None, typer.Option(help="Only tools that give a value for this argument: issue_id, or tool.argument.")
+    ] = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -112,7 +117,8 @@ def search(
     from toolexec.discovery import Filters
 
     filters = Filters(namespace=namespace, tags=tuple(tag or ()), backend=backend, read_only=read_only or None)
-    perform_command(context, lambda session: finding.search(session, query, limit, filters), config, as_json)
+    asked = finding.Asked(query, limit, filters, explain=explain, facets=facets, produces=produces)
+    perform_command(context, lambda session: finding.search(session, asked), config, as_json)
 
 
 @app.command()
@@ -213,6 +219,41 @@ def stubs(
 
     ids, spaces = tools or [], namespace or []
     perform_command(context, lambda s: command.stubs(s, ids, spaces, output, awaitable=awaitable), config, as_json)
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    format: Annotated[
+        Literal["openai", "openai-responses", "anthropic", "gemini", "mcp", "a2a"],
+        typer.Option("--format", "-f", help="Whose form to write."),
+    ],
+    namespace: Annotated[str | None, typer.Option(help="Only tools of this namespace.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeat for several.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Schemas that the vendor holds the model to, where that can be.")
+    ] = False,
+    no_words: Annotated[
+        bool, typer.Option("--no-words", help="Do not say in descriptions what the form cannot hold.")
+    ] = False,
+    search: Annotated[
+        Literal["client", "server", "regex"] | None,
+        typer.Option(help="Let the model find tools: anthropic and openai-responses.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to this file.")] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the tools as a vendor's API takes them: OpenAI, Anthropic, Gemini, MCP, A2A.
+
+    What the form cannot hold is told on stderr; with --json, the names and the warnings are in the document.
+    """
+    from toolexec.cli import export as command
+    from toolexec.discovery import Filters
+
+    filters = Filters(namespace=namespace, tags=tuple(tag or ())) if namespace is not None or tag else None
+    how: dict[str, Any] = {"strict": strict, "describe": not no_words, "search": search}
+    perform_command(context, lambda s: command.export(s, format, filters, output, **how), config, as_json)
 
 
 @app.command()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from toolexec.cli.terminal import Screen
     from toolexec.config.load import Loaded
+    from toolexec.discovery.toolset import Toolset
 
 __all__ = ["config"]
 
@@ -141,13 +142,16 @@ def _valid(screen: Screen, loaded: Loaded) -> None:
 def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:
     from toolexec.config.blocks import BLOCKS, KEYS
     from toolexec.config.shown import shown_servers, shown_settings
-    from toolexec.config.template import render_server, toml_value
+    from toolexec.config.template import render_server, render_toolset, toml_value
 
     settings, servers = shown_settings(loaded), shown_servers(loaded)
+    toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     if screen.as_json:
-        document: dict[str, Any] = {"settings": settings, "mcpServers": servers}
+        document: dict[str, Any] = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
         if origin:
-            document["origins"] = {**loaded.origins, **{f"mcpServers.{n}": o for n, o in loaded.server_origins.items()}}
+            named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
+            named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}
+            document["origins"] = {**loaded.origins, **named}
         screen.document(document)
         return
     for block in BLOCKS:
@@ -157,9 +161,17 @@ def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:
                 line = f"{key.name} = {toml_value(settings[key.path])}"
                 screen.exact(f"{line}  # {loaded.origins[key.path]}" if origin else line)
         screen.exact("")
+    for name, entry in toolsets.items():
+        screen.exact(render_toolset(name, entry, [loaded.toolset_origins[name]] if origin else []))
+        screen.exact("")
     for name, entry in servers.items():
         screen.exact(render_server(name, _without_none(entry), [loaded.server_origins[name]] if origin else []))
         screen.exact("")
+
+
+def _written(toolset: Toolset) -> dict[str, Any]:
+    """The toolset as its table says it; its name is that of the table."""
+    return {key: value for key, value in toolset.to_dict().items() if key != "name"}
 
 
 def _without_none(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -9,7 +10,7 @@ from rich.text import Text
 from toolexec.cli.exit_codes import OK
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
-from toolexec.cli.tables import backends_table, listing, search_table
+from toolexec.cli.tables import backends_table, explained, facets_table, listing, search_table
 from toolexec.cli.terminal import one_line
 from toolexec.discovery import Filters
 from toolexec.model import ToolID
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from toolexec.discovery import DetailLevel, Summary
 
 __all__ = [
+    "Asked",
     "backends",
     "connect",
     "connect_for",
@@ -52,20 +54,45 @@ async def connect_for(session: Session, tool_id: str) -> None:
         await connect(session)
 
 
-async def search(session: Session, query: str, limit: int, filters: Filters) -> int:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched for, and what is to be shown of it."""
+
+    query: str
+    limit: int
+    filters: Filters
+    explain: bool = False
+    facets: bool = False
+    produces: str | None = None
+
+
+async def search(session: Session, asked: Asked) -> int:
     """`toolexec search`: the best tools for the words."""
-    await connect(session)
-    found = await session.ex.search_tools(query, limit, filters=filters)
+    ex, screen = session.ex, session.screen
+    with watch(screen, "connecting"):  # to those whose tools are not stored
+        found = await ex.search_tools(
+            asked.query, asked.limit, filters=asked.filters, explain=asked.explain, produces=asked.produces
+        )
+    counts = await ex.tool_facets(asked.query, filters=asked.filters) if asked.facets else None
     down = unavailable(session)
-    screen = session.screen
     if screen.as_json:
-        screen.document({"query": query, "tools": [summary.to_dict() for summary in found], **unavailable_data(down)})
+        more: dict[str, Any] = {"didYouMean": found.did_you_mean, "note": found.note}
+        more["facets"] = counts.to_dict() if counts is not None else None
+        data = {"query": asked.query, "tools": [summary.to_dict() for summary in found]}
+        screen.document(data | {key: value for key, value in more.items() if value} | unavailable_data(down))
         return OK
     if found:
-        screen.show(search_table(found))
+        if found.did_you_mean:
+            screen.note(f"did you mean: {one_line(found.did_you_mean)}")
+        screen.show(explained(found) if asked.explain else search_table(found))
+        if counts is not None:
+            screen.show(facets_table(counts))
     else:
-        known = ", ".join(name for name in session.ex.index.namespaces() if name)
-        screen.note(f"nothing found for {query!r}; namespaces: {known or 'none'}; toolexec list shows all tools")
+        known = ", ".join(name for name in ex.index.namespaces() if name)
+        why = f" ({one_line(found.note)})" if found.note else ""
+        screen.note(
+            f"nothing found for {asked.query!r}{why}; namespaces: {known or 'none'}; toolexec list shows all tools"
+        )
     mention(session, down)
     return OK
 

@@ -42,11 +42,21 @@ def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> Rend
         if example.result_hint:
             text.append(f"\n→ {one_line(example.result_hint)}", style="dim")
         parts += _section("Example", text)
+    if doc.producers:
+        parts += _section("Arguments that other tools produce", _producers(doc))
     if doc.external_refs:
         parts += _section("See also", Text("\n".join(one_line(ref) for ref in doc.external_refs)))
     if doc.example_call is not None and not doc.examples:
         parts += _section("Try it", Text(command_line(doc.id, doc.example_call, schema, config), style="green"))
     return Group(*parts)
+
+
+def _producers(doc: ToolDoc) -> Table:
+    table = plain_table(("Name", {"overflow": "fold"}), ("From", {"overflow": "fold"}))
+    for name, producers in doc.producers.items():
+        places = [one_line(f"{found.tool_id} {found.path or ''}".strip()) for found in producers]
+        table.add_row(Text(one_line(name), style="cyan"), Text("\n".join(places)))
+    return table
 
 
 def _head(doc: ToolDoc) -> RenderableType:

@@ -32,6 +32,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "port": "server.port",
     "path": "server.path",
     "expose": "server.expose",
+    "toolset": "server.toolsets",
     "profile": "code.profile",
     "behind_proxy": "http.behind_proxy",
     "tls_cert": "http.tls_cert",
@@ -63,6 +64,14 @@ Expose = Annotated[
     Literal["meta", "direct", "code"] | None,
     typer.Option(help="What clients see: meta-tools, the tools themselves, or code only.", show_default="meta"),
 ]
+Toolset = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--toolset",
+        metavar="NAME",
+        help="The toolsets that there are for clients, all of them together; empty: every tool.",
+    ),
+]
 Profile = Annotated[
     Literal["dev", "standard", "hardened", "wasm"] | None,
     typer.Option(help="The security profile of code that asks for none.", show_default="standard"),
@@ -91,6 +100,7 @@ def serve(
     port: Port = None,
     path: MCPPath = None,
     expose: Expose = None,
+    toolset: Toolset = None,
     profile: Profile = None,
     behind_proxy: BehindProxy = None,
     tls_cert: TlsCert = None,
@@ -110,6 +120,7 @@ def serve(
         "port": port,
         "path": path,
         "expose": expose,
+        "toolset": toolset or None,
         "profile": profile,
         "behind_proxy": behind_proxy,
         "tls_cert": tls_cert,

@@ -20,7 +20,7 @@ from toolexec.cli.terminal import clean, one_line
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
-    from toolexec.discovery import Summary
+    from toolexec.discovery import Facets, Summary
     from toolexec.exec import ChainResult
     from toolexec.model import ToolAnnotations
     from toolexec.run import StepResult
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _MAX_ID: Final = 44
+_MAX_COUNTS: Final = 15
 _PLAIN_KEY: Final = re.compile(r"\w[\w.-]*")
 
 
@@ -61,6 +62,37 @@ def search_table(found: Sequence[Summary]) -> Table:
     for summary in found:
         score = f"{summary.score:.2f}" if summary.score is not None else ""
         table.add_row(_id_text(summary.id), _purpose(summary), _where(summary.bindings), Text(score, style="dim"))
+    return table
+
+
+def explained(found: Sequence[Summary]) -> RenderableType:
+    """Search results with the words that matched: where these are, and what they added to the score."""
+    parts: list[RenderableType] = []
+    for summary in found:
+        head = _id_text(summary.id)
+        head.append(f"  {summary.score:.2f}" if summary.score is not None else "", style="dim")
+        parts.append(head)
+        why = summary.explanation
+        if why is None:
+            continue
+        for match in why.matches:
+            led = "" if match.kind == "word" else f" {match.kind} {one_line(match.word)}"
+            line = f"  {match.weight:6.2f}  {one_line(match.query_word)}{led}  in {', '.join(match.fields) or '-'}"
+            parts.append(Text(line, overflow="fold"))
+        if why.snippet:
+            parts.append(Text(f"          {one_line(why.snippet)}", style="dim", overflow="fold"))
+    return Group(*parts)
+
+
+def facets_table(counts: Facets) -> Table:
+    """How many tools there are of each kind, the most frequent first."""
+    table = plain_table(("Facet", {}), ("Counts", {"ratio": 1, "overflow": "fold"}))
+    table.expand = True
+    rows = {"tools": {"all": counts.total}, "namespaces": counts.namespaces, "tags": counts.tags}
+    rows |= {"backends": counts.backends, "hints": counts.hints}
+    for name, values in rows.items():
+        shown = [f"{one_line(value) or '(none)'} {count}" for value, count in list(values.items())[:_MAX_COUNTS]]
+        table.add_row(name, Text(", ".join(shown) + (", …" if len(values) > _MAX_COUNTS else "")))
     return table
 
 
@@ -222,6 +254,8 @@ def _purpose(summary: Summary) -> Text:
         text.append("  destructive", style="red")
     elif summary.annotations.read_only:
         text.append("  read-only", style="green")
+    if summary.produces is not None:
+        text.append(f"\nin its result: {one_line(summary.produces, 200)}", style="dim")
     if summary.unavailable:
         text.append(f"\nunavailable: {one_line(summary.unavailable, 200)}", style="red")
     return text

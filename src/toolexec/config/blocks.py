@@ -32,6 +32,7 @@ __all__ = [
     "ApprovalBlock",
     "AuditBlock",
     "AuthBlock",
+    "CatalogueBlock",
     "CodeBlock",
     "HttpBlock",
     "JwtBlock",
@@ -99,6 +100,9 @@ class ServerBlock:
     path: str = _key("/mcp", TEXT, "The path of the MCP endpoint.")
     expose: Literal["meta", "direct", "code"] = _key(
         "meta", choice("meta", "direct", "code"), "What clients see: meta-tools, the tools themselves, or code only."
+    )
+    toolsets: tuple[str, ...] = _key(
+        (), TEXTS, "The toolsets that there are for clients, all of them together; empty: every tool."
     )
     instructions: str = _key("", TEXT, "What the model is told about this server; empty means the usual text.")
     page_size: int = _key(50, bounded(WHOLE, 1, 1000), "How many tools one page of a list has.")
@@ -294,6 +298,13 @@ class TelemetryBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueBlock:
+    """The tools of servers, kept in a file: they are there at once at the next start, before any server is."""
+
+    path: str = _key("", PATH, "The file, SQLite; empty: tools are not kept.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretsBlock:
     """Secrets in the settings of servers: ${VAR} and secretref:."""
 
@@ -321,6 +332,7 @@ class Settings:
     audit: AuditBlock = field(default_factory=AuditBlock)
     pinning: PinningBlock = field(default_factory=PinningBlock)
     telemetry: TelemetryBlock = field(default_factory=TelemetryBlock)
+    catalogue: CatalogueBlock = field(default_factory=CatalogueBlock)
     secrets: SecretsBlock = field(default_factory=SecretsBlock)
 
     def get(self, path: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,11 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.config import parts
+from toolexec.config.catalogue import kept_tools
 from toolexec.config.load import Loaded
 from toolexec.config.python_files import PythonTools, located
-from toolexec.errors import ConfigurationError
+from toolexec.config.toolsets import served_toolset
+from toolexec.errors import CatalogueError, ConfigurationError
 
 if TYPE_CHECKING:
+    from toolexec.discovery.catalogue import SQLiteCatalogue
+    from toolexec.discovery.index import Index
+    from toolexec.discovery.toolset import Toolset
     from toolexec.exec import Exec
     from toolexec.model.origin import Approver
     from toolexec.run.audit import AuditLog
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
     from toolexec.run.policy import Policy
     from toolexec.run.results import ResultStore
     from toolexec.server.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["GATE_BLOCKS", "Built", "build", "state_folder"]
 
@@ -39,13 +47,15 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """What was built. `results` keeps what is too large for a reply, for the gate and the server alike; `audit` is the
-    log of calls, if there is one, and is closed with the process, or by `close`."""
+    log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
+    servers, if it is wanted."""
 
     ex: Exec
     loaded: Loaded
     results: ResultStore
     gate: Gate | None = None
     audit: AuditLog | None = None
+    catalogue: SQLiteCatalogue | None = None
 
     @property
     def serve(self) -> ServeSettings:
@@ -53,13 +63,19 @@ class Built:
         return parts.serve_settings(self.loaded)
 
     def close(self) -> None:
-        """Write down which tools were seen, and close the audit log; to be called when the Exec is closed."""
+        """Write down which tools there are and were seen, and close the audit log; to be called when the Exec is
+        closed."""
         from toolexec.run.pinning import Pins
 
         if self.gate is not None and isinstance(self.gate.pinning, Pins):
             self.gate.pinning.flush()
         if self.audit is not None:
             self.audit.close()
+        if self.catalogue is not None:
+            try:
+                self.catalogue.close()
+            except CatalogueError as error:  # the work is done, and the file is as it was before
+                logger.error("%s", error)
 
 
 def build(
@@ -72,13 +88,15 @@ def build(
 ) -> Built:
     """Build what *loaded* says; nothing is started yet.
 
-    With *serving*, the gate has policy, approval, audit, pinning and a budget, whatever is set; else it has those parts
+    With *serving*, there are only the tools of the toolsets that the server names, if it names any, and the gate has
+    policy, approval, audit, pinning and a budget, whatever is set; else it has those parts
     that somebody has set something of. *terminal* gives what asks at the terminal, or None where there is none; *trace*
     hears of every call. *state* takes the place of `state_folder()`.
 
     An Exec that a Python file has at its top level keeps its options, but for those that somebody has set; a gate of
     its own stays, too. Raises ConfigurationError when both it and the settings say what the gate is; also when a Python
-    file cannot be used, or names clash. Raises MissingExtraError, and AuditError for a log that cannot be written.
+    file cannot be used, or names clash. Raises MissingExtraError, AuditError for a log that cannot be written, and
+    CatalogueError for a file that no catalogue can be kept in.
     """
     from toolexec.backend.mcp import MCPBackend
     from toolexec.exec import Exec
@@ -86,6 +104,7 @@ def build(
 
     python = PythonTools(loaded.python)
     results = _result_store(loaded)
+    toolset = served_toolset(loaded) if serving else None
     own = python.ex
     if own is not None and own.options.gate is not None:
         _refuse_two_gates(loaded, python.place)
@@ -96,11 +115,15 @@ def build(
             loaded=loaded, serving=serving, terminal=terminal, state=state or state_folder(), results=results
         )
         gate, audit = maker.make()
+    catalogue: SQLiteCatalogue | None = None
     try:
+        index: Index | None = None
+        if (kept := kept_tools(loaded, python.place)) is not None:
+            catalogue, index = kept
         ex = (
-            Exec(parts.exec_options(loaded, Options()), gate=gate, trace=trace)
+            Exec(parts.exec_options(loaded, Options(toolset=toolset, index=index)), gate=gate, trace=trace)
             if own is None
-            else _with(own, loaded, gate, trace)
+            else _with(own, loaded, gate, trace, toolset)
         )
         python.add_to(ex)
         for server in loaded.servers:
@@ -108,10 +131,12 @@ def build(
     except BaseException:
         if audit is not None:
             audit.close()
+        if catalogue is not None:
+            catalogue.close()
         raise
     if audit is not None:
         weakref.finalize(ex, audit.close)
-    return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit)
+    return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
 
 
 def _result_store(loaded: Loaded) -> ResultStore:
@@ -136,12 +161,14 @@ def _has_rates(loaded: Loaded) -> bool:
     return any(loaded.values[f"limits.{name}"].layer != "default" for name in _RATES)
 
 
-def _with(own: Exec, loaded: Loaded, gate: Gate | None, trace: TraceHook | None) -> Exec:
+def _with(own: Exec, loaded: Loaded, gate: Gate | None, trace: TraceHook | None, toolset: Toolset | None) -> Exec:
     """The Exec of a Python file, with what the settings say: the same object, so that calls which the file's own tools
     make with it pass the gate, too."""
     before = own.options
     after = parts.exec_options(loaded, before, only_given=True)
     after = replace(after, gate=gate or before.gate, trace=_both(before.trace, trace))
+    if toolset is not None:  # what the file leaves out stays out
+        after = replace(after, toolset=toolset if before.toolset is None else before.toolset & toolset)
     changed = {
         each.name: value
         for each in fields(after)

@@ -15,6 +15,7 @@ from toolexec.config.mistakes import Mistakes
 from toolexec.config.positions import Parsed, UnreadableError
 from toolexec.config.positions import Path as Place
 from toolexec.config.toml_text import parse_toml
+from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.yaml_text import parse_yaml
 
 __all__ = ["MAX_BYTES", "OWN_SUFFIXES", "SERVER_KEYS", "Document", "read_document"]
@@ -25,7 +26,7 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 _PARSERS: Final = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}
 _FORMATS: Final = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 _COMMON_WORDS: Final = ("telemetry",)  # other programs keep something under this name in the same file
-_TOP: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in BLOCKS))
+_TOP: Final = (*dict.fromkeys(name.partition(".")[0] for name in BLOCKS), TOOLSETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

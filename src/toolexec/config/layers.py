@@ -11,6 +11,8 @@ from toolexec.config.documents import SERVER_KEYS, Document
 from toolexec.config.kinds import TABLES, ValueRefusedError, plain, shown
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.config.positions import Path as Place
+from toolexec.config.toolsets import BLOCK as TOOLSETS
+from toolexec.config.toolsets import ToolsetEntry
 from toolexec.model.redaction import redactor
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Value"]
@@ -39,6 +41,7 @@ class Layers:
     def __init__(self, mistakes: Mistakes) -> None:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
+        self.toolset_entries: dict[str, ToolsetEntry] = {}
         self._mistakes = mistakes
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -48,12 +51,25 @@ class Layers:
         for name, value in document.data.items():
             if name in SERVER_KEYS or name in _FOREIGN_TOP:
                 continue
-            self._add_block(document, name, value, (name,))
+            if name == TOOLSETS:
+                self._add_toolsets(document, value)
+            else:
+                self._add_block(document, name, value, (name,))
+
+    def _add_toolsets(self, document: Document, table: Any) -> None:
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where((TOOLSETS,)), f"{TOOLSETS} must be a table of toolsets")
+            return
+        for name, data in table.items():
+            place = (TOOLSETS, str(name))
+            self.toolset_entries[str(name)] = ToolsetEntry(
+                data=plain(data), where=document.where(place), origin=document.origin(place)
+            )
 
     def _add_block(self, document: Document, block: str, table: Any, place: Place) -> None:
         if block not in BLOCKS and not any(name.startswith(f"{block}.") for name in BLOCKS):
             close = _where_it_belongs(str(place[-1]))
-            known = [*dict.fromkeys(name.partition(".")[0] for name in BLOCKS), SERVER_KEYS[0]]
+            known = [*dict.fromkeys(name.partition(".")[0] for name in BLOCKS), TOOLSETS, SERVER_KEYS[0]]
             self._mistakes.add(
                 document.where(place), f"unknown key {_name(place)}; {close or did_you_mean(str(place[-1]), known)}"
             )
@@ -104,20 +120,28 @@ class Layers:
             block, _, key = rest.partition("__")
             if block.lower() == _SERVERS and key:
                 self._add_server(name, key, environment[name])
+            elif block.lower() == TOOLSETS and key:
+                self._add_toolset(name, key, environment[name])
             elif name in by_name:
                 self._add_text(by_name[name], environment[name], "environment", name)
             else:
                 self._mistakes.add("", f"unknown variable {name}; {did_you_mean(name, by_name).partition(', ')[0]}")
 
     def _add_server(self, variable: str, name: str, text: str) -> None:
-        try:
-            entry = TABLES.parse(text)
-        except ValueRefusedError:
-            entry = None
-        if not isinstance(entry, Mapping):
+        entry = _json_object(text)
+        if entry is None:
             self._mistakes.add(variable, "it must be one server as a JSON object, as in mcpServers")
             return
         self.server_entries[name] = entry, variable
+
+    def _add_toolset(self, variable: str, name: str, text: str) -> None:
+        """Take a toolset from a variable in place of the one with this name, whatever its case; or add it."""
+        data = _json_object(text)
+        if data is None:
+            self._mistakes.add(variable, f"it must be one toolset as a JSON object, as in {TOOLSETS}")
+            return
+        known = next((each for each in self.toolset_entries if _folded(each) == _folded(name)), name.lower())
+        self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
 
     def add_flags(self, flags: Mapping[str, Any], names: Mapping[str, str]) -> None:
         """Take what the command line says: texts or values by the path of their key; *names* has what was typed."""
@@ -152,6 +176,18 @@ class Layers:
     def _refuse(self, key: Key, where: str, value: Any) -> None:
         got = "" if key.secret else f", not {redactor.text(shown(value))}"
         self._mistakes.add(where, f"{key.path} must be {key.kind.expects}{got}")
+
+
+def _json_object(text: str) -> Mapping[str, Any] | None:
+    try:
+        entry = TABLES.parse(text)
+    except ValueRefusedError:
+        return None
+    return entry if isinstance(entry, Mapping) else None
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def _name(place: Place) -> str:

@@ -11,11 +11,13 @@ from toolexec.config.blocks import BLOCKS, KEYS, Settings
 from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
 from toolexec.config.layers import Layers, Value
 from toolexec.config.mistakes import Mistakes
+from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.backend.secrets import SecretResolver
+    from toolexec.discovery.toolset import Toolset
 
 __all__ = ["Loaded", "SetFlag", "load_settings", "parse_set"]
 
@@ -25,8 +27,8 @@ class Loaded:
     """What files, environment and flags say together.
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
-    `server_origins` says by name where they come from, and `entries` has them as they are written. `python` are the
-    Python files and modules, `files` all that were named.
+    `server_origins` says by name where they come from, and `entries` has them as they are written. `toolsets` and
+    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `files` all that were named.
     """
 
     settings: Settings
@@ -34,6 +36,8 @@ class Loaded:
     servers: tuple[MCPServer, ...] = ()
     server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     entries: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
+    toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     python: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
@@ -90,10 +94,14 @@ def load_settings(
         servers=tuple(servers.found.values()),
         server_origins=servers.origins,
         entries=servers.entries,
+        toolsets=read_toolsets(layers.toolset_entries, mistakes),
+        toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         files=tuple(Path(path) for path in paths),
     )
     _check_python(loaded, mistakes)
+    if serving:
+        check_served(loaded, layers.toolset_entries, mistakes)
     check_parts(loaded, mistakes, serving=serving)
     mistakes.check()
     return loaded

@@ -116,7 +116,7 @@ def serve_settings(loaded: Loaded) -> ServeSettings:
     from toolexec.server.settings import ServeSettings
 
     values = _values(loaded, "server")
-    for name in ("host", "port", "path", "log_level"):  # where it listens, and what it says: not what it offers
+    for name in ("host", "port", "path", "log_level", "toolsets"):  # where it listens, what it says, what its Exec has
         del values[name]
     return ServeSettings(
         **values,

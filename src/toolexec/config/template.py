@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from toolexec.config.blocks import BLOCKS, KEYS
 
-__all__ = ["key_table", "render_server", "template", "toml_key", "toml_value"]
+__all__ = ["key_table", "render_server", "render_toolset", "template", "toml_key", "toml_value"]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100
@@ -26,6 +26,11 @@ _NO_SERVERS: Final = """\
 # [mcpServers.time]
 # command = "uvx"
 # args = ["mcp-server-time"]"""
+_NO_TOOLSETS: Final = """\
+# Toolsets: named parts of all tools, for server.toolsets and toolexec serve --toolset.
+# [toolsets.safe-read]
+# read_only = true
+# deny = ["secrets:*"]"""
 _EXAMPLES: Final = {
     "sources": ['python = ["app.py"]', 'include = ["~/.cursor/mcp.json"]'],
     "policy": ['rules = [{ effect = "deny", tools = ["github:delete_*"], reason = "nothing is deleted here" }]'],
@@ -54,8 +59,17 @@ def toml_key(name: str) -> str:
 
 def render_server(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
     """One server as a TOML table, with *notes* above it as comments."""
+    return _render("mcpServers", name, entry, notes)
+
+
+def render_toolset(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
+    """One toolset as a TOML table, with *notes* above it as comments."""
+    return _render("toolsets", name, entry, notes)
+
+
+def _render(block: str, name: str, entry: Mapping[str, Any], notes: Sequence[str]) -> str:
     lines = [f"# {line}" for note in notes for line in (textwrap.wrap(note, _WIDTH) or [""])]
-    lines.append(f"[mcpServers.{toml_key(name)}]")
+    lines.append(f"[{block}.{toml_key(name)}]")
     lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in entry.items()]
     return "\n".join(lines)
 
@@ -74,7 +88,7 @@ def template(servers: Sequence[str] = ()) -> str:
             lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
         parts.append("\n".join(lines))
     own = servers or [_NO_SERVERS]
-    return "\n\n".join([*parts, *own]) + "\n"
+    return "\n\n".join([*parts, _NO_TOOLSETS, *own]) + "\n"
 
 
 def key_table() -> str:

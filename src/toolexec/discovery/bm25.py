@@ -11,7 +11,7 @@ import math
 import threading
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toolexec.discovery.explanation import Explanation, MatchKind
@@ -23,6 +23,7 @@ from toolexec.discovery.ranking.marks import Marks, value_of
 from toolexec.discovery.ranking.planes import bits_of, slots_of
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Word
+from toolexec.discovery.ranking.snapshot import pack, unpack
 from toolexec.discovery.ranking.spelling import MARK
 from toolexec.discovery.search import Accept, Hit, Hits
 from toolexec.discovery.selection import Selection
@@ -33,6 +34,7 @@ from toolexec.model.tool import Tool
 __all__ = ["BM25Config", "BM25Searcher"]
 
 _MAX_BOOST = 100
+_MAX_SETS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,11 @@ class BM25Searcher:
         self._expander = Expander(self._postings, synonyms=config.synonyms, lenient=config.lenient)
         self._marks = Marks(self._postings.words)
         self._slots: dict[str, int] = {}
-        self._tools: list[Tool | None] = []
+        self._tools: list[Tool | str | None] = []  # an ID: the tool is in `_restored`
+        self._restored: Mapping[str, Tool] = {}
         self._ordered: list[str] | None = None
+        self._changes = 0
+        self._sets: deque[tuple[frozenset[str], int, int]] = deque(maxlen=_MAX_SETS)
 
     def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
         """Take in a new tool, or the new form of a known one; its words are read at the next search."""
@@ -121,6 +126,7 @@ class BM25Searcher:
             self._take_in()
             slot = self._slots.get(tool_id)
             tool = self._tools[slot] if slot is not None else None
+            tool = self._restored.get(tool) if isinstance(tool, str) else tool
             if slot is None or tool is None:
                 return None
             read = self._expander.read(query)
@@ -153,16 +159,57 @@ class BM25Searcher:
                     counts.setdefault(kind, {})[value] = (bits & self._ranker.having(sign)).bit_count()
             return Facets.of(bits.bit_count(), counts)
 
+    def dump(self) -> bytes:
+        """A snapshot of the index without its tools, for `load`."""
+        with self._lock:
+            self._take_in()
+            return pack(self._postings, list(map(self._id, range(len(self._tools)))), self._fields)
+
+    @classmethod
+    def load(cls, data: bytes, tools: Mapping[str, Tool], config: BM25Config | None = None) -> BM25Searcher:
+        """A searcher as it was when it made a snapshot, with *tools* by ID, which it keeps and asks for a tool when it
+        has to look at one.
+
+        Those of the snapshot that are not among them are left out; `add` those that it does not have, or that have
+        changed since. Raises CatalogueError when the snapshot cannot be used: it is damaged, or made by another
+        version, or with other boosts.
+        """
+        made = cls(config)
+        known = dict(zip(tools, tools, strict=True))  # so that each ID is there once, and not twice
+        found = unpack(data, made._postings, made._fields)
+        ids = list(map(known.get, found, found))
+        made._ranker.changed_all()
+        made._slots = dict(zip(ids, range(len(ids)), strict=True))
+        made._slots.pop("", None)  # slots that are free
+        made._tools = [*ids]
+        made._restored = tools
+        for tool_id in made._slots.keys() - known.keys():
+            made._drop(tool_id)
+        return made
+
     def _choice(self, accept: Accept | None) -> Choice:
         if accept is None:
             return Choice()
         if isinstance(accept, Selection):
-            return Choice(self._marks.clauses(accept.filters))
+            clauses, ids = self._marks.clauses(accept.filters), accept.ids
+            if ids is None:
+                return Choice(clauses)
+            return Choice(clauses, lambda slot: self._id(slot) in ids, self._among(ids))
         return Choice((), lambda slot: accept(self._id(slot)))
+
+    def _among(self, ids: frozenset[str]) -> int:
+        """The bits of the slots that have these tools; kept, since a view asks for the same until something changes."""
+        for known, changes, bits in self._sets:
+            if known is ids and changes == self._changes:
+                return bits
+        slots = self._slots
+        bits = bits_of([slot for tool_id in ids if (slot := slots.get(tool_id)) is not None], len(self._tools))
+        self._sets.append((ids, self._changes, bits))
+        return bits
 
     def _id(self, slot: int) -> str:
         tool = self._tools[slot]
-        return tool.id if tool is not None else ""
+        return tool if isinstance(tool, str) else tool.id if tool is not None else ""
 
     def _first(self, limit: int, choice: Choice) -> list[Hit]:
         if self._ordered is None:
@@ -196,6 +243,7 @@ class BM25Searcher:
 
     def _take_in(self) -> None:
         pending = self._pending
+        self._changes += len(pending)
         while pending:
             tool_id, tool, bindings = pending.popleft()
             if tool is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.discovery.examples import ToolExample, copy_json, example_args
 from toolexec.discovery.index import Index
+from toolexec.discovery.links.producer import Producer
 from toolexec.discovery.summary import Metadata, cut
 from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
 from toolexec.model.binding import Binding
@@ -18,6 +19,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInfo", "ToolDoc", "schema_info"]
 
+FindProducers: TypeAlias = "Callable[[], Mapping[str, Sequence[Producer]]]"
 DetailLevel: TypeAlias = Literal["summary", "schema", "full"]
 MAX_SUMMARY = 200
 MAX_NOTES = 2000
@@ -62,6 +64,9 @@ class ToolDoc:
     bindings and `schema_info`. `full` adds notes, references, examples and `example_call`, arguments that fit the
     input schema. The last two are worked out when they are read. `unavailable` is the reason why the tool cannot be
     called just now, or None.
+
+    `producers` are, for each argument (of the `full` level), the tools whose results have a value for it; they are
+    worked out by `find_producers`, if there is one, when they are first read.
     """
 
     id: str
@@ -74,6 +79,12 @@ class ToolDoc:
     external_refs: tuple[str, ...] = ()
     unavailable: str | None = None
     described: Tool | None = field(default=None, repr=False)
+    find_producers: FindProducers | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def producers(self) -> Mapping[str, Sequence[Producer]]:
+        """By argument, the tools that produce it, best first; empty below the full level."""
+        return self.find_producers() if self.find_producers is not None else {}
 
     @property
     def schema_info(self) -> SchemaInfo:
@@ -111,6 +122,9 @@ class ToolDoc:
             "unavailable": self.unavailable,
         }
         data |= {key: value for key, value in rest.items() if value}
+        producers = {name: [one.to_dict() for one in found] for name, found in self.producers.items() if found}
+        if producers:
+            data["producers"] = producers
         example_call = self.example_call
         if example_call is not None:
             data["exampleCall"] = {"tool": self.id, "args": example_call}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
+from toolexec.discovery.facets import Facets
 from toolexec.discovery.index import ChangeListener, Index, Registered
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.pages import Page
@@ -17,6 +18,10 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
+if TYPE_CHECKING:
+    from toolexec.adapter.provider_card import ProviderCard
+    from toolexec.discovery.providers import ProviderStore
+
 __all__ = ["Discovery"]
 
 
@@ -24,7 +29,8 @@ class Discovery:
     """Register tools with their documentation, find them, read about them.
 
     Every part has a default: an `InMemoryIndex` (with *searcher*, if given) and an `InMemoryDocStore` on top of it.
-    *searcher* goes with the default index only; raises ConfigurationError when both are given.
+    *searcher* goes with the default index only; raises ConfigurationError when both are given. *providers* keeps the
+    cards of providers (default: an `InMemoryProviderStore`).
     """
 
     def __init__(
@@ -34,11 +40,13 @@ class Discovery:
         docs: DocStore | None = None,
         searcher: Searcher | None = None,
         max_examples: int | None = 10,
+        providers: ProviderStore | None = None,
     ) -> None:
         if index is not None and searcher is not None:
             raise ConfigurationError("give either an index or a searcher for the default index, not both")
         self.index: Index = index if index is not None else InMemoryIndex(searcher)
         self.docs: DocStore = docs if docs is not None else InMemoryDocStore(self.index, max_examples=max_examples)
+        self._providers = providers
 
     def register(self, tool: Tool, binding: Binding, doc: DocEntry | None = None) -> None:
         """Add a tool and, if given, its documentation: both or neither.
@@ -76,6 +84,10 @@ class Discovery:
         """The best tools for *query*, best first, each with its score; see `Index.search`."""
         return self.index.search(query, limit, filters=filters, explain=explain)
 
+    def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
+        return self.index.facets(query, filters=filters)
+
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
@@ -101,3 +113,26 @@ class Discovery:
     def on_change(self, listener: ChangeListener) -> Callable[[], Any]:
         """Have *listener* called after every change of the index; returns how to stop that."""
         return self.index.on_change(listener)
+
+    # -- providers ----------------------------------------------------------------------------------------------
+
+    @property
+    def providers(self) -> ProviderStore:
+        """The store of the providers' cards, made at its first use."""
+        if self._providers is None:
+            from toolexec.discovery.providers import InMemoryProviderStore
+
+            self._providers = InMemoryProviderStore()
+        return self._providers
+
+    def register_provider(self, card: ProviderCard, id: str | None = None) -> str:
+        """Keep a provider's card and give its ID; see `ProviderStore.register`."""
+        return self.providers.register(card, id)
+
+    def describe_provider(self, id: str) -> ProviderCard:
+        """The card with this ID; raises InvalidProviderError or ProviderNotFoundError."""
+        return self.providers.describe(id)
+
+    def list_providers(self) -> list[tuple[str, ProviderCard]]:
+        """All cards with their IDs, by ID."""
+        return self.providers.list()

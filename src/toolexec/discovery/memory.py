@@ -12,28 +12,30 @@ from typing import Any
 
 from toolexec.discovery.bm25 import BM25Searcher
 from toolexec.discovery.explanation import Explains
+from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
 from toolexec.discovery.pages import CursorSeal, Page
+from toolexec.discovery.recent import RecentChanges
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Accept, Hits, Searcher
 from toolexec.discovery.selection import Selection
 from toolexec.discovery.summary import Filters, Summary, summarize
+from toolexec.discovery.versions import Versions
 from toolexec.errors import (
     BackendNotFoundError,
     ConfigurationError,
     InvalidToolError,
-    InvalidVersionError,
     ToolConflictError,
     ToolNotFoundError,
 )
 from toolexec.model.binding import Binding, BindingSelector, LocalBinding, MCPBinding, ProviderBinding, prefer_local
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
-from toolexec.model.version import Version
 
 __all__ = ["InMemoryIndex"]
 
 logger = logging.getLogger(__name__)
+_TRIES = 3
 
 
 class InMemoryIndex:
@@ -47,9 +49,10 @@ class InMemoryIndex:
         self._selector = selector
         self._lock = threading.RLock()
         self._entries: dict[str, Registered] = {}
-        self._versions: dict[str, set[str]] = {}
+        self._versions = Versions()
         self._namespaces: dict[str, int] = {}
         self._version = 0
+        self._recent = RecentChanges()
         self._seal = CursorSeal()
         self._listeners: dict[int, ChangeListener] = {}
         self._next_listener = 0
@@ -147,12 +150,13 @@ class InMemoryIndex:
 
     def _put(self, entry: Registered, change: ChangeType, binding: Binding) -> None:
         tool = entry.tool
+        self._recent.note(tool.id)
         known = self._entries.get(tool.id)
         self._entries[tool.id] = entry
         if known is None:
             self._namespaces[tool.namespace] = self._namespaces.get(tool.namespace, 0) + 1
             if tool.version:
-                self._versions.setdefault(f"{tool.namespace}:{tool.name}", set()).add(tool.version)
+                self._versions.add(tool.namespace, tool.name, tool.version)
         if known is None or known.bindings != entry.bindings or known.tool != tool:
             self.searcher.add(tool, entry.bindings)
         elif change == "updated":
@@ -161,15 +165,13 @@ class InMemoryIndex:
 
     def _remove(self, entry: Registered, binding: Binding) -> None:
         tool = entry.tool
+        self._recent.note(tool.id)
         del self._entries[tool.id]
         self._namespaces[tool.namespace] -= 1
         if not self._namespaces[tool.namespace]:
             del self._namespaces[tool.namespace]
         if tool.version:
-            base = f"{tool.namespace}:{tool.name}"
-            self._versions[base].discard(tool.version)
-            if not self._versions[base]:
-                del self._versions[base]
+            self._versions.discard(tool.namespace, tool.name, tool.version)
         self.searcher.remove(tool.id)
         self._note("tool_removed", tool.id, binding)
 
@@ -225,9 +227,10 @@ class InMemoryIndex:
         entry = self._entries.get(tool_id)
         if entry is not None or not self._versions:
             return entry
+        namespace, _, name = tool_id.rpartition(":")
         with self._lock:
-            versions = self._versions.get(tool_id)
-            return self._entries[f"{tool_id}:{max(versions, key=_version_key)}"] if versions else None
+            highest = self._versions.highest(namespace, name)
+            return self._entries[f"{tool_id}:{highest}"] if highest is not None else None
 
     def get(self, tool_id: str) -> Registered:
         """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
@@ -248,8 +251,8 @@ class InMemoryIndex:
     def tools(self) -> Sequence[Registered]:
         """All tools by ID."""
         with self._lock:
-            entries = list(self._entries.values())
-        return sorted(entries, key=lambda entry: entry.tool.id)
+            entries = sorted(self._entries.items())
+        return [entry for _, entry in entries]
 
     @property
     def version(self) -> int:
@@ -265,8 +268,32 @@ class InMemoryIndex:
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
         """The best tools for *query*, best first, each with its score; see `Index.search`."""
+        return self._search(query, limit, self._accept(filters), explain=explain)
+
+    @property
+    def search_blocks(self) -> bool:
+        """Whether a search may wait for something, so that it should not be made on an event loop."""
+        return bool(getattr(self.searcher, "blocks", False))
+
+    def search_within(
+        self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The best of the tools with these IDs; see `SearchesWithin`."""
+        return self._search(query, limit, Selection(filters or Filters(), self._entries.get, ids), explain=explain)
+
+    def _search(self, query: str, limit: int, accept: Accept | None, *, explain: bool) -> SearchResults:
+        for _ in range(_TRIES):
+            since = self._recent.count
+            found = self._found(query, limit, accept, explain=explain)
+            # A tool that changed meanwhile may have been found by what it was and shown as what it is.
+            if not self._recent.touched((summary.id for summary in found), since):
+                return found
+        with self._lock:
+            return self._found(query, limit, accept, explain=explain)
+
+    def _found(self, query: str, limit: int, accept: Accept | None, *, explain: bool) -> SearchResults:
         searcher = self.searcher
-        hits = searcher.search(query, limit, self._accept(filters))
+        hits = searcher.search(query, limit, accept)
         found = SearchResults(score_type=searcher.name)
         if isinstance(hits, Hits):
             found.did_you_mean, found.note = hits.did_you_mean, hits.note
@@ -278,6 +305,15 @@ class InMemoryIndex:
                 found.append(summarize(entry.tool, entry.bindings, score=hit.score, explanation=why))
         return found
 
+    def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
+        searcher, accept = self.searcher, self._accept(filters)
+        if isinstance(searcher, CountsFacets):
+            return searcher.facets(query, accept)
+        hits = searcher.search(query, len(self._entries), accept)
+        found = (self._entries.get(hit.tool_id) for hit in hits)
+        return count_facets((entry.tool, entry.bindings) for entry in found if entry is not None)
+
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
@@ -287,7 +323,8 @@ class InMemoryIndex:
         question = ["search", query, dataclasses.asdict(filters) if filters else None]
         start, version = self._start(limit, cursor, question)
         found = self.search(query, start + limit + 1, filters=filters)
-        return self._page(found[start:], start, limit, version, question)
+        page = self._page(found[start:], start, limit, version, question)
+        return dataclasses.replace(page, did_you_mean=found.did_you_mean, note=found.note)
 
     def namespaces(self) -> list[str]:
         """All namespaces in alphabetical order; `""` is among them when a tool has none."""
@@ -317,14 +354,6 @@ class InMemoryIndex:
 def _check_types(tool: Any, binding: Any) -> None:
     if not isinstance(tool, Tool) or not isinstance(binding, LocalBinding | ProviderBinding | MCPBinding):
         raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
-
-
-def _version_key(version: str) -> tuple[bool, Any, str]:
-    """Semantic versions by precedence, above all other texts."""
-    try:
-        return (True, Version.parse(version), version)
-    except InvalidVersionError:
-        return (False, 0, version)
 
 
 def _difference(old: Tool, new: Tool) -> str:

@@ -23,7 +23,8 @@ class Summary:
 
     `bindings` says where the tool lives, as `kind:backend`. `unavailable` is the reason why it cannot be called just
     now, or None. `score` is set by a search: higher is better, comparable within one answer only. `explanation` is
-    there when the search was asked for it.
+    there when the search was asked for it. `produces` says where in the tool's result the value is (JMESPath, `@` for
+    all of it, `?` where the result is not described) that a search by `produces` asked for.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Summary:
     unavailable: str | None = None
     score: float | None = None
     explanation: Explanation | None = None
+    produces: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON-able data, without what is empty."""
@@ -61,6 +63,8 @@ class Summary:
             data["score"] = round(self.score, 4)
         if self.explanation is not None:
             data["explanation"] = self.explanation.to_dict()
+        if self.produces is not None:
+            data["produces"] = self.produces
         return data
 
 

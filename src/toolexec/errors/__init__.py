@@ -19,9 +19,15 @@ ToolExecError
 ├─ DocNotFoundError                nothing is known about this ID
 ├─ InvalidDetailError              an unknown detail level
 ├─ ExampleTooLargeError            example arguments over the caps
+├─ CatalogueError                  a stored catalogue cannot be used
+├─ InvalidProviderError            what is no provider's card, or no ID of one
+├─ ProviderNotFoundError           no such provider
+├─ NotStartedError                 it is asked for what there is only once it is started
+├─ AlreadyStartedError             it is started twice
 ├─ NoBackendsError                 the tool exists, nothing hosts it
 ├─ InputValidationError            the arguments do not fit the input schema
 ├─ OutputValidationError           the result does not fit the output schema
+├─ ConversionError                 a form of some vendor cannot be read or written
 ├─ StreamNotSupportedError         the tool answers in one piece
 ├─ BackendError                    a backend could not be used
 │   ├─ BackendNotFoundError
@@ -116,12 +122,15 @@ from toolexec.errors.gate import (
     SecretError,
 )
 from toolexec.errors.tools import (
+    AlreadyStartedError,
     BackendDisabledError,
     BackendError,
     BackendExistsError,
     BackendNotFoundError,
     BackendUnavailableError,
+    CatalogueError,
     ConnectionLostError,
+    ConversionError,
     DocNotFoundError,
     ExampleTooLargeError,
     ExecutionError,
@@ -132,13 +141,16 @@ from toolexec.errors.tools import (
     InvalidChainError,
     InvalidCursorError,
     InvalidDetailError,
+    InvalidProviderError,
     InvalidResultError,
     InvalidSchemaError,
     InvalidToolError,
     InvalidToolIDError,
     InvalidVersionError,
     NoBackendsError,
+    NotStartedError,
     OutputValidationError,
+    ProviderNotFoundError,
     RemoteToolError,
     StreamNotSupportedError,
     ToolCollisionError,
@@ -150,6 +162,7 @@ from toolexec.errors.tools import (
 )
 
 __all__ = [
+    "AlreadyStartedError",
     "ApprovalDeniedError",
     "ApprovalRequiredError",
     "AuditError",
@@ -158,6 +171,7 @@ __all__ = [
     "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
+    "CatalogueError",
     "ChainStepLimitError",
     "CodeError",
     "CodeExecutionError",
@@ -165,6 +179,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionClosedError",
     "ConnectionLostError",
+    "ConversionError",
     "DefinitionChangedError",
     "DocNotFoundError",
     "ExampleTooLargeError",
@@ -180,6 +195,7 @@ __all__ = [
     "InvalidDetailError",
     "InvalidLimitsError",
     "InvalidModuleError",
+    "InvalidProviderError",
     "InvalidRequestError",
     "InvalidResultError",
     "InvalidSchemaError",
@@ -192,10 +208,12 @@ __all__ = [
     "MissingExtraError",
     "MissingGatewayError",
     "NoBackendsError",
+    "NotStartedError",
     "OutputValidationError",
     "PolicyError",
     "ProgramFailedError",
     "ProtocolError",
+    "ProviderNotFoundError",
     "RateLimitedError",
     "RemoteToolError",
     "ResourceLimitError",

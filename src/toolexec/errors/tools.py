@@ -9,12 +9,15 @@ from typing import Any, ClassVar
 from toolexec.errors.base import ToolExecError
 
 __all__ = [
+    "AlreadyStartedError",
     "BackendDisabledError",
     "BackendError",
     "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
+    "CatalogueError",
     "ConnectionLostError",
+    "ConversionError",
     "DocNotFoundError",
     "ExampleTooLargeError",
     "ExecutionError",
@@ -25,13 +28,16 @@ __all__ = [
     "InvalidChainError",
     "InvalidCursorError",
     "InvalidDetailError",
+    "InvalidProviderError",
     "InvalidResultError",
     "InvalidSchemaError",
     "InvalidToolError",
     "InvalidToolIDError",
     "InvalidVersionError",
     "NoBackendsError",
+    "NotStartedError",
     "OutputValidationError",
+    "ProviderNotFoundError",
     "RemoteToolError",
     "StreamNotSupportedError",
     "ToolCollisionError",
@@ -138,6 +144,37 @@ class ExampleTooLargeError(ToolExecError):
     code = "example_too_large"
 
 
+class CatalogueError(ToolExecError):
+    """A stored catalogue, or a snapshot of its search index, is damaged, of another kind or version, not safe to trust,
+    or cannot be read or written; nothing was taken from it."""
+
+    code = "catalogue"
+
+
+class InvalidProviderError(ToolExecError):
+    """What is given is no provider's card, or its ID is empty, too long, or has characters that an ID cannot have."""
+
+    code = "invalid_provider"
+
+
+class ProviderNotFoundError(ToolExecError):
+    """No provider has this ID. `details["close"]` lists similar IDs, best first."""
+
+    code = "provider_not_found"
+
+
+class NotStartedError(ToolExecError):
+    """It is asked for something that there is only between start and stop."""
+
+    code = "not_started"
+
+
+class AlreadyStartedError(ToolExecError):
+    """It is started already; stop it first."""
+
+    code = "already_started"
+
+
 class NoBackendsError(ToolExecError):
     """The tool is known, but nothing that could run it is."""
 
@@ -188,6 +225,28 @@ class OutputValidationError(_ValidationError):
 
     code = "validation_output"
     what = "result"
+
+
+class ConversionError(ToolExecError):
+    """A tool or a card cannot be read from a vendor's form, or written in it.
+
+    `adapter` names the form, `direction` says what was being made (`to_tool`, `from_tool`, `to_provider`,
+    `from_provider`). *cause* is the reason: a sentence, or the exception that is the `__cause__`.
+    """
+
+    code = "conversion"
+
+    def __init__(self, adapter: str, direction: str, cause: str | Exception, *, tool_id: str | None = None) -> None:
+        super().__init__(
+            f"{adapter} {direction}: {cause}",
+            tool_id=tool_id,
+            op="convert",
+            details={"adapter": adapter, "direction": direction},
+        )
+        self.adapter = adapter
+        self.direction = direction
+        if isinstance(cause, Exception):
+            self.__cause__ = cause
 
 
 class StreamNotSupportedError(ToolExecError):

@@ -22,10 +22,12 @@ from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError
 from toolexec.exec.adding import command_line, names_around
 from toolexec.exec.chain import ChainResult, Step, execute_chain
+from toolexec.exec.chains_ahead import ChainsAhead
 from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
-from toolexec.exec.finding import Finding
 from toolexec.exec.options import CallRemote, Options
+from toolexec.exec.seeing import seen_by
 from toolexec.exec.sources import Added, Sources
+from toolexec.exec.vendor_calls import VendorCalls
 from toolexec.model.binding import Binding, BindingKind, LocalBinding
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.declare import FunctionTool, declare
@@ -35,7 +37,6 @@ from toolexec.model.origin import HERE, current_origin
 from toolexec.model.tool import Tool
 from toolexec.run.layers.timeout import Timeout
 from toolexec.run.layers.trace import Trace
-from toolexec.run.resolve import Resolver
 from toolexec.run.runner import DefaultRunner, Runner
 from toolexec.run.types import Result
 from toolexec.runtime.runtime import Runtime
@@ -60,7 +61,7 @@ _FIXED = frozenset(
 )
 
 
-class Exec(Finding):
+class Exec(VendorCalls, ChainsAhead):
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
     >>> import asyncio
@@ -80,21 +81,18 @@ class Exec(Finding):
         self.options = replace(options, **settings) if options is not None else Options(**settings)
         options = self.options
         discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
-        self.index: Index = discovery.index
-        self.docs: DocStore = discovery.docs
         self.backends = options.backends if options.backends is not None else BackendRegistry()
         self.local = self._local_backend()
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
-        self._resolver = Resolver(
-            self.index,
-            self.backends,
-            tool_resolver=options.tool_resolver,
-            bindings_resolver=options.bindings_resolver,
-        )
-        self.runner: Runner = self._build_runner()
         self._discovery = discovery
-        self._sources = Sources(self.index, self.backends, options.start_timeout)
+        self.everything: Index = discovery.index
+        """All tools, also those outside of the options' toolset: for whoever owns this Exec, not for its users."""
+        self.index: Index
+        self.docs: DocStore
+        self.index, self.docs, self._resolver = seen_by(options, discovery, self.backends)
+        self.runner: Runner = self._build_runner()
+        self._sources = Sources(discovery.index, self.backends, options.start_timeout)
         self._code = CodeRuns(options, self.index, self.docs, self.runner)
         self._sync: SyncExec | None = None
         for backend in self.backends.list():
@@ -143,6 +141,8 @@ class Exec(Finding):
             what = f"{', '.join(fixed)} cannot be changed" if fixed else "code has run already"
             raise ConfigurationError(f"{what}; make a new Exec with these options")
         self.options = replace(self.options, **settings)
+        if "toolset" in settings:
+            self.index, self.docs, self._resolver = seen_by(self.options, self._discovery, self.backends)
         self.runner = self._build_runner()
         self._code = CodeRuns(self.options, self.index, self.docs, self.runner)
         self._sources.start_timeout = self.options.start_timeout
@@ -242,6 +242,11 @@ class Exec(Finding):
         try:
             await self._code.aclose()
         finally:
+            if self._links is not None:
+                self._links.close()
+            close_search = getattr(getattr(self.everything, "searcher", None), "close", None)
+            if close_search is not None:
+                close_search()
             await self._sources.aclose()
 
     async def __aenter__(self) -> Self:
@@ -281,7 +286,7 @@ class Exec(Finding):
         A tool that was called and failed gives a Result with `error`; what could not be called raises, as
         `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`.
         """
-        if self._sources.pending and self.index.find(tool_id) is None:
+        if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
         return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
 
@@ -319,7 +324,7 @@ class Exec(Finding):
         StreamNotSupportedError instead. Leaving the loop early stops the tool (close the iterator, best with
         `contextlib.aclosing`). Raises as `Runner.stream` does.
         """
-        if self._sources.pending and self.index.find(tool_id) is None:
+        if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:

@@ -11,6 +11,7 @@ from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
+from toolexec.discovery.toolset import Toolset
 from toolexec.errors import ConfigurationError
 from toolexec.run.gate import Gate
 from toolexec.run.layers.trace import TraceHook
@@ -35,9 +36,10 @@ class Options:
     Parts: `index`, `docs` and `backends` replace the ones that an Exec makes for itself. `local_handlers` maps handler
     names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
-    the index does not know. `trace` hears of every call. `gate` holds the rules around every call: policy, approval,
-    rate limits, audit and more. `layers` are your own rules around every call, each a function from a runner to a
-    runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
+    the index does not know. `toolset` is all that can be found, described and run, however it is asked for: other tools
+    are as if they were not there. `trace` hears of every call. `gate` holds the rules around every call: policy,
+    approval, rate limits, audit and more. `layers` are your own rules around every call, each a function from a runner
+    to a runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
 
     Checks: `validate_input`; `validate_output`, where None means strict for local and warn for remote tools, True
     strict, False off.
@@ -62,6 +64,7 @@ class Options:
     provider_executor: CallRemote | None = None
     tool_resolver: ToolResolver | None = None
     bindings_resolver: BindingsResolver | None = None
+    toolset: Toolset | None = None
     trace: TraceHook | None = None
     gate: Gate | None = None
     layers: Sequence[Callable[[Runner], Runner]] = ()
@@ -84,6 +87,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not callable(value):
                 raise ConfigurationError(f"{name} must be a function, not {value!r}")
+        if self.toolset is not None and not isinstance(self.toolset, Toolset):
+            raise ConfigurationError(f"toolset must be a Toolset, not {self.toolset!r}; Toolset.from_dict reads one")
         if not all(callable(layer) for layer in self.layers):
             raise ConfigurationError("each of layers must be a function from a runner to a runner")
         if self.validate_output not in (None, True, False, *get_args(OutputValidation)):

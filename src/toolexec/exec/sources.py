@@ -12,6 +12,7 @@ from toolexec.backend.base import Backend, BackendStatus, LiveBackend
 from toolexec.backend.catalog import Catalog
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
+from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendExistsError, ConfigurationError
 
 __all__ = ["Added", "Sources"]
@@ -93,8 +94,25 @@ class Sources:
             if catalog is not None:
                 catalog.withdraw()
 
-    async def start(self) -> None:
-        """Start what is pending, all at the same time, and wait at most the start timeout.
+    @property
+    def missing(self) -> list[Backend]:
+        """Backends that nobody has started yet, and of whose tools nothing is stored."""
+        index = self._index
+        if not isinstance(index, StoredIndex):
+            return self.pending
+        return [backend for backend in self.pending if not index.has_stored(backend.name)]
+
+    def is_needed(self, tool_id: str) -> bool:
+        """Whether the tool can be called only after a start: it is unknown, or stored, and its backend does not start
+        at its first call."""
+        found = self._index.find(tool_id)
+        if found is None:
+            return True
+        backend = next((backend for backend in self.pending if backend.name == found.binding.backend), None)
+        return backend is not None and not isinstance(backend, LiveBackend)
+
+    async def start(self, backends: Sequence[Backend] | None = None) -> None:
+        """Start what is pending (of *backends*, if given), all at the same time, and wait at most the start timeout.
 
         One that is slow goes on starting, one that fails is unavailable with its reason; neither raises. Raises
         ConfigurationError after `aclose`.
@@ -102,7 +120,7 @@ class Sources:
         if self._closed:
             raise ConfigurationError("this Exec is closed; make a new one")
         async with self._lock:
-            pending = list(self.pending)
+            pending = [backend for backend in self.pending if backends is None or backend in backends]
             for backend in pending:
                 if backend.name not in self._starting:
                     self._starting[backend.name] = asyncio.create_task(self._start(backend))

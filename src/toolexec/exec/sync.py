@@ -7,14 +7,17 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from toolexec.backend.base import BackendStatus
 from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
-from toolexec.discovery.summary import Filters, Summary
+from toolexec.discovery.facets import Facets
+from toolexec.discovery.results import SearchResults
+from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
+from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.exec.code import CodeSession, CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
@@ -23,6 +26,10 @@ from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
 from toolexec.run.types import Result
+
+if TYPE_CHECKING:
+    from toolexec.adapter.names import NameMap
+    from toolexec.exec.vendor_tools import VendorFormat, VendorTools
 
 __all__ = ["SyncCodeSession", "SyncExec"]
 
@@ -86,13 +93,52 @@ class SyncExec:
         """How every backend is; see `Exec.backend_statuses`."""
         return self.exec.backend_statuses()
 
-    def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
+    def search_tools(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        filters: Filters | None = None,
+        explain: bool = False,
+        produces: str | None = None,
+    ) -> SearchResults:
         """The best tools for *query*; see `Exec.search_tools`."""
-        return self._wait(self.exec.search_tools(query, limit, filters=filters))
+        found = self.exec.search_tools(query, limit, filters=filters, explain=explain, produces=produces)
+        return self._wait(found)
+
+    def suggest_chain(self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3) -> ChainSuggestion:
+        """A chain that ends in a tool; see `Exec.suggest_chain`."""
+        return self._wait(self.exec.suggest_chain(goal, args, depth=depth))
+
+    def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many tools a search would find, by kind; see `Exec.tool_facets`."""
+        return self._wait(self.exec.tool_facets(query, filters=filters))
 
     def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation; see `Exec.get_tool_doc`."""
         return self._wait(self.exec.get_tool_doc(tool_id, level))
+
+    def export_tools(self, format: VendorFormat, **settings: Any) -> VendorTools:
+        """The tools in a vendor's form; see `Exec.export_tools`."""
+        return self._wait(self.exec.export_tools(format, **settings))
+
+    def handle_openai_tool_calls(
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+    ) -> list[dict[str, Any]]:
+        """Answers to the calls of a message of OpenAI's; see `Exec.handle_openai_tool_calls`."""
+        return self._wait(self.exec.handle_openai_tool_calls(message, tools, **settings))
+
+    def handle_anthropic_tool_use(
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+    ) -> list[dict[str, Any]]:
+        """Answers to the calls of a message of Anthropic's; see `Exec.handle_anthropic_tool_use`."""
+        return self._wait(self.exec.handle_anthropic_tool_use(message, tools, **settings))
+
+    def handle_gemini_function_calls(
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+    ) -> list[dict[str, Any]]:
+        """Answers to the calls of a response of Gemini's; see `Exec.handle_gemini_function_calls`."""
+        return self._wait(self.exec.handle_gemini_function_calls(message, tools, **settings))
 
     def run_tool(
         self,

@@ -77,6 +77,15 @@ class Schema:
         return cls._sized(text)
 
     @classmethod
+    def restored(cls, text: str) -> Schema:
+        """The schema with this text, which was that of one that `guard` let pass, and is not looked at again; it is
+        when it is compiled."""
+        schema = object.__new__(cls)
+        schema.text = text
+        schema._guarded = True
+        return schema
+
+    @classmethod
     def _from_text(cls, value: str | bytes | bytearray) -> Schema:
         try:
             text = value if isinstance(value, str) else value.decode()

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors import InvalidToolError
 from toolexec.model.ids import ToolID, check_segment
 from toolexec.model.schema import Schema, SchemaLike
-from toolexec.model.sharing import shared_tags, shared_text
+from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
 
-__all__ = ["HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations"]
+__all__ = ["HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
 
 HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 """The yes-or-no annotations of a tool."""
@@ -165,15 +165,47 @@ class Tool:
         put(self, "id", _checked_id(name, namespace, version))
         put(self, "name", shared_text(name) if namespace else self.id)
         put(self, "namespace", shared_text(namespace))
-        put(self, "version", shared_text(version))
-        put(self, "title", shared_text(title))
+        put(self, "version", shared_text(version) if version else version)
+        put(self, "title", shared_text(title) if title else title)
         put(self, "description", description)
         put(self, "input_schema", Schema.of(input_schema).guard())
         put(self, "output_schema", None if output_schema is None else Schema.of(output_schema).guard())
-        put(self, "annotations", _NO_ANNOTATIONS if annotations is None else _shared(annotations))
+        put(self, "annotations", _NO_ANNOTATIONS if annotations is None else shared_annotations(annotations))
         put(self, "icons", tuple(icons))
         put(self, "tags", shared_tags(normalize_tags(tags)) if tags else ())
         put(self, "_meta_text", _frozen_meta(meta) if meta else "")
+
+    @classmethod
+    def restored(
+        cls,
+        id: str,
+        title: str,
+        description: str,
+        input_schema: str,
+        output_schema: str = "",
+        annotations: ToolAnnotations | None = None,
+        icons: tuple[Icon, ...] = (),
+        tags: tuple[str, ...] = (),
+        meta: str = "",
+    ) -> Tool:
+        """The tool that had these parts, without another check of any of them: only for what a tool was taken apart
+        into. Schemas and meta are JSON text (`Schema.text`, `meta_text`), empty where there is none."""
+        tool = object.__new__(cls)
+        name, namespace, version = shared_parts(id)
+        put = object.__setattr__
+        put(tool, "id", id)
+        put(tool, "name", name)
+        put(tool, "namespace", namespace)
+        put(tool, "version", version)
+        put(tool, "title", shared_text(title))
+        put(tool, "description", description)
+        put(tool, "input_schema", Schema.restored(input_schema))
+        put(tool, "output_schema", Schema.restored(output_schema) if output_schema else None)
+        put(tool, "annotations", annotations or _NO_ANNOTATIONS)
+        put(tool, "icons", icons)
+        put(tool, "tags", tags)
+        put(tool, "_meta_text", meta)
+        return tool
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Tool is immutable; use tool.replace({name}=...)")
@@ -190,6 +222,11 @@ class Tool:
     def has_meta(self) -> bool:
         """Whether there is any metadata; quicker than to ask for it."""
         return self._meta_text != ""
+
+    @property
+    def meta_text(self) -> str:
+        """The same as JSON text; empty when there is none."""
+        return self._meta_text
 
     @property
     def parsed_version(self) -> Version:
@@ -313,7 +350,7 @@ def _checked_id(name: str, namespace: str, version: str) -> str:
     return str(ToolID(name, namespace, version))
 
 
-def _shared(annotations: ToolAnnotations) -> ToolAnnotations:
+def shared_annotations(annotations: ToolAnnotations) -> ToolAnnotations:
     """The first annotations that said the same; those with a title are given back as they are."""
     values = (annotations.read_only, annotations.idempotent, annotations.destructive, annotations.open_world)
     if annotations.title or any(not (value is None or value is True or value is False) for value in values):

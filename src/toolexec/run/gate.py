@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
@@ -14,7 +16,19 @@ from toolexec.model.origin import Origin, new_run_id
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
-__all__ = ["Find", "Gate", "GatePart", "GroupEnd", "GroupObserver", "GroupRun", "GroupScope", "HidesTools"]
+__all__ = [
+    "Find",
+    "Gate",
+    "GatePart",
+    "GroupEnd",
+    "GroupObserver",
+    "GroupRun",
+    "GroupScope",
+    "HidesTheSame",
+    "HidesTools",
+]
+
+_MAX_VIEWS: Final = 64
 
 GroupEnd: TypeAlias = Callable[[BaseException | None], None]
 
@@ -62,6 +76,19 @@ class HidesTools(Protocol):
         ...
 
 
+@runtime_checkable
+class HidesTheSame(Protocol):
+    """A part that hides tools, and can say for whom they are the same ones."""
+
+    def shows(self, entry: Registered, origin: Origin) -> bool:
+        """See `HidesTools.shows`; it says the same of the same tool for good."""
+        ...
+
+    def view_key(self, origin: Origin) -> Hashable:
+        """The same for all origins that it shows the same tools to; only their `caller` counts."""
+        ...
+
+
 class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
 
@@ -94,7 +121,11 @@ class Gate:
         everything = (telemetry, audit, budget, policy, pinning, approval, rate_limit)
         self.parts: tuple[GatePart, ...] = tuple(part for part in everything if part is not None)
         self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]
-        self._hiding = [part for part in self.parts if isinstance(part, HidesTools)]
+        hiding = [part for part in self.parts if isinstance(part, HidesTools)]
+        self._lasting = [part for part in hiding if isinstance(part, HidesTheSame)]
+        self._passing = [part for part in hiding if not isinstance(part, HidesTheSame)]
+        self._views: OrderedDict[tuple[Hashable, ...], IndexView] = OrderedDict()
+        self._lock = threading.Lock()
 
     def wrap(self, runner: Runner, find: Find) -> Runner:
         """*runner* with all parts around it."""
@@ -104,15 +135,37 @@ class Gate:
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Whether *origin* may know of the tool."""
-        return all(part.shows(entry, origin) for part in self._hiding)
+        return all(part.shows(entry, origin) for part in (*self._lasting, *self._passing))
 
     def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
-        """What *origin* may know of."""
-        if not self._hiding:
+        """What *origin* may know of. Where only parts that are `HidesTheSame` hide tools, the view is kept for the next
+        time; what others hide is found out each time."""
+        if not self._lasting and not self._passing:
             return index, docs
+        view: Index = index
         caller = origin.caller
-        view = IndexView(index, lambda entry: self.shows(entry, origin), f"{caller.tenant}\0{caller.id}")
+        question = f"{caller.tenant}\0{caller.id}"
+        if self._lasting:
+            view = self._lasting_view(index, Origin(caller=caller), question)
+        if self._passing:
+            parts = self._passing
+            view = IndexView(
+                view, lambda entry: all(part.shows(entry, origin) for part in parts), question, stable=False
+            )
         return view, DocsView(docs, view)
+
+    def _lasting_view(self, index: Index, origin: Origin, question: str) -> IndexView:
+        parts = self._lasting
+        key = (id(index), question, *(part.view_key(origin) for part in parts))
+        with self._lock:
+            view = self._views.get(key)
+            if view is None:
+                view = IndexView(index, lambda entry: all(part.shows(entry, origin) for part in parts), question)
+                self._views[key] = view  # it keeps the index, so that no other one gets the same id
+                if len(self._views) > _MAX_VIEWS:
+                    self._views.popitem(last=False)
+            self._views.move_to_end(key)
+        return view
 
     @contextmanager
     def group(

@@ -116,10 +116,17 @@ class Policy:
         """Whether *origin* may know of the tool: whether some arguments may let it call, or ask to."""
         return self._plan(entry, origin.caller).shows
 
+    def view_key(self, origin: Origin) -> tuple[Any, ...]:
+        """The same for all callers that the rules show the same tools to; see `HidesTheSame`."""
+        return self._facts(origin.caller)
+
     # -- plans --------------------------------------------------------------------------------------------------
 
+    def _facts(self, caller: Caller) -> _Facts:
+        return (caller.id, *caller.roles, None, *caller.scopes) if self._by_caller else _EVERYBODY
+
     def _plan(self, entry: Registered, caller: Caller) -> _Plan:
-        facts = (caller.id, *caller.roles, None, *caller.scopes) if self._by_caller else _EVERYBODY
+        facts = self._facts(caller)
         known = self._tools.get(entry.tool.id)
         if known is not None and known.entry is entry:
             plan = known.plans.get(facts)

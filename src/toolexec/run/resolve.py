@@ -21,7 +21,11 @@ Find: TypeAlias = Callable[[str], Registered]
 
 
 class Resolver:
-    """Asks the index first; what it does not know, *tool_resolver* and *bindings_resolver* may."""
+    """Asks the index first; what it does not know, *tool_resolver* and *bindings_resolver* may.
+
+    With *shows*, what they know counts only where that says yes, and the index is a view that asks it, too: then the
+    answer for a hidden tool is the one for a tool that there is not.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,9 @@ class Resolver:
         tool_resolver: ToolResolver | None = None,
         bindings_resolver: BindingsResolver | None = None,
         selector: BindingSelector = prefer_local,
+        shows: Callable[[Registered], bool] | None = None,
     ) -> None:
+        self._shows = shows
         self._index = index
         self._backends = backends
         self._tool_resolver = tool_resolver
@@ -55,7 +61,15 @@ class Resolver:
             raise self._not_found(tool_id, parsed, f"the tool resolver failed: {error}") from error
         if tool is None:
             raise self._not_found(tool_id, parsed)
-        return self._bound(tool_id, tool)
+        if self._shows is None:
+            return self._bound(tool_id, tool)
+        try:
+            found = self._bound(tool_id, tool)
+        except NoBackendsError as error:  # which is more than may be said of a tool that may be hidden
+            raise self._not_found(tool_id, parsed) from error
+        if not self._shows(found):
+            raise self._not_found(tool_id, parsed)
+        return found
 
     def _bound(self, tool_id: str, tool: Tool) -> Registered:
         try:
@@ -73,7 +87,7 @@ class Resolver:
         return Registered(tool, bindings, chosen)
 
     def _not_found(self, tool_id: str, parsed: ToolID, note: str = "") -> ToolExecError:
-        backend = self._backends.get(parsed.namespace) if parsed.namespace else None
+        backend = self._backends.get(parsed.namespace) if self._may_tell_of(parsed.namespace) else None
         status = backend.status() if backend is not None else None
         if status is not None and not status.available:
             return BackendUnavailableError(
@@ -88,6 +102,12 @@ class Resolver:
             except ToolNotFoundError as error:
                 return error
         return ToolNotFoundError(tool_id, details={"note": note} if note else None)
+
+    def _may_tell_of(self, namespace: str) -> bool:
+        """Whether it is no secret that there is a backend of this name."""
+        if not namespace or self._shows is None or self._index is None:
+            return bool(namespace)
+        return namespace in self._index.namespaces()
 
 
 def _no_backends(tool_id: str, note: str, op: str = "resolve") -> NoBackendsError:

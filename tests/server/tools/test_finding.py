@@ -52,6 +52,14 @@ async def crowd() -> Any:
 class TestSearching:
     """search_tools."""
 
+    async def test_a_misspelt_query(self, counter: Counter) -> None:
+        """It is corrected, and the reply says how; one with a word that nothing has says so."""
+        found = await counter.value(SEARCH_TOOLS, query="ordre something")
+        assert found["tools"][0]["id"] == "shop:order"
+        assert found["didYouMean"] == "order something"
+        found = await counter.value(SEARCH_TOOLS, query="order qqqqqq")
+        assert found["note"] == "no tool has 'qqqqqq'"
+
     async def test_a_hit_says_what_to_choose_by(self, counter: Counter) -> None:
         """It has id, name, namespace, short description, arguments and tags, and no schema."""
         found = await counter.value(SEARCH_TOOLS, query="order something")

@@ -61,13 +61,16 @@ class Vocabulary:
                 sign = chr(len(self._stems) + FIRST_SIGN)
                 self._stems.append(key)
                 self._forms.append((form,))
-            self.signs[key] = sign
-            self.families[root(key)] = self.families.get(root(key), "") + sign
+            self._know(key, sign)
             self.changes += 1
         elif form not in (forms := self._forms[ord(sign) - FIRST_SIGN]) and len(forms) < _MAX_FORMS:
             self._forms[ord(sign) - FIRST_SIGN] = (*forms, form)
             self.changes += 1
         return sign
+
+    def _know(self, key: str, sign: str) -> None:
+        self.signs[key] = sign
+        self.families[root(key)] = self.families.get(root(key), "") + sign
 
     def stem_of(self, sign: str) -> str:
         """The stem with a sign."""
@@ -107,7 +110,7 @@ class Vocabulary:
             if entry is None:
                 self._free.append(sign)
             else:
-                self.signs[entry[0]] = sign
+                self._know(entry[0], sign)
             self._stems.append(entry[0] if entry else "")
             self._forms.append(tuple(entry[1:]) if entry else ())
         self.changes += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,7 @@ _MAX_NAMED: Final = 8
 _MAX_CHOICES: Final = 4
 _MAX_WORD: Final = 40
 _MAX_TAGS: Final = 8
+_MAX_NOTE: Final = 200
 _NAMES: Final = {
     "string": "str",
     "integer": "int",
@@ -50,11 +52,25 @@ async def _search(call: MetaCall) -> MetaReply:
     await settle(call.ex)
     index, _ = call.ex.visible()
     query = args["query"].strip()
-    page = _page(index, query, _limit(call), args.get("cursor") or None, filters)
+    if produces := args.get("produces"):
+        return await _producing(call, index, query, filters, produces)
+    wanted = (index, query, _limit(call), args.get("cursor") or None, filters)
+    blocking = getattr(index, "search_blocks", False)
+    page = await asyncio.to_thread(_page, *wanted) if blocking else _page(*wanted)
     value: dict[str, Any] = {"tools": _hits(call, index, page.items)}
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
-    return _noted(call, index, value, filtered=filters != Filters())
+    if page.did_you_mean is not None and page.items:
+        value["didYouMean"] = one_line(page.did_you_mean, MAX_SHORT_DESCRIPTION)
+    return _noted(call, index, value, filtered=filters != Filters(), why=page.note)
+
+
+async def _producing(call: MetaCall, index: Index, query: str, filters: Filters, produces: str) -> MetaReply:
+    """The tools whose results give a value for an argument, each with where in its result that is."""
+    found = await call.ex.search_tools(query, _limit(call), filters=filters, produces=produces)
+    places = {summary.id: one_line(summary.produces or "", MAX_SHORT_DESCRIPTION) for summary in found}
+    hits = [hit | {"produces": places[hit["id"]]} for hit in _hits(call, index, found)]
+    return _noted(call, index, {"tools": hits}, filtered=filters != Filters(), why=found.note)
 
 
 async def _list(call: MetaCall) -> MetaReply:
@@ -96,7 +112,8 @@ def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Fil
         if cursor is not None:
             raise
         # A searcher that ranks differently each time has no pages, but it has a best answer.
-        return Page(tuple(index.search(query, limit, filters=filters)))
+        found = index.search(query, limit, filters=filters)
+        return Page(tuple(found), None, found.did_you_mean, found.note)
 
 
 def _limit(call: MetaCall) -> int:
@@ -133,23 +150,26 @@ def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) ->
     return hit | {key: part for key, part in parts.items() if part}
 
 
-def _noted(call: MetaCall, index: Index, value: dict[str, Any], *, filtered: bool) -> MetaReply:
+def _noted(call: MetaCall, index: Index, value: dict[str, Any], *, filtered: bool, why: str = "") -> MetaReply:
     """The reply, with a note where tools may be missing that a reader would expect."""
     if not value["tools"]:
-        value["note"] = _nothing(call, index, filtered=filtered)
+        value["note"] = _nothing(call, index, filtered=filtered, why=why)
+    elif why:
+        value["note"] = one_line(why, _MAX_NOTE)
     elif still_starting(call.ex):
         value["note"] = "some backends are still starting; ask again in a moment for their tools"
     return MetaReply(value=value)
 
 
-def _nothing(call: MetaCall, index: Index, *, filtered: bool) -> str:
+def _nothing(call: MetaCall, index: Index, *, filtered: bool, why: str) -> str:
     """Why a list may be empty, and what to try."""
     if not len(index):
         hint = "there are no tools"
     else:
         known = [name for name in index.namespaces() if name]
         more = ", …" if len(known) > _MAX_NAMED else ""
-        hint = "nothing found; try other or fewer words, or an empty query for all tools"
+        reason = f" ({one_line(why, _MAX_NOTE)})" if why else ""
+        hint = f"nothing found{reason}; try other or fewer words, or an empty query for all tools"
         hint += "; leave out filters" if filtered else ""
         hint += f"; namespaces: {', '.join(known[:_MAX_NAMED])}{more}" if known else ""
     down = any(status.enabled and not status.available for status in call.ex.backend_statuses())
@@ -215,10 +235,11 @@ SEARCH_TOOLS: Final = MetaTool(
             "backend": text("kind or name"),
             "read_only": FLAG,
             "destructive": FLAG,
+            "produces": text("argument that the result must provide, like issue_id"),
         },
         ["query"],
     ),
-    output_schema=closed({"tools": TOOLS, **_PAGE}, ["tools"]),
+    output_schema=closed({"tools": TOOLS, **_PAGE, "didYouMean": TEXT}, ["tools"]),
     handle=_search,
 )
 

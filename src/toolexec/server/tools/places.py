@@ -19,7 +19,7 @@ async def _list(call: MetaCall) -> MetaReply:
     await settle(ex)
     index, _ = ex.visible()
     seen = Counter(binding.backend for entry in index.tools() for binding in entry.bindings)
-    every = Counter(binding.backend for entry in ex.index.tools() for binding in entry.bindings)
+    every = Counter(binding.backend for entry in ex.everything.tools() for binding in entry.bindings)
     # A backend all of whose tools are hidden from the caller is hidden, too.
     shown = [status for status in ex.backend_statuses() if seen[status.name] or not every[status.name]]
     value: dict[str, Any] = {"backends": [_backend(status, seen[status.name]) for status in shown]}

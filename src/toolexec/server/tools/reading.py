@@ -24,6 +24,8 @@ _MAX_REF: Final = 500
 _MAX_STUBBED: Final = 100
 _MAX_STUB_CHARS: Final = 32_000
 _MAX_OMITTED: Final = 20
+_MAX_PRODUCED: Final = 20
+_MAX_PLACE: Final = 200
 
 
 async def _describe(call: MetaCall) -> MetaReply:
@@ -38,6 +40,10 @@ async def _describe(call: MetaCall) -> MetaReply:
     shown = args.get("examples_max", _EXAMPLES if level == "full" else 0)
     examples = call.ex.visible()[1].list_examples(doc.id, int(shown)) if shown else []
     value |= {key: part for key, part in _more(doc, examples).items() if part}
+    if level == "full":
+        await call.ex.links_ready()
+        if producers := _producers(doc):
+            value["producers"] = producers
     if (arguments := doc.example_call) is not None:
         value["exampleCall"] = {"tool_id": doc.id, "args": arguments}
     return MetaReply(value=value)
@@ -57,6 +63,16 @@ def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> dict[str, Any]:
         "externalRefs": [one_line(ref, _MAX_REF) for ref in doc.external_refs],
         "unavailable": public_reason(doc.unavailable) if doc.unavailable else "",
     }
+
+
+def _producers(doc: ToolDoc) -> dict[str, list[str]]:
+    """For each argument the tools that give it, each with where in its result that is: `github:list_issues [].id`."""
+    found: dict[str, list[str]] = {}
+    for name, producers in list(doc.producers.items())[:_MAX_PRODUCED]:
+        found[one_line(name, _MAX_PLACE)] = [
+            one_line(f"{producer.tool_id} {producer.path or ''}".strip(), _MAX_PLACE) for producer in producers
+        ]
+    return found
 
 
 def _example(example: ToolExample) -> dict[str, Any]:
@@ -124,6 +140,7 @@ _DOC: Final = {
     "externalRefs": TEXTS,
     "exampleCall": closed({"tool_id": ANY, "args": ANY}),
     "unavailable": TEXT,
+    "producers": OBJECT,
 }
 
 DESCRIBE_TOOL: Final = MetaTool(

@@ -82,7 +82,7 @@ TOOLS: Final = listing(
         {
             "id": TEXT,
             "name": TEXT,
-            **dict.fromkeys(("namespace", "shortDescription", "signature", "tags", "unavailable"), ANY),
+            **dict.fromkeys(("namespace", "shortDescription", "signature", "tags", "unavailable", "produces"), ANY),
         },
         ["id", "name"],
     )
