@@ -41,7 +41,7 @@ def run_suite(version: Version, role: Literal["client", "server"], *more: str) -
         "all",
     ]
     if (version, role) != ("stable", "server"):
-        command += ["--timeout", "90000"]
+        command += ["--timeout", "240000"]
     command += ["--expected-failures", str(expected_file(version)), *more]
     done = subprocess.run(
         command, env=server_environment(), capture_output=True, text=True, timeout=600, check=False, errors="replace"
