@@ -243,10 +243,18 @@ class ConversionError(ToolExecError):
             op="convert",
             details={"adapter": adapter, "direction": direction},
         )
-        self.adapter = adapter
-        self.direction = direction
         if isinstance(cause, Exception):
             self.__cause__ = cause
+
+    @property
+    def adapter(self) -> str:
+        """The form's name."""
+        return str(self.details.get("adapter", ""))
+
+    @property
+    def direction(self) -> str:
+        """What was being made."""
+        return str(self.details.get("direction", ""))
 
 
 class StreamNotSupportedError(ToolExecError):

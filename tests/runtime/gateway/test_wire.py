@@ -11,6 +11,7 @@ import pytest
 import toolexec.errors as errors
 from toolexec.errors import (
     CodeError,
+    ConversionError,
     GatewayTimeoutError,
     HandlerError,
     InputValidationError,
@@ -59,6 +60,8 @@ def _make(kind: type[ToolExecError]) -> ToolExecError:
         return ToolNotFoundError("ns:t", close=["ns:u"])
     if kind is MissingExtraError:
         return MissingExtraError("mcp", needed_for="an MCP server")
+    if kind is ConversionError:
+        return ConversionError("openai", "to_tool", "no name", tool_id="ns:t")
     if kind is CodeError:
         return CodeError(
             "no", line=2, column=5, source="1/0", kind="ZeroDivisionError", traceback="Trace", details={"x": 1}
