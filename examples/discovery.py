@@ -7,10 +7,10 @@ Prints:
 
     read the contents of a file?
       files:read_file        Reads a text file.
-      files:list_files       Lists all files of the folder.
-    what time is it in another timezone?
       time:get_current_time  Get current time in a specific timezone
+    what time is it in another timezone?
       time:convert_time      Convert time between timezones
+      time:get_current_time  Get current time in a specific timezone
     harmless: files:list_files, files:read_file
     about: Reads a text file. Knows UTF-8 only.
     required: path - defaults: {'max_lines': 100}
