@@ -245,9 +245,11 @@ class Exec(VendorCalls, ChainsAhead):
             if self._links is not None:
                 self._links.close()
             close_search = getattr(getattr(self.everything, "searcher", None), "close", None)
-            if close_search is not None:
-                close_search()
-            await self._sources.aclose()
+            try:
+                if close_search is not None:
+                    close_search()
+            finally:
+                await self._sources.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()
