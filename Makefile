@@ -1,18 +1,29 @@
 # The two commands of the README are `make demo` and `make test`; everything is installed into .venv, for the demo less than for the tests.
+# The tests have three tiers (tests/tiers.py): `make test` needs nothing but Python, `make test-full` is what CI runs, `make test-soak` is slow by nature.
 PYTHON ?= python3
+OLD = import sys; sys.exit(sys.version_info < (3, 11))
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
 INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint format bench clean
+PYTEST = $(BIN)/python -m pytest
+PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+
+.PHONY: demo test test-full test-soak lint format bench clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
 
 test: $(STAMP)
-	@$(BIN)/python tests/gate.py
+	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=90
+
+test-full: test
+	@$(BIN)/python tests/gate.py --tier full $(PARALLEL) -q
+
+test-soak: $(STAMP)
+	@$(PYTEST) --tier soak -q -o faulthandler_timeout=3600
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -30,6 +41,7 @@ clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .coverage* build dist
 
 $(DEMO): pyproject.toml constraints.txt requirements-demo.txt
+	@$(PYTHON) -c '$(OLD)' || { echo "toolexec needs Python 3.11 or newer; this is $$($(PYTHON) --version 2>&1): call make $(MAKECMDGOALS) PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing toolexec and what its demo needs into $(VENV) ..."
 	$(INSTALL) -e '.[mcp,javascript,sandbox-build]' -r requirements-demo.txt

@@ -1,9 +1,8 @@
-"""What every test gets: one event loop kind, a time cap, and a check that nothing is left behind."""
+"""What every test gets: its tier, one kind of event loop, a time limit, and a check that nothing is left behind."""
 
 from __future__ import annotations
 
-import atexit
-import faulthandler
+import contextlib
 import gc
 import os
 import shutil
@@ -18,63 +17,143 @@ from pathlib import Path
 import mcp.client.stdio  # noqa: F401 - its default for stderr is what that is at the first import, so not in a test
 import psutil
 import pytest
+from hypothesis import settings
+from tests import tiers
 
-CAP_SECONDS = 90
-# A temp folder of this run's own: two runs on one machine must not take each other's folders for leaks.
-OWN_TEMP = tempfile.mkdtemp(prefix="tx")
+# A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
+# has its own inside of it; the process that the user started removes it, even after a worker that crashed.
+_RUN = "TOOLEXEC_TEST_RUN"
+_STARTED_HERE = _RUN not in os.environ
+if _STARTED_HERE:
+    os.environ[_RUN] = tempfile.mkdtemp(prefix="tx")
+OWN_TEMP = tempfile.mkdtemp(prefix="w", dir=os.environ[_RUN])
 os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
-atexit.register(shutil.rmtree, OWN_TEMP, ignore_errors=True)
+os.environ["XDG_STATE_HOME"] = os.path.join(OWN_TEMP, "state")  # audit logs keep their keys and heads there
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that: then no test can interrupt a child.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run; the soak tier looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--tier`."""
+    parser.addoption("--tier", choices=tiers.TIERS, default="full", help="which tests run (tests/tiers.py)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the tier from the command line; the workers of xdist get it from the environment."""
+    if not hasattr(config, "workerinput"):
+        tiers.choose(config.getoption("--tier"))
+    settings.load_profile("soak" if config.getoption("--tier") == "soak" else "repeatable")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other tiers."""
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        if tiers.is_full_path(item.path):
+            item.add_marker("full")
+        marks = {mark.name for mark in item.iter_markers()}
+        (kept if tiers.wants(marks) else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from going through thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what this run has left on the machine: after a worker that crashed, its children are still there."""
+    if not _STARTED_HERE or hasattr(session.config, "workerinput"):
+        return
+    left = _processes_of_this_run()
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            print(f"\nended a process that was left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
+            process.kill()
+    shutil.rmtree(os.environ[_RUN], ignore_errors=True)
+
+
+def _processes_of_this_run() -> list[psutil.Process]:
+    """Find the processes that inherited this run's environment, but for this one, its parents and its workers."""
+    ours = psutil.Process()
+    spared = {ours.pid, *(parent.pid for parent in ours.parents())}
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid not in spared and process.environ().get(_RUN) == os.environ[_RUN]:
+                found.append(process)
+    workers = {process.pid for process in found if process.ppid() == ours.pid}
+    return [process for process in found if process.pid not in workers]
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """All async tests run on asyncio."""
+    """Run all async tests on asyncio."""
     return "asyncio"
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    """Fail a test that leaks a process, a file descriptor, a thread that would keep the process alive, or a temp folder
-    of ours; and one that takes over 90 s."""
-    before_children = {child.pid for child in psutil.Process().children(recursive=True)}
-    before_fds = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+    """Fail a test that leaks a process, a file descriptor, a thread that would keep the process alive, or a directory
+    of ours. A test that hangs ends its worker, by name: `faulthandler_timeout` in pyproject.toml."""
+    before_children = set(_children(os.getpid()))
+    before_fds = _open_files()
     before_threads = set(threading.enumerate())
-    before_temp = set(Path(tempfile.gettempdir()).glob("toolexec-*"))
-    previous = signal.signal(signal.SIGALRM, _too_slow)
-    signal.alarm(CAP_SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
-    leaks = _leaks(before_children, len(before_fds), before_threads, before_temp)
+    before_temp = _directories()
+    yield
+    leaks = _leaks(before_children, before_fds, before_threads, before_temp)
     deadline = time.monotonic() + 5
     while leaks and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.02)
-        leaks = _leaks(before_children, len(before_fds), before_threads, before_temp)
-    for path in set(Path(tempfile.gettempdir()).glob("toolexec-*")) - before_temp:
-        shutil.rmtree(path, ignore_errors=True)
+        leaks = _leaks(before_children, before_fds, before_threads, before_temp)
+    for path in _directories() - before_temp:
+        shutil.rmtree(Path(OWN_TEMP) / path, ignore_errors=True)
     assert not leaks, f"left behind: {'; '.join(leaks)}"
 
 
-def _leaks(children: set[int], fds: int, threads: set[threading.Thread], temp: set[Path]) -> list[str]:
+def _leaks(children: set[int], fds: int, threads: set[threading.Thread], temp: set[str]) -> list[str]:
     found: list[str] = []
-    for child in psutil.Process().children(recursive=True):
-        if child.pid not in children:
-            try:
-                found.append(f"process {child.pid} {' '.join(child.cmdline())[:100]}")
-            except psutil.Error:
-                continue
-    if fds and len(os.listdir("/proc/self/fd")) > fds + 3:  # the loop of the next test and caches may hold a few
-        found.append(f"{len(os.listdir('/proc/self/fd')) - fds} file descriptors")
+    for child in _children(os.getpid()):
+        if child not in children:
+            with contextlib.suppress(psutil.Error):
+                found.append(f"process {child} {' '.join(psutil.Process(child).cmdline())[:100]}")
+    if fds and (now := _open_files()) > fds + 3:  # the loop of the next test and caches may hold a few
+        found.append(f"{now - fds} file descriptors")
     found += [f"thread {t.name}" for t in set(threading.enumerate()) - threads if not t.daemon and t.is_alive()]
-    found += [f"folder {path}" for path in set(Path(tempfile.gettempdir()).glob("toolexec-*")) - temp]
+    found += [f"directory {path}" for path in _directories() - temp]
     return found
 
 
-def _too_slow(*_: object) -> None:
-    # Raising here could land anywhere in the event loop and hang the run; so the run ends, and says where it was.
-    sys.__stderr__.write(f"\na test took more than {CAP_SECONDS} s:\n")
-    faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
-    os._exit(1)
+def _children(pid: int) -> list[int]:
+    """List the process's children and theirs, as the kernel keeps them: a walk over all processes takes 2 ms a test."""
+    if sys.platform != "linux":
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(child) for child in file.read().split()]
+    for child in found.copy():
+        found += _children(child)
+    return found
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+
+
+def _directories() -> set[str]:
+    return {name for name in os.listdir(OWN_TEMP) if name.startswith("toolexec-")}

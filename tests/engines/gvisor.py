@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
-import pytest
 from tests.engines.images import TEST_IMAGE, test_image
+from tests.tiers import missing
 
 __all__ = ["TEST_IMAGE", "require_runsc", "what_is_left"]
 
@@ -19,10 +18,7 @@ def require_runsc() -> str:
     """
     found = shutil.which("runsc")
     if found is None:
-        reason = "runsc is not installed; `sudo bash .ci/engines` installs it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("runsc is not installed", "sudo bash .ci/engines")
     test_image()
     return found
 

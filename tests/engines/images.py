@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
+from tests.tiers import missing
 
 from toolexec.runtime.image.store import ImageStore, StoredImage
 
@@ -19,12 +17,9 @@ def test_image() -> StoredImage:
     Where it was not built the test is skipped with the way to get it; in CI, which builds it, the test fails.
     """
     image = ImageStore().find(TEST_IMAGE)
-    if image is not None:
-        return image
-    reason = f"build it with: toolexec image build --name {TEST_IMAGE} --node --with humanize"
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"there is no image {TEST_IMAGE}; {reason}")
-    pytest.skip(f"there is no image {TEST_IMAGE}; {reason}")
+    if image is None:
+        missing(f"there is no image {TEST_IMAGE}", f"toolexec image build --name {TEST_IMAGE} --node --with humanize")
+    return image
 
 
 test_image.__test__ = False  # type: ignore[attr-defined]  # a name that pytest would take for a test

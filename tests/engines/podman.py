@@ -14,13 +14,13 @@ import pytest
 from tests.engines.docker import (
     DockerDaemon,
     has_ended,
-    miss,
     mounts_below,
     processes_of,
     remove_cgroup,
     require_program,
     wait_until,
 )
+from tests.tiers import missing
 
 __all__ = ["PodmanService", "podman_service"]
 
@@ -48,7 +48,7 @@ class PodmanService(DockerDaemon):
 
     def __init__(self, runtime: str = "runc") -> None:
         if os.name != "posix" or os.geteuid() != 0:
-            miss("only root can start this Podman", "sudo -E bash .ci/run")
+            missing("only root can start this Podman", "sudo -E bash .ci/run")
         self._program = require_program("podman", "podman")
         require_program("runc", "runc")
         self._runtime = runtime

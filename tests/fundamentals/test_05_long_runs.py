@@ -53,7 +53,12 @@ async def test_progress() -> None:
         result = await ex.run_tool("copy_files", {"names": ["a", "b"]}, on_progress=heard.append)
 
         assert result.value == 2
-        assert [(p.done, p.total, p.message) for p in heard] == [(1, 2, "copied a"), (2, 2, "copied b")]
+        assert [(p.done, p.total, p.message) for p in heard] == [
+            (0, 1, "started"),
+            (1, 2, "copied a"),
+            (2, 2, "copied b"),
+            (1, 1, "completed"),
+        ]
 
 
 async def test_time_limits() -> None:

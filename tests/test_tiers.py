@@ -1,0 +1,61 @@
+"""The test run itself: a test that hangs fails by name, and what it left behind ends with the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+HANGS = """
+import subprocess, sys, time
+
+def test_before():
+    pass
+
+def test_hangs():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print("child", child.pid, file=open("child.txt", "w"))
+    time.sleep(600)
+
+def test_after():
+    pass
+"""
+
+
+@pytest.mark.full
+def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
+    """The run reports it, goes on with the others, and ends the process that it had started."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(HANGS)
+    options = [
+        "-n",
+        "2",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "faulthandler_timeout=5",
+        "-o",
+        "faulthandler_exit_on_timeout=true",
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "TOOLEXEC_TEST_RUN"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-q", str(tmp_path)],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "test_it.py::test_hangs" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
+    assert "in test_hangs" in done.stderr, "the stacks of the worker that hung"
+    child = int((tmp_path / "child.txt").read_text().split()[1])
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE

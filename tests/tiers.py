@@ -1,0 +1,88 @@
+"""The tiers of the test suite, and what a test does where something it needs is missing.
+
+- **fast** (`make test`): needs nothing but Python. It proves every promise of the README on every path inside the process.
+- **full** (`make test-full`): the fast tier, and what needs an engine, a daemon, npm, another Python, or many seconds.
+- **soak** (`make test-soak`): what is slow by nature: cycles, kills, and each property with new examples, at depth.
+
+A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+__all__ = ["FULL", "TIERS", "is_full_path", "missing", "wants"]
+
+TIERS = ("fast", "full", "soak")
+_VARIABLE = "TOOLEXEC_TEST_TIER"
+_ROOT = Path(__file__).parent
+
+# What the names of files below tests/ begin with whose tests are all of the full tier, with the reason.
+FULL = {
+    "backend/test_processes.py": "starts a process for each case; tests of killable handlers elsewhere are of the fast tier",
+    "conformance/": "the official suites come from npm",
+    "release/": "builds wheels and installs them into clean environments",
+    "runtime/backend/bubblewrap/": "needs bubblewrap",
+    "runtime/backend/containerd/": "needs a containerd",
+    "runtime/backend/docker/": "needs a Docker daemon",
+    "runtime/backend/gvisor/": "needs runsc",
+    "runtime/backend/test_containers.py": "needs every engine",
+    "runtime/backend/test_kata.py": "needs a containerd",
+    "runtime/backend/unsafe/": "starts bash, node and Go on the host",
+    "runtime/backend/wasm/test_component.py": "builds components",
+    "runtime/backend/wasm/test_instance": "compiles components of its own",
+    "runtime/backend/wasm/test_requirements.py": "builds components",
+    "runtime/backend/wasm/test_science.py": "needs the scientific Python, which compiles for a minute",
+    "runtime/backend/wasm/test_stdlib.py": "builds a component",
+    "runtime/backend/wasm/test_world": "builds a component",
+    "runtime/container/test_cgroup.py": "needs root",
+    "runtime/egress/": "a proxy with real connections and certificates",
+    "runtime/guest/bash/": "starts bash on the host",
+    "runtime/guest/test_box": "guests of containers, in bubblewrap",
+    "runtime/guest/test_bundle.py": "starts every Python there is",
+    "runtime/image/": "builds images",
+    "server/http/test_connections.py": "slow clients by nature",
+    "server/http/test_eras.py": "both protocol versions over HTTP; tests of serving are of the fast tier",
+    "server/http/test_fairness.py": "many callers at once",
+    "server/http/test_limits.py": "hostile requests by the hundred",
+}
+
+
+def is_full_path(path: Path) -> bool:
+    """Tell whether all tests of the file *path* are of the full tier."""
+    try:
+        name = path.relative_to(_ROOT).as_posix()
+    except ValueError:
+        return False
+    return name.startswith(tuple(FULL))
+
+
+def choose(tier: str) -> None:
+    """Record the tier that this run was asked for, for this process and its workers."""
+    os.environ[_VARIABLE] = tier
+
+
+def wants(marks: set[str]) -> bool:
+    """Tell whether the run's tier has a test with these marks: `fast` and `full` leave out what is above them; `soak` is alone, with all properties."""
+    tier = os.environ.get(_VARIABLE, "full")
+    if tier == "soak":
+        return "soak" in marks or "hypothesis" in marks
+    return "soak" not in marks and (tier == "full" or "full" not in marks)
+
+
+def missing(what: str, fix: str) -> NoReturn:
+    """End a test that needs *what*, which is not on this machine; *fix* is the command that installs it.
+
+    The test is skipped with that reason. In CI, which installs everything, it fails; and in the fast tier too, where no
+    test may depend on what a machine happens to have.
+    """
+    reason = f"{what}; `{fix}` installs it"
+    if os.environ.get(_VARIABLE) == "fast":
+        pytest.fail(f"{reason}; mark this test as full: the fast tier needs nothing but Python")
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason, allow_module_level=True)
