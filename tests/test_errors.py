@@ -40,6 +40,8 @@ CODES = {
     "BackendExistsError": "backend_exists",
     "BackendNotFoundError": "backend_not_found",
     "BackendUnavailableError": "backend_unavailable",
+    "BackendBusyError": "backend_busy",
+    "ClosedError": "closed",
     "CatalogueError": "catalogue",
     "ChainStepLimitError": "chain_step_limit",
     "CodeError": "code_error",
@@ -75,6 +77,7 @@ CODES = {
     "LimitNotEnforceableError": "limit_not_enforceable",
     "MissingCodeError": "missing_code",
     "MissingExtraError": "missing_extra",
+    "UnsupportedPlatformError": "unsupported_platform",
     "MissingGatewayError": "missing_gateway",
     "NoBackendsError": "no_backends",
     "NotStartedError": "not_started",
@@ -105,6 +108,7 @@ CODES = {
     "UnsupportedSchemaError": "unsupported_schema",
 }
 RETRYABLE = {
+    "BackendBusyError",
     "BackendUnavailableError",
     "ConnectionLostError",
     "GatewayTimeoutError",

@@ -275,13 +275,14 @@ class TestJSON:
         ("data", "text"),
         [
             ({}, "no tool"),
-            ({"tool": 5}, "no tool"),
-            ({"tool": "t", "argz": {}}, "unknown keys argz; the keys are tool, args"),
-            ({"tool": "t", "argz": {}, 5: 6}, "unknown keys 5, argz"),
-            ({"tool": "t", "args": [1]}, "wrong type for args"),
-            ({"tool": "t", "args": {}, "retries": "3", "name": 5}, "wrong type for name, retries"),
-            ({"tool": "t", "timeout": "5"}, "wrong type for timeout"),
-            ({"tool": "t", "use_previous": "no"}, "wrong type for use_previous"),
+            ({"tool": 5}, "tool_id must be a string, not 5"),
+            ({"tool": "t", "argz": {}}, "a step has no setting 'argz'; did you mean args?"),
+            ({"tool": "t", 5: 6}, "a step has no setting '5'; there are tool, "),
+            ({"tool": "t", "args": [1]}, "args must be a mapping of strings or None, not a list"),
+            ({"tool": "t", "retries": "3"}, "retries must be an integer, not '3'"),
+            ({"tool": "t", "args": {}, "retries": "3", "name": 5}, "name must be a string, not 5"),
+            ({"tool": "t", "timeout": "5"}, "timeout must be a number or None, not '5'"),
+            ({"tool": "t", "use_previous": "no"}, "use_previous must be true or false, not 'no'"),
         ],
     )
     def test_what_is_not_a_step(self, data: dict[str, Any], text: str) -> None:

@@ -16,6 +16,7 @@ from toolexec import Exec
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeEvent
 from toolexec.errors import (
+    ClosedError,
     CodeError,
     CodeTimeoutError,
     ConfigurationError,
@@ -151,7 +152,7 @@ class TestRuns:
             ({"timeout": 0}, ConfigurationError),
             ({"max_tool_calls": -1}, InvalidLimitsError),
             ({"files": {"../x": b""}}, InvalidRequestError),
-            ({"speed": 3}, TypeError),
+            ({"speed": 3}, ConfigurationError),
         ):
             settings: Any = {"code": "1", **wrong}
             with pytest.raises(kind):
@@ -195,11 +196,13 @@ open("out.txt", "w").write(str(random.random()))
             result = await ex.execute_code(
                 "x = tools.text.many(size=200)\n[type(x).__name__, tools.text.count(text=x), len(x[0]), {'all': x}]"
             )
-            assert result.raise_for_error().value[:3] == ["ResultHandle", 200, 100]
+            assert result.raise_for_error().value[:3] == ["list", 200, 100]
             assert result.value[3] == {"all": ["x" * 100] * 200}
-            result = await ex.execute_code("tools.text.many(size=200)\nreturn {'$handle': 'h7'}")
+            result = await ex.execute_code("x = tools.text.many(size=200)\nreturn {'$handle': 'h-AAAAAAAAAAAAAAAA'}")
             assert isinstance(result.error, CodeError)
-            assert "h7" in str(result.error)
+            assert "h-AAAAAAAAAAAAAAAA" in str(result.error)
+            result = await ex.execute_code("x = tools.text.many(size=200)\nreturn {'$handle': 'h7'}")
+            assert result.value == {"$handle": "h7"}
 
 
 class TestLimits:
@@ -224,6 +227,17 @@ class TestLimits:
             )
             assert [(await ex.execute_code(loop, max_tool_calls=n)).value for n in (0, 2, 50)] == [3, 2, 3]
 
+    async def test_no_list_an_empty_list_and_a_string(self, ex: Exec) -> None:
+        """None allows all tools, an empty list none, and a string is refused."""
+        call = "tools.math.add(a=1, b=2)"
+        assert (await ex.execute_code(call, allowed_tools=None)).value == 3
+        result = await ex.execute_code(call, allowed_tools=[])
+        assert not result.ok
+        assert [record for record in result.tool_calls if record.ok] == []
+        assert (await ex.execute_code("tools.list_namespaces()", allowed_tools=())).value == []
+        with pytest.raises(ConfigurationError, match="allowed_tools must be a list of strings or None, not a string"):
+            await ex.execute_code(call, allowed_tools="math:*")
+
     async def test_the_list_of_allowed_tools(self, ex: Exec) -> None:
         """Others can neither be called nor found."""
         code = "try: tools.text.count(text='x')\nexcept ToolNotAllowedError as e: x = e.tool_id\n[x, [t.id for t in tools.search('', 100)]]"
@@ -247,14 +261,10 @@ class TestLimits:
         for limits, code in (
             (Limits(memory_bytes=64 << 20), "x = bytearray(1 << 30)"),
             (Limits(cpu_ms=50), "while True: pass"),
+            (Limits(disk_bytes=1000), "with open('x', 'wb') as f: f.write(b'x' * 5000)"),
         ):
             error = (await ex.execute_code(code, limits=limits)).error
             assert type(error) is LimitExceededError
-        error = (
-            await ex.execute_code("with open('x', 'wb') as f: f.write(b'x' * 5000)", limits=Limits(disk_bytes=1000))
-        ).error
-        assert isinstance(error, CodeError)
-        assert error.kind == "OSError"
 
     async def test_a_limit_that_cannot_be_held(self, ex: Exec) -> None:
         """Is refused, unless best effort will do."""
@@ -333,8 +343,9 @@ class TestProfiles:
             while not heard:
                 await asyncio.sleep(0.01)
         await ex.aclose()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        result = await task
+        assert isinstance(result.error, ClosedError)
+        assert [call.tool_id for call in result.tool_calls] == ["math:wait"]
         with pytest.raises(ConfigurationError, match="closed"):
             await ex.execute_code("1")
 

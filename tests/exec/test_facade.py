@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from toolexec import (
     ProviderBackend,
     ProviderBinding,
     Step,
+    StreamEvent,
     Tool,
     ToolContext,
     ToolExample,
@@ -37,11 +38,15 @@ from toolexec.errors import (
     SandboxUnavailableError,
     StreamNotSupportedError,
     ToolConflictError,
+    ToolExecError,
     ToolNotFoundError,
     ToolTimeoutError,
 )
 
 ANY = {"type": "object"}
+STARTED = Progress(done=0, total=1, message="started")
+COMPLETED = Progress(done=1, total=1, message="completed")
+FAILED = Progress(done=1, total=1, message="error")
 
 
 @pytest.fixture
@@ -238,7 +243,68 @@ class TestRunning:
         ex.add(work)
         heard: list[Progress] = []
         await ex.run_tool("work", on_progress=heard.append)
-        assert heard == [Progress(done=1, total=2, message="half")]
+        assert heard == [STARTED, Progress(done=1, total=2, message="half"), COMPLETED]
+
+    async def test_progress_of_every_ending(self, ex: Exec) -> None:
+        """Each call begins with 0 of 1 and ends with 1 of 1, whatever comes of it; what the callback raises is logged."""
+
+        async def wait() -> None:
+            await asyncio.Event().wait()
+
+        ex.add(lambda: 1, "fine")
+        ex.add(lambda: 1 / 0, "fails")
+        ex.add(wait, "waits")
+        heard: list[Progress] = []
+
+        def hear(progress: Progress) -> None:
+            heard.append(progress)
+            raise ValueError("not now")
+
+        for tool_id, ending in (
+            ("fine", COMPLETED),
+            ("fails", FAILED),
+            ("waits", FAILED),
+            ("no:such", FAILED),
+            ("a::b", FAILED),
+        ):
+            heard.clear()
+            with suppress(ToolExecError):
+                await ex.run_tool(tool_id, timeout=0.02, on_progress=hear)
+            assert heard == [STARTED, ending], tool_id
+
+    async def test_progress_of_a_cancelled_call(self, ex: Exec) -> None:
+        """It only says that it began."""
+
+        async def wait() -> None:
+            await asyncio.Event().wait()
+
+        ex.add(wait, "waits")
+        heard: list[Progress] = []
+        task = asyncio.create_task(ex.run_tool("waits", on_progress=heard.append))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert heard == [STARTED]
+
+    async def test_a_done_event_keeps_its_own_tool_id(self, ex: Exec) -> None:
+        """As the other events of a generator do; those without one get that of the tool."""
+
+        async def forwarding(own: bool, kind: str) -> AsyncIterator[Any]:
+            own_id = "inner:tool" if own else ""
+            yield StreamEvent(kind="chunk", data=1, tool_id=own_id)
+            yield StreamEvent(kind=kind, data=["end"], tool_id=own_id)
+
+        async def forwarding_with_context(own: bool, kind: str, context: ToolContext) -> AsyncIterator[Any]:
+            async for event in forwarding(own, kind):
+                yield event
+
+        ex.add(forwarding)
+        ex.add(forwarding_with_context)
+        for name in ("forwarding", "forwarding_with_context"):
+            for kind in ("done", "error"):
+                for own, expected in ((True, "inner:tool"), (False, name)):
+                    events = [event async for event in ex.stream_tool(name, {"own": own, "kind": kind})]
+                    assert [(e.kind, e.tool_id) for e in events] == [("chunk", expected), (kind, expected)]
 
     async def test_checks_can_be_switched_off(self) -> None:
         """Without checks the handler sees what comes, and gives what it likes."""

@@ -41,7 +41,7 @@ def test_defaults() -> None:
 )
 def test_values_that_make_no_sense(settings: dict[str, Any]) -> None:
     """Each is refused when the Exec is made, with the name of the option."""
-    name = next(iter(settings)).replace("security_profile", "security profile")
+    name = next(iter(settings))
     with pytest.raises(ConfigurationError, match=name):
         Exec(**settings)
 
@@ -62,9 +62,11 @@ def test_output_validation_in_words_and_switches(given: Any, meaning: str | None
 
 
 def test_unknown_settings() -> None:
-    """A misspelt option is a TypeError, as for any function."""
-    with pytest.raises(TypeError, match="timeout"):
-        Exec(timeout=5)
+    """A misspelt option is refused, and the nearest one is named."""
+    with pytest.raises(
+        ConfigurationError, match=r"Exec has no setting 'defaulttimeout'; did you mean default_timeout\?"
+    ):
+        Exec(defaulttimeout=5)  # pyright: ignore[reportCallIssue]
 
 
 def test_they_cannot_be_changed() -> None:

@@ -34,6 +34,8 @@ from toolexec.run.gate import Gate
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.telemetry import Telemetry
 
+pytestmark = pytest.mark.full
+
 LEAKING = str(Path(__file__).with_name("leaking_server.py"))
 SECRETS = {
     "variable": "pl4nted-Variable/1==",

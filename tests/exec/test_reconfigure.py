@@ -55,7 +55,7 @@ async def test_what_an_exec_is_made_of_stays() -> None:
     async with Exec() as ex:
         with pytest.raises(ConfigurationError, match="index cannot be changed"):
             ex.reconfigure(index=InMemoryIndex())
-        with pytest.raises(TypeError):
+        with pytest.raises(ConfigurationError):
             ex.reconfigure(no_such_option=1)
         await ex.execute_code("1 + 1")
         with pytest.raises(ConfigurationError, match="code has run already"):

@@ -8,6 +8,7 @@ import pytest
 
 from toolexec.errors import InvalidChainError
 from toolexec.exec.references import check_references, resolve_references
+from toolexec.run.large import Budget
 
 FETCHED = {"items": [{"id": 7, "na-me": "x"}, {"id": 9}], "total": 2}
 VALUES = [FETCHED, 5, "text", None]
@@ -17,7 +18,7 @@ NAMES = {"fetch": 0, "five": 1, "get-all": 0}
 def resolve(args: Any, names: Any = NAMES) -> Any:
     """As the step after the four values would have it."""
     check_references(args, len(VALUES), names)
-    return resolve_references(args, len(VALUES), names, VALUES)
+    return resolve_references(args, len(VALUES), names, VALUES, Budget())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_paths_that_fail_on_the_value(reference: str) -> None:
     args = {"a": {"$ref": reference}}
     check_references(args, 4, NAMES)
     with pytest.raises(InvalidChainError, match="cannot be looked up"):
-        resolve_references(args, 4, NAMES, VALUES)
+        resolve_references(args, 4, NAMES, VALUES, Budget())
 
 
 def test_deep_arguments() -> None:

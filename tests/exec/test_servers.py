@@ -12,6 +12,8 @@ import pytest
 from toolexec import Exec
 from toolexec.errors import BackendUnavailableError, ConfigurationError
 
+pytestmark = pytest.mark.full
+
 HANGING = [sys.executable, "-c", "import time; time.sleep(60)"]
 TIME = [sys.executable, "-m", "mcp_server_time"]
 LONG = 60.0

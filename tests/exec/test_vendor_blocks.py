@@ -127,6 +127,7 @@ class TestAnthropic:
             (answer,) = await ex.handle_anthropic_tool_use(use("read_result", {"handle": "x"}))
             assert "tool_not_found" in answer["content"]
 
+    @pytest.mark.full
     async def test_objects_of_the_package(self) -> None:
         """A message as the SDK has it."""
         types = pytest.importorskip("anthropic.types")
@@ -205,17 +206,30 @@ class TestGemini:
         async with shop() as ex:
             assert await ex.handle_gemini_function_calls(message) == []
 
-    async def test_objects_of_the_package(self) -> None:
-        """A response as the SDK has it, and the answer as it takes it."""
-        types = pytest.importorskip("google.genai.types")
-        call = types.Part.from_function_call(name="shop__price", args={"item": "tea"})
-        content = types.Content(role="model", parts=[types.Part(text="hm"), call])
-        response = types.GenerateContentResponse(candidates=[types.Candidate(content=content)])
+    @pytest.mark.parametrize(
+        "message",
+        [
+            {"functionCall": {"name": "shop__picture"}},
+            {"functionCall": {"name": "shop__picture", "args": None}},
+            {"function_call": {"name": "shop__picture", "args": None}},
+            {"name": "shop__picture"},
+            {"name": "shop__picture", "args": None},
+            [{"name": "shop__picture", "args": {}}],
+            [SimpleNamespace(id=None, name="shop__picture", args=None)],
+            {"parts": [{"text": "x"}, {"functionCall": {"name": "shop__picture"}}]},
+        ],
+    )
+    async def test_calls_without_arguments(self, message: Any) -> None:
+        """A call without arguments is a call, in every form in which a call can come."""
         async with shop() as ex:
-            (answer,) = await ex.handle_gemini_function_calls(response)
-            (picture,) = await ex.handle_gemini_function_calls({"functionCall": {"name": "shop__picture"}})
-        assert types.Part.model_validate(answer).function_response.response == {"output": {"item": "tea", "euros": 3}}
-        assert types.Part.model_validate(picture).function_response.parts[0].inline_data.data == b"xxx"
+            answers = await ex.handle_gemini_function_calls(message)
+        assert [answer["functionResponse"]["name"] for answer in answers] == ["shop__picture"]
+        assert "error" not in answers[0]["functionResponse"]["response"]
+
+    async def test_responses_are_not_calls(self) -> None:
+        """The answer to a call has a name, too."""
+        async with shop() as ex:
+            assert await ex.handle_gemini_function_calls([{"name": "shop__picture", "response": {}}]) == []
 
 
 def test_the_blocking_twins() -> None:

@@ -175,7 +175,7 @@ class TestExport:
     )
     async def test_what_does_not_exist(self, format: Any, options: dict[str, Any]) -> None:
         """The error says what does."""
-        with pytest.raises(ConfigurationError, match=r"anthropic|use openai"):
+        with pytest.raises(ConfigurationError, match=r"anthropic|use openai|must be one of"):
             await Exec().export_tools(format, **options)
 
     def test_search_tools_on_their_own(self) -> None:

@@ -258,6 +258,7 @@ class Odd(dict[str, Any]):
         raise RuntimeError("no")
 
 
+@pytest.mark.full
 def test_it_never_raises() -> None:
     """Loops, strange objects and mappings that fail give something without secrets."""
     loop: list[Any] = []

@@ -206,6 +206,7 @@ class TestRecognition:
         assert isinstance(counting, CountingValidator)
         assert counting.always
 
+    @pytest.mark.full
     def test_what_takes_too_long_to_analyse_is_counted(self) -> None:
         """A huge web of references is taken for the worst, and small values still pass."""
         names = [f"t{i}" for i in range(180)]

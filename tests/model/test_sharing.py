@@ -6,6 +6,7 @@ import enum
 
 import pytest
 
+from toolexec.errors import InvalidToolError
 from toolexec.model import Tool, ToolAnnotations, sharing
 from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 
@@ -68,11 +69,11 @@ def test_only_plain_texts_are_shared() -> None:
 
 
 def test_annotations_that_are_not_plain_stay() -> None:
-    """A title is a tool's own, and a value that is no boolean is not made one."""
+    """A title is a tool's own, and a value that is not a boolean is refused."""
     titled = ToolAnnotations(title="T", read_only=True)
     assert tool(annotations=titled).annotations is titled
-    odd = ToolAnnotations(read_only=1, destructive=[])  # pyright: ignore[reportArgumentType]
-    assert tool(annotations=odd).annotations is odd
+    with pytest.raises(InvalidToolError, match="read_only must be true or false"):
+        ToolAnnotations(read_only=1)  # pyright: ignore[reportArgumentType]
     assert tool(annotations=ToolAnnotations(read_only=True)).annotations.read_only is True
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 
-from toolexec.errors import InputValidationError, InvalidResultError, InvalidToolError
+from toolexec.errors import InputValidationError, InvalidToolError
 from toolexec.model import Schema, ToolReply, declare
 
 
@@ -256,7 +256,7 @@ class TestOutput:
         assert made.tool.output_schema.accepts(value)
 
     def test_results_without_a_json_form(self) -> None:
-        """A model with something else inside cannot be sent anywhere."""
+        """A model with something else inside is left for the runner to report."""
 
         class Odd(pydantic.BaseModel):
             model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
@@ -266,8 +266,8 @@ class TestOutput:
 
         finish = declare(f, local_names=locals()).handler.finish
         assert finish is not None
-        with pytest.raises(InvalidResultError, match="f returned something that has no JSON form"):
-            finish(Odd(x=object()))
+        odd = Odd(x=object())
+        assert finish(odd) is odd
 
     @pytest.mark.parametrize("annotation", [Any, ToolReply])
     def test_open_results_have_no_schema(self, annotation: Any) -> None:
@@ -278,17 +278,24 @@ class TestOutput:
         f.__annotations__["return"] = annotation
         assert declare(f).tool.output_schema is None
 
-    def test_untyped_results_are_guessed(self) -> None:
-        """The usual JSON forms; what has none is left for the runner to report."""
-        finish = declare(lambda: 1).handler.finish
-        assert finish is not None
-        assert finish(Point(1)) == {"x": 1, "y": 0}
-        assert finish({dt.date(2026, 1, 31)}) == ["2026-01-31"]
-        assert finish(b"text") == "text"
-        reply, plain, odd = ToolReply(), {"a": [1]}, object()
-        assert finish(reply) is reply
-        assert finish(plain) is plain
-        assert finish(odd) is odd
+    def test_untyped_results_need_no_help(self) -> None:
+        """The runner writes them by what they are."""
+        assert declare(lambda: 1).handler.finish is None
+
+    def test_aliases(self) -> None:
+        """A model is written by the names that its schema has."""
+
+        class Aliased(pydantic.BaseModel):
+            number: int = pydantic.Field(alias="no")
+
+        def f() -> Aliased: ...  # type: ignore[empty-body]
+
+        declared = declare(f, local_names=locals())
+        assert declared.handler.finish is not None
+        written = declared.handler.finish(Aliased(no=1))
+        assert written == {"no": 1}
+        assert declared.tool.output_schema is not None
+        assert declared.tool.output_schema.accepts(written)
 
     def test_streams(self) -> None:
         """A generator's schema is a list of what it yields; without a type there is none."""

@@ -143,7 +143,7 @@ class TestImmutable:
         assert (changed.title, changed.id, FULL.title) == ("New", FULL.id, "Log")
         with pytest.raises(InvalidToolError):
             FULL.replace(name="")
-        with pytest.raises(TypeError, match="Tool has no colour"):
+        with pytest.raises(InvalidToolError, match="Tool has no setting 'colour'"):
             FULL.replace(colour="red")
 
     def test_copies_and_pickles(self) -> None:

@@ -150,3 +150,17 @@ def test_a_very_long_error() -> None:
     error = reply_error("t", _reply(text("x" * 100_000)))
     assert len(str(error)) < 5000
     assert len(error.details["content"][0]["text"]) == 100_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["1e999", '{"a": -1e999}', "NaN", '"\\ud800"', '{"\\udfff": 1}', "[" * 121 + "]" * 121, "9" * 5000, "[" * 100_000],
+)
+def test_text_that_json_cannot_hold_stays_text(given: str) -> None:
+    """What looks like JSON and cannot be kept exactly is the text that it is, and no failure."""
+    assert reply_value(_reply(text(given))) == given
+
+
+def test_half_a_character_in_a_text() -> None:
+    """It is replaced, as nothing else could carry it."""
+    assert reply_value(_reply(text("a\ud800b"))) == "a?b"

@@ -330,12 +330,12 @@ class TestReading:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            ({"efect": "deny"}, "did you mean 'effect'"),
-            ({"effect": "deny", "tool": "x"}, "did you mean 'tools'"),
+            ({"efect": "deny"}, "did you mean effect"),
+            ({"effect": "deny", "tool": "x"}, "did you mean tools"),
             ({"effect": "deny", "conditions": []}, "unknown key 'conditions'; the keys are"),
             ({"effect": "deny", "zzz": []}, "the keys are effect, tools"),
             ({"tools": "x"}, "needs an effect: allow, deny, ask"),
-            ({"effect": "denny"}, "did you mean 'deny'"),
+            ({"effect": "denny"}, "did you mean deny"),
             ({"effect": 7}, "use allow, deny, ask"),
             ({"effect": ["deny"]}, "cannot be"),
             ({"effect": "deny", "tools": 7}, "tools of a rule must be a list of texts"),
@@ -358,10 +358,13 @@ class TestReading:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            ({"rule": []}, "did you mean 'rules'"),
+            ({"rule": []}, "did you mean rules"),
             ({"rules": "deny"}, "must be a list"),
-            ({"default": "denied"}, "the default of a policy cannot be 'denied'; did you mean 'deny'"),
-            ({"remote_destructive": True}, "remote_destructive of a policy cannot be True"),
+            (
+                {"default": "denied"},
+                "Policy: default must be one of allow, deny, ask, not 'denied'; did you mean deny?",
+            ),
+            ({"remote_destructive": True}, "Policy: remote_destructive must be one of allow, deny, ask, not True"),
             (7, "a policy must be a mapping"),
         ],
     )

@@ -325,7 +325,7 @@ def test_a_path_selects(path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("itms", "there is no 'itms' at the top; its keys: items, next"),
+        ("itms", "there is no 'itms' at the top; did you mean items"),
         ("items[99999]", "it has 3,000 items"),
         ("items.name", r"use \[0\] or \[\*\]"),
         ("next.more", "nothing below it"),

@@ -159,13 +159,13 @@ class TestInput:
             (math.inf, "/x"),
             ([1, {"y": math.nan}], "/x/1/y"),
             (object(), "/x"),
-            (b"bytes", "/x"),
-            ({1: 2}, "/x"),
+            (b"\xff", "/x"),
+            ({(1,): 2}, "/x"),
             ("\ud800", "/x"),
         ],
     )
     async def test_arguments_must_be_json(self, workshop: Any, value: Any, path: str) -> None:
-        """NaN, bytes, objects, keys that are no text and broken text are refused, with their path."""
+        """NaN, bytes that are not text, objects, keys that have no text and broken text are refused, with their path."""
         workshop.add_tool(Tool(name="t", input_schema=ANY), len)
         with pytest.raises(InputValidationError) as caught:
             await workshop.run("t", {"x": value})
@@ -220,10 +220,10 @@ class TestResult:
         result = await workshop.run("t")
         assert isinstance(result.error, RemoteToolError)
         assert "disk full" in str(result.error)
-        assert result.reply is reply
+        assert result.reply == reply
         assert result.value is None
 
-    @pytest.mark.parametrize("value", [object(), {"a": {1, 2, object()}}, [math.nan], {1: "x"}, "\ud800"])
+    @pytest.mark.parametrize("value", [object(), {"a": {1, 2, object()}}, [math.nan], {(1,): "x"}, "\ud800"])
     async def test_a_value_that_is_not_json(self, workshop: Any, value: Any) -> None:
         """It is the call's failure, with the place and the type."""
         workshop.add_tool(Tool(name="t", input_schema=ANY), lambda args: value)

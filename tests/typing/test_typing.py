@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 HERE = Path(__file__).parent
 PYRIGHT = Path(sys.executable).with_name("pyright")
 

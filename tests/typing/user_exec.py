@@ -8,6 +8,7 @@ from typing import Any, assert_type
 from toolexec import (
     BackendStatus,
     ChainResult,
+    CodeResult,
     Exec,
     Filters,
     InputValidationError,
@@ -125,3 +126,17 @@ async def failures(ex: Exec) -> None:
     except ToolNotFoundError as error:
         assert_type(error.tool_id, str | None)
         assert_type(error.to_dict(), dict[str, Any])
+
+
+async def misspelt_and_mistyped() -> None:
+    """What the door refuses at run time is seen by type checkers before."""
+    Exec(default_timout=5)  # pyright: ignore[reportCallIssue]
+    Exec(enable_code_execution="no")  # pyright: ignore[reportArgumentType]
+    ex = Exec()
+    ex.reconfigure(trase=None)  # pyright: ignore[reportCallIssue]
+    ex.add_mcp("git", command="git-server", conect_timeout=5)  # pyright: ignore[reportCallIssue]
+    await ex.execute_code("1", allowed_tool=[])  # pyright: ignore[reportCallIssue]
+    await ex.execute_code("1", allowed_tools=[3])  # pyright: ignore[reportArgumentType]
+    with ex.sync.session(timeout="5") as session:  # pyright: ignore[reportArgumentType]
+        session.execute_code("1", langauge="python")  # pyright: ignore[reportCallIssue]
+    assert_type(await ex.execute_code("1", allowed_tools=None, timeout=5), CodeResult)

@@ -4,6 +4,7 @@
 ToolExecError
 ├─ ConfigurationError              options, files or a missing extra
 │   ├─ MissingExtraError           an optional dependency is not installed
+│   ├─ UnsupportedPlatformError    a part of toolexec cannot work on this operating system
 │   └─ SecretError                 a secret that the configuration refers to is not there
 ├─ InvalidToolError                a tool definition is not acceptable
 │   └─ ToolConflictError           the ID is taken by another definition
@@ -29,11 +30,13 @@ ToolExecError
 ├─ OutputValidationError           the result does not fit the output schema
 ├─ ConversionError                 a form of some vendor cannot be read or written
 ├─ StreamNotSupportedError         the tool answers in one piece
+├─ ClosedError                     stopped because its Exec, session or runtime was closed
 ├─ BackendError                    a backend could not be used
 │   ├─ BackendNotFoundError
 │   ├─ BackendExistsError
 │   ├─ BackendDisabledError
 │   ├─ BackendUnavailableError     retryable: it may come back
+│   ├─ BackendBusyError            retryable: it has no room for the call
 │   └─ ToolCollisionError          two backends list one ID
 ├─ ExecutionError                  the tool was called and failed
 │   ├─ HandlerError                a Python handler raised or tried to exit
@@ -83,6 +86,7 @@ from toolexec.errors.base import (
     ConfigurationError,
     MissingExtraError,
     ToolExecError,
+    UnsupportedPlatformError,
 )
 from toolexec.errors.code import (
     ChainStepLimitError,
@@ -123,12 +127,14 @@ from toolexec.errors.gate import (
 )
 from toolexec.errors.tools import (
     AlreadyStartedError,
+    BackendBusyError,
     BackendDisabledError,
     BackendError,
     BackendExistsError,
     BackendNotFoundError,
     BackendUnavailableError,
     CatalogueError,
+    ClosedError,
     ConnectionLostError,
     ConversionError,
     DocNotFoundError,
@@ -166,6 +172,7 @@ __all__ = [
     "ApprovalDeniedError",
     "ApprovalRequiredError",
     "AuditError",
+    "BackendBusyError",
     "BackendDisabledError",
     "BackendError",
     "BackendExistsError",
@@ -173,6 +180,7 @@ __all__ = [
     "BackendUnavailableError",
     "CatalogueError",
     "ChainStepLimitError",
+    "ClosedError",
     "CodeError",
     "CodeExecutionError",
     "CodeTimeoutError",
@@ -233,6 +241,7 @@ __all__ = [
     "ToolNotAllowedError",
     "ToolNotFoundError",
     "ToolTimeoutError",
+    "UnsupportedPlatformError",
     "UnsupportedSchemaError",
     "Violation",
 ]

@@ -9,6 +9,7 @@ __all__ = [
     "ConfigurationError",
     "MissingExtraError",
     "ToolExecError",
+    "UnsupportedPlatformError",
 ]
 
 
@@ -17,6 +18,7 @@ class ToolExecError(Exception):
 
     code: ClassVar[str] = "internal"
     default_retryable: ClassVar[bool] = False
+    default_never_began: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -42,11 +44,24 @@ class ToolExecError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)  # whatever the arguments of the class itself are
 
+    @property
+    def never_began(self) -> bool:
+        """Return whether the call certainly never began: making it again cannot do its work twice.
+
+        False also where that is not known. `details["never_began"]` carries it where the class alone does not tell.
+        """
+        return self.details.get("never_began", self.default_never_began) is True
+
     def locate(self, *, tool_id: str | None = None, op: str | None = None, backend: str | None = None) -> Self:
         """Fill in what the raising code could not know; what is already set stays. Returns the error itself."""
         self.tool_id = self.tool_id or tool_id
         self.op = self.op or op
         self.backend = self.backend or backend
+        return self
+
+    def public(self) -> ToolExecError:
+        """Give the error as callers and models may read it: the error itself, or one of the same class whose message
+        leaves out what is for operators only, such as addresses, commands and what a process printed."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,6 +80,7 @@ class ConfigurationError(ToolExecError):
     """Options, a file or an argument make no sense; nothing has run."""
 
     code = "configuration"
+    default_never_began = True
 
 
 class MissingExtraError(ConfigurationError):
@@ -77,6 +93,29 @@ class MissingExtraError(ConfigurationError):
             f"{needed_for} needs the '{extra}' extra; install it with: pip install 'toolexec[{extra}]'",
             details={"extra": extra},
         )
+
+
+def reworded(error: ToolExecError, message: str) -> ToolExecError:
+    """An error of the same class, place and code with another message, and without details."""
+    other = error.__class__.__new__(error.__class__, message)
+    other.__dict__.update(error.__dict__)
+    ToolExecError.__init__(
+        other,
+        message,
+        tool_id=error.tool_id,
+        op=error.op,
+        backend=error.backend,
+        retryable=error.retryable,
+    )
+    return other
+
+
+class UnsupportedPlatformError(ConfigurationError):
+    """A part of toolexec cannot work on this operating system (`details["platform"]`), which lacks something
+    (`details["lacking"]`); the message says where it works.
+    """
+
+    code = "unsupported_platform"
 
 
 def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:

@@ -91,12 +91,14 @@ class ToolCallLimitError(LimitExceededError):
     """The code made as many tool calls as it may; the call was not made."""
 
     code = "tool_call_limit"
+    default_never_began = True
 
 
 class ChainStepLimitError(LimitExceededError):
     """A chain has more steps than one may have; none of them was run."""
 
     code = "chain_step_limit"
+    default_never_began = True
 
 
 class CodeTimeoutError(LimitExceededError, TimeoutError):
@@ -115,6 +117,7 @@ class InvalidRequestError(SandboxError):
     """A request to run code makes no sense; nothing has run."""
 
     code = "invalid_request"
+    default_never_began = True
 
 
 class MissingGatewayError(InvalidRequestError):
@@ -145,18 +148,21 @@ class SandboxUnavailableError(SandboxError):
     """No sandbox can take the request; the message says why and what to install or configure."""
 
     code = "sandbox_unavailable"
+    default_never_began = True
 
 
 class SandboxDeniedError(SandboxError):
     """A rule forbids this sandbox for the request, or it needs an opt-in that is not there."""
 
     code = "sandbox_denied"
+    default_never_began = True
 
 
 class LimitNotEnforceableError(SandboxError):
     """The sandbox cannot enforce a limit that was asked for; `best_effort=True` runs the code all the same."""
 
     code = "limit_not_enforceable"
+    default_never_began = True
 
 
 class SandboxViolationError(SandboxError):

@@ -20,6 +20,7 @@ class PolicyError(ToolExecError):
     """A rule forbids the call; nothing has run."""
 
     code = "policy_denied"
+    default_never_began = True
 
 
 class ApprovalRequiredError(PolicyError):
@@ -44,6 +45,7 @@ class RateLimitedError(ToolExecError):
     """Too many calls in too short a time; nothing has run. `details["retry_after"]` says in how many seconds to try."""
 
     code = "rate_limited"
+    default_never_began = True
     default_retryable = True
 
 

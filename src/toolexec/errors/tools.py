@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from toolexec.errors.base import ToolExecError
+from toolexec.errors.base import ToolExecError, reworded
 
 __all__ = [
     "AlreadyStartedError",
+    "BackendBusyError",
     "BackendDisabledError",
     "BackendError",
     "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
     "CatalogueError",
+    "ClosedError",
     "ConnectionLostError",
     "ConversionError",
     "DocNotFoundError",
@@ -89,6 +91,7 @@ class InvalidToolIDError(ToolExecError):
     """The text is not a tool ID."""
 
     code = "invalid_tool_id"
+    default_never_began = True
 
 
 class InvalidVersionError(ToolExecError):
@@ -107,12 +110,14 @@ class InvalidChainError(ToolExecError):
     """A chain is defined in a way that cannot run; no step has run (or not the one whose error this is)."""
 
     code = "invalid_chain"
+    default_never_began = True
 
 
 class ToolNotFoundError(ToolExecError):
     """No tool has this ID. `details["close"]` lists similar IDs, best first."""
 
     code = "tool_not_found"
+    default_never_began = True
 
     def __init__(
         self, tool_id: str, *, close: Sequence[str] = (), op: str = "resolve", details: Mapping[str, Any] | None = None
@@ -169,6 +174,13 @@ class NotStartedError(ToolExecError):
     code = "not_started"
 
 
+class ClosedError(ToolExecError):
+    """What ran was stopped because the Exec, session or runtime that it belongs to was closed; what it did until then
+    is done."""
+
+    code = "closed"
+
+
 class AlreadyStartedError(ToolExecError):
     """It is started already; stop it first."""
 
@@ -179,6 +191,7 @@ class NoBackendsError(ToolExecError):
     """The tool is known, but nothing that could run it is."""
 
     code = "no_backends"
+    default_never_began = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +230,28 @@ class InputValidationError(_ValidationError):
     """The arguments do not fit the tool's input schema; `violations` lists every one. Nothing has run."""
 
     code = "validation_input"
+    default_never_began = True
     what = "arguments"
 
 
 class OutputValidationError(_ValidationError):
-    """The tool ran, but its result does not fit its output schema; `violations` lists every one."""
+    """The tool ran, but its result does not fit its output schema; `violations` lists every one, and `value` is what
+    the tool gave all the same."""
 
     code = "validation_output"
     what = "result"
+
+    def __init__(
+        self,
+        violations: Iterable[Violation],
+        *,
+        tool_id: str | None = None,
+        op: str | None = None,
+        value: Any = None,
+    ) -> None:
+        super().__init__(violations, tool_id=tool_id, op=op)
+        self.value = value
+        self.message += "; the tool ran, and its value is beside this error"
 
 
 class ConversionError(ToolExecError):
@@ -261,12 +288,14 @@ class StreamNotSupportedError(ToolExecError):
     """The tool answers in one piece; call `run_tool`, or `stream_tool(..., fallback=True)` for a single event."""
 
     code = "stream_not_supported"
+    default_never_began = True
 
 
 class BackendError(ToolExecError):
     """A backend could not be used."""
 
     code = "backend"
+    default_never_began = True
 
 
 class BackendNotFoundError(BackendError):
@@ -288,9 +317,25 @@ class BackendDisabledError(BackendError):
 
 
 class BackendUnavailableError(BackendError):
-    """The backend is not connected; the message has the reason and, for a process, the last lines it printed."""
+    """The backend is not connected; the message has the reason and, for a process, the last lines it printed. Callers
+    and models read another one, with the backend's name and what to do (`public`)."""
 
     code = "backend_unavailable"
+    default_retryable = True
+
+    def public(self) -> ToolExecError:
+        """See `ToolExecError.public`."""
+        return reworded(
+            self,
+            f"{_named(self.backend)} is unavailable: try again later or use another tool; operators find the reason in "
+            "the log and with `toolexec backends`",
+        )
+
+
+class BackendBusyError(BackendError):
+    """The backend has no room for the call and will have none soon; the message says what takes all of it."""
+
+    code = "backend_busy"
     default_retryable = True
 
 
@@ -330,9 +375,17 @@ class ConnectionLostError(ExecutionError):
     code = "connection_lost"
     default_retryable = True
 
+    def public(self) -> ToolExecError:
+        """See `ToolExecError.public`."""
+        return reworded(
+            self,
+            f"the connection to {_named(self.backend)} was lost during the call, and whether the tool did its work is "
+            "unknown: check that before you call it again",
+        )
+
 
 class ToolTimeoutError(ExecutionError, TimeoutError):
-    """The call took longer than its time limit and was stopped."""
+    """The call took longer than its time limit and was stopped, or had not begun by then (`never_began`)."""
 
     code = "timeout"
     default_retryable = True
@@ -342,3 +395,7 @@ def short_id(text: str | None) -> str:
     """Keep hostile names from flooding a message."""
     text = str(text)
     return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _named(backend: str | None) -> str:
+    return f"the backend {backend}" if backend else "a backend"

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +15,9 @@ from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.origin import HERE, Origin
+from toolexec.model.settings import checked, unknown_setting
 from toolexec.run.chain import notify, run_step
+from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult
 
@@ -22,18 +25,9 @@ __all__ = ["ChainResult", "Step", "execute_chain"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
-_KINDS: dict[str, Any] = {
-    "tool_id": str,
-    "args": (Mapping, type(None)),
-    "use_previous": bool,
-    "stop_on_error": bool,
-    "name": str,
-    "timeout": (int, float, type(None)),
-    "retries": int,
-    "retry_pause": (int, float),
-}
 
 
+@checked("a step", error=InvalidChainError)
 @dataclass(frozen=True, slots=True)
 class Step:
     """A call in a chain.
@@ -64,26 +58,24 @@ class Step:
         """
         if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidChainError(f"a step is a Step or a mapping of its fields, not {type(data).__name__}")
-        known = set(cls.__dataclass_fields__)
+        known = ("tool", *cls.__dataclass_fields__)
+        for key in data:
+            if key not in known:
+                raise unknown_setting("a step", key, known, InvalidChainError)
         parts = {("tool_id" if key == "tool" else key): value for key, value in data.items()}
-        unknown = parts.keys() - known
-        if unknown or not isinstance(parts.get("tool_id"), str):
-            problem = f"unknown keys {', '.join(sorted(map(str, unknown)))}" if unknown else "no tool"
-            raise InvalidChainError(
-                f"a step has {problem}; the keys are tool, {', '.join(sorted(known - {'tool_id'}))}"
-            )
-        wrong = sorted(key for key, value in parts.items() if not isinstance(value, _KINDS[key]))
-        if wrong:
-            raise InvalidChainError(
-                f"a step of {parts['tool_id']} has a value of the wrong type for {', '.join(wrong)}"
-            )
+        if "tool_id" not in parts:
+            raise InvalidChainError(f"a step has no tool; the keys are {', '.join(known)}")
         return cls(**parts)
 
 
 @dataclass(slots=True)
 class ChainResult:
-    """The outcome of a chain. `value` is that of the last step (None if it failed or was skipped), `error` the failure
-    that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one entry for each step."""
+    """The outcome of a chain.
+
+    `value` is that of the last step that ran (None if it has none; one that breaks its output schema is there beside
+    the error), `error` the failure that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one
+    entry for each step.
+    """
 
     value: Any = None
     error: ToolExecError | None = None
@@ -138,7 +130,9 @@ async def execute_chain(
         args = _arguments(step, previous)
         try:
             if number in referring:
-                args = resolve_references(args, number, names, values)
+                budget = Budget(steps=MAX_STEPS)
+                resolve = partial(resolve_references, args, number, names, values)
+                args = resolve(budget) if all(map(is_small, values)) else await off_loop(resolve, budget)
         except InvalidChainError as error:  # a path that fails on the value it meets is known only now
             done = StepResult(number, step.tool_id, step.name, args, error=error)
         else:
@@ -151,7 +145,7 @@ async def execute_chain(
         outcome.steps.append(done)
         outcome.tool_id = done.tool_id
         outcome.value = done.value
-        values.append(done.value)
+        values.append(done.value if done.error is None else None)
         if done.error is None:
             previous = done.value
         elif step.stop_on_error:

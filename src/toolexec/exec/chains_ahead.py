@@ -19,6 +19,7 @@ from toolexec.exec.sources import Sources
 if TYPE_CHECKING:
     from toolexec.discovery.links.links import Links
     from toolexec.discovery.links.plan import MissingArgument
+from toolexec.model.settings import checked
 
 __all__ = ["ChainSuggestion", "ChainsAhead"]
 
@@ -119,6 +120,7 @@ class ChainsAhead:
             await asyncio.to_thread(links.build)
         return links
 
+    @checked("suggest_chain")
     async def suggest_chain(
         self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3
     ) -> ChainSuggestion:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, Unpack
 
 from toolexec.code.executor import CodeConfig, Executor
+from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.exec.home import Home
 from toolexec.exec.options import Options
 from toolexec.model.origin import HERE, current_origin
+from toolexec.model.settings import check_settings
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.engine import RuntimeEngine, code_result
@@ -38,7 +41,7 @@ class CodeSettings(TypedDict, total=False):
     language: str
     timeout: float | None
     max_tool_calls: int
-    allowed_tools: Sequence[str]
+    allowed_tools: Collection[str] | None
     env: Mapping[str, str]
     files: Mapping[str, bytes]
     limits: Limits
@@ -56,12 +59,17 @@ class CodeSettings(TypedDict, total=False):
 class CodeRuns:
     """Runs code for one `Exec`; the sandboxes are made at the first run."""
 
-    def __init__(self, options: Options, index: Index, docs: DocStore, runner: Runner) -> None:
+    def __init__(self, options: Options, index: Index, docs: DocStore, runner: Runner, home: Home) -> None:
         self._options = options
         self._parts: tuple[Index, DocStore, Runner] = (index, docs, runner)
         self._engine: RuntimeEngine | None = None
         self._executor: Executor | None = None
         self._closed = False
+        self._home = home
+
+    def enter(self) -> None:
+        """Raises ConfigurationError where code cannot run: on another event loop than before, in a forked child."""
+        self._home.enter()
 
     @property
     def in_use(self) -> bool:
@@ -92,7 +100,9 @@ class CodeRuns:
 
     @contextmanager
     def run(self, params: CodeParams) -> Generator[CodeRun, None, None]:
-        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `engine` does."""
+        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `engine` and `enter`
+        do."""
+        self.enter()
         executor, gate, origin = self.executor, self._options.gate, current_origin()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
@@ -132,7 +142,10 @@ class CodeRuns:
         return self._executor
 
     def params(self, code: str, settings: CodeSettings, *more: CodeSettings) -> CodeParams:
-        """The parameters of one run; raises InvalidLimitsError, and TypeError for unknown settings."""
+        """The parameters of one run; raises ConfigurationError for unknown settings and invalid values, and
+        InvalidLimitsError."""
+        for group in (settings, *more):
+            check_settings("execute_code", CodeSettings, group)
         merged: dict[str, Any] = {}
         limits = Limits()
         opted_in = self._options.unsafe_opt_in
@@ -147,28 +160,24 @@ class CodeRuns:
             params = replace(params, metadata={**params.metadata, _OPT_IN: True})
         return params
 
-    async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
+    async def execute(self, params: CodeParams) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
-        return await self._execute(self.params(code, settings))
-
-    async def _execute(self, params: CodeParams) -> CodeResult:
         with self.run(params) as run:
             result = await run.executor.execute(run.params)
             run.failure = result.error
             return result
 
-    async def stream(self, code: str, settings: CodeSettings) -> AsyncGenerator[CodeEvent, None]:
+    async def stream(self, params: CodeParams) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what happens; see `Exec.stream_code`."""
         events: asyncio.Queue[CodeEvent | None] = asyncio.Queue()
-        also = settings.get("on_event")
+        also = params.on_event
 
         def hear(event: CodeEvent) -> None:
             events.put_nowait(event)
             if also is not None:
                 also(event)
 
-        params = replace(self.params(code, settings), on_event=hear)
-        work = asyncio.create_task(self._execute(params))
+        work = asyncio.create_task(self.execute(replace(params, on_event=hear)))
         work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
         try:
             while (event := await events.get()) is not None:
@@ -190,14 +199,19 @@ class CodeSession:
     """A sandbox that keeps its state between runs, as `async with`."""
 
     def __init__(self, runs: CodeRuns, settings: CodeSettings) -> None:
+        """Raises as `CodeRuns.params` does."""
+        runs.params("", settings)
         self._runs = runs
         self._settings = settings
         self._session: SandboxSession | None = None
+        self._handles: Handles | None = None
 
     async def __aenter__(self) -> Self:
         """Raises ConfigurationError and SandboxError."""
+        self._runs.enter()
         executor, engine = self._runs.executor, self._runs.engine
         tools, params = executor.prepare(self._runs.params("", self._settings))
+        self._handles = tools.handles
         self._session = await engine.runtime.open_session(engine.request(params, tools))
         return self
 
@@ -208,7 +222,7 @@ class CodeSession:
         if session is not None:
             await session.aclose()
 
-    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run more code where the last run ended; names and files are still there.
 
         *settings* as for `Exec.execute_code`; what concerns the sandbox itself (env, files, seed, clock, memory) holds
@@ -218,9 +232,10 @@ class CodeSession:
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
         engine = self._runs.engine
-        more: CodeSettings = settings  # type: ignore[assignment]
-        with self._runs.run(self._runs.params(code, self._settings, more)) as run:
+        with self._runs.run(self._runs.params(code, self._settings, settings)) as run:
             tools, params = run.executor.prepare(run.params)
+            if self._handles is not None:  # names of earlier runs may stand for results that are kept there
+                tools.handles = self._handles
             request = engine.request(params, tools)
 
             async def work() -> CodeResult:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolexec.backend.base import Backend, BackendStatus
 from toolexec.backend.local import LocalBackend
-from toolexec.backend.mcp import MCPServer, read_mcp_servers
+from toolexec.backend.mcp import MCPServer, MCPSettings, read_mcp_servers
 from toolexec.backend.provider import ProviderBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.types import CodeEvent, CodeResult
@@ -24,7 +24,8 @@ from toolexec.exec.adding import command_line, names_around
 from toolexec.exec.chain import ChainResult, Step, execute_chain
 from toolexec.exec.chains_ahead import ChainsAhead
 from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
-from toolexec.exec.options import CallRemote, Options
+from toolexec.exec.home import Home
+from toolexec.exec.options import CallRemote, ExecSettings, Options
 from toolexec.exec.seeing import seen_by
 from toolexec.exec.sources import Added, Sources
 from toolexec.exec.vendor_calls import VendorCalls
@@ -33,8 +34,11 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler
+from toolexec.model.json_value import NotJSONError, own_args
 from toolexec.model.origin import HERE, current_origin
+from toolexec.model.settings import check_settings
 from toolexec.model.tool import Tool
+from toolexec.run.chain import notify
 from toolexec.run.layers.timeout import Timeout
 from toolexec.run.layers.trace import Trace
 from toolexec.run.runner import DefaultRunner, Runner
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
     from toolexec.exec.sync import SyncExec
 
 __all__ = ["Exec"]
+
+_CLOSE_PATIENCE = 2.0
+"""How many seconds `aclose` waits for handlers that ignored their cancellation."""
 
 _FIXED = frozenset(
     [
@@ -61,6 +68,15 @@ _FIXED = frozenset(
 )
 
 
+class _AddedMCP(MCPSettings):
+    """All that `Exec.add_mcp` takes."""
+
+    name: str
+    command: str | Sequence[str]
+    args: Sequence[str]
+    url: str
+
+
 class Exec(VendorCalls, ChainsAhead):
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
@@ -73,11 +89,15 @@ class Exec(VendorCalls, ChainsAhead):
     8
 
     `Exec()` needs no arguments; settings are those of `Options`, given as one object or by keyword. Use it as
-    `async with`, or call `aclose`; it belongs to the event loop of its first use. `sync` is its blocking twin.
+    `async with`, or call `aclose`. Python functions run on any event loop; servers and code belong to the loop, and the
+    process, that used them first. `sync` is its blocking twin.
     """
 
-    def __init__(self, options: Options | None = None, **settings: Any) -> None:
-        """Raises ConfigurationError for settings that make no sense, TypeError for unknown ones."""
+    def __init__(self, options: Options | None = None, **settings: Unpack[ExecSettings]) -> None:
+        """Raises ConfigurationError for an unknown setting, with the nearest one that there is, and for an invalid
+        value; nothing has started then."""
+        if options is not None and not isinstance(options, Options):
+            raise ConfigurationError("Exec takes Options, or settings by keyword: Exec(default_timeout=5)")
         self.options = replace(options, **settings) if options is not None else Options(**settings)
         options = self.options
         discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
@@ -92,9 +112,11 @@ class Exec(VendorCalls, ChainsAhead):
         self.docs: DocStore
         self.index, self.docs, self._resolver = seen_by(options, discovery, self.backends)
         self.runner: Runner = self._build_runner()
-        self._sources = Sources(discovery.index, self.backends, options.start_timeout)
-        self._code = CodeRuns(options, self.index, self.docs, self.runner)
+        self._home = Home()
+        self._sources = Sources(discovery.index, self.backends, options.start_timeout, self._home)
+        self._code = CodeRuns(options, self.index, self.docs, self.runner, self._home)
         self._sync: SyncExec | None = None
+        self._close_patience = _CLOSE_PATIENCE
         for backend in self.backends.list():
             if backend is not self.local:
                 self._sources.adopt(backend)
@@ -116,6 +138,7 @@ class Exec(VendorCalls, ChainsAhead):
 
     def _build_runner(self) -> Runner:
         options = self.options
+        self._is_watched = bool(options.gate is not None or options.layers or options.trace is not None)
         runner: Runner = DefaultRunner(
             self.index,
             self.backends,
@@ -123,18 +146,18 @@ class Exec(VendorCalls, ChainsAhead):
             validate_input=options.validate_input,
             validate_output=options.output_validation,
         )
-        runner = Timeout(runner, options.default_timeout)
+        runner = self._limits = Timeout(runner, options.default_timeout)
         for wrap in reversed(options.layers):
             runner = wrap(runner)
         if options.gate is not None:
             runner = options.gate.wrap(runner, self._resolver.resolve)
         return Trace(runner, options.trace) if options.trace is not None else runner
 
-    def reconfigure(self, **settings: Any) -> None:
+    def reconfigure(self, **settings: Unpack[ExecSettings]) -> None:
         """Change options after all, before the first call: those about calls and code, such as gate, trace and limits.
 
         What the Exec is made of (index, docs, backends, resolvers, handlers) stays. Raises ConfigurationError for
-        those, for settings that make no sense, and when code has run already; TypeError for unknown ones.
+        those, for unknown settings and invalid values, and when code has run already.
         """
         fixed = sorted(settings.keys() & _FIXED)
         if fixed or self._code.in_use:
@@ -144,7 +167,7 @@ class Exec(VendorCalls, ChainsAhead):
         if "toolset" in settings:
             self.index, self.docs, self._resolver = seen_by(self.options, self._discovery, self.backends)
         self.runner = self._build_runner()
-        self._code = CodeRuns(self.options, self.index, self.docs, self.runner)
+        self._code = CodeRuns(self.options, self.index, self.docs, self.runner, self._home)
         self._sources.start_timeout = self.options.start_timeout
 
     # -- tools --------------------------------------------------------------------------------------------------
@@ -162,8 +185,8 @@ class Exec(VendorCalls, ChainsAhead):
 
         *tool* is a function (typed ones get their schema from their types), one declared with `@tool`, or a `Tool`;
         the latter comes with a *handler* that takes all arguments as one dict, or with a *binding* that says where it
-        lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, ToolConflictError or
-        ConfigurationError, with nothing added.
+        lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, InvalidSchemaError (with
+        the place in the schema), ToolConflictError or ConfigurationError, with nothing added.
         """
         if name is not None and isinstance(tool, Tool | FunctionTool):
             raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
@@ -172,14 +195,14 @@ class Exec(VendorCalls, ChainsAhead):
                 raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
             if handler is not None and not isinstance(handler, Handler) and not callable(handler):
                 raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
-            self._discovery.register(tool, binding or LocalBinding(tool.id), doc)
+            self._discovery.register(tool.check_schemas(), binding or LocalBinding(tool.id), doc)
             if handler is not None:
                 self.local.register(tool.id, handler)
             return tool
         if handler is not None or binding is not None:
             raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
         declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=names_around())
-        self._discovery.register(declared.tool, LocalBinding(declared.tool.id), doc)
+        self._discovery.register(declared.tool.check_schemas(), LocalBinding(declared.tool.id), doc)
         self.local.register(declared.tool.id, declared.handler)
         return declared.tool
 
@@ -190,7 +213,7 @@ class Exec(VendorCalls, ChainsAhead):
         command: str | Sequence[str] = "",
         args: Sequence[str] = (),
         url: str = "",
-        **settings: Any,
+        **settings: Unpack[MCPSettings],
     ) -> Added:
         """Add an MCP server: a *command* to start (a program, or a whole command line) or the *url* of a running one.
 
@@ -199,6 +222,7 @@ class Exec(VendorCalls, ChainsAhead):
         now: `await ex.add_mcp(...)`. A server that cannot be reached raises nothing; `backend_statuses` has the reason.
         Raises ConfigurationError, BackendExistsError, and MissingExtraError without the `mcp` extra.
         """
+        check_settings("add_mcp", _AddedMCP, {"name": name, "command": command, "args": args, "url": url, **settings})
         if isinstance(command, str):
             program, *rest = command_line(command) if command and not args else [command]
         else:
@@ -238,7 +262,17 @@ class Exec(VendorCalls, ChainsAhead):
 
     async def aclose(self) -> None:
         """Stop all code and every backend, end every process; then an ExceptionGroup tells what failed to stop, if
-        anything."""
+        anything.
+
+        No task of yours is cancelled: code that it awaits ends with a ClosedError in its result, calls of Python
+        functions end by themselves. Handlers that ignore their cancellation have 2 seconds to end. In a child that was
+        forked while this Exec was in use it does nothing, for all of it is the parent's. Raises ConfigurationError on
+        another event loop than the one that runs its code.
+        """
+        if self._home.is_left:
+            return
+        if self._code.in_use:
+            self._home.enter()
         try:
             await self._code.aclose()
         finally:
@@ -249,7 +283,10 @@ class Exec(VendorCalls, ChainsAhead):
                 if close_search is not None:
                     close_search()
             finally:
-                await self._sources.aclose()
+                try:
+                    await self._sources.aclose()
+                finally:
+                    await self._limits.left.aclose(self._close_patience)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -286,11 +323,33 @@ class Exec(VendorCalls, ChainsAhead):
         """Run one tool.
 
         A tool that was called and failed gives a Result with `error`; what could not be called raises, as
-        `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`.
+        `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`. *on_progress* hears 0 of 1,
+        `started`, before anything else; then what the tool reports, on its own scale; and 1 of 1, `completed` or
+        `error`, at the end, unless the call is cancelled.
         """
+        if on_progress is not None:
+            return await self._run_with_progress(tool_id, args, timeout, on_progress)
         if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
-        return await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
+        if self._is_watched and args:
+            args = _settled(args)
+        return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
+
+    async def _run_with_progress(
+        self, tool_id: str, args: Mapping[str, Any] | None, timeout: float | None, on_progress: ProgressCallback
+    ) -> Result:
+        notify(on_progress, 0, 1, "started")
+        try:
+            if self._sources.pending and self._sources.is_needed(tool_id):
+                await self.start()
+            if self._is_watched and args:
+                args = _settled(args)
+            result = await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
+        except Exception:
+            notify(on_progress, 1, 1, "error")
+            raise
+        notify(on_progress, 1, 1, "completed" if result.ok else "error")
+        return result
 
     async def run_chain(
         self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
@@ -328,6 +387,8 @@ class Exec(VendorCalls, ChainsAhead):
         """
         if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
+        if self._is_watched and args:
+            args = _settled(args)
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:
             async for event in events:
@@ -348,16 +409,18 @@ class Exec(VendorCalls, ChainsAhead):
         A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
         and SandboxError when nothing was run.
         """
+        params = self._code.params(code, settings)
         if self._sources.pending:
             await self.start()
-        return await self._code.execute(code, settings)
+        return await self._code.execute(params)
 
     async def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and hear what it does while it does it: prints and tool calls, then one event `done` with the
         result. Leaving the loop early stops the code. Raises as `execute_code` does."""
+        params = self._code.params(code, settings)
         if self._sources.pending:
             await self.start()
-        async with aclosing(self._code.stream(code, settings)) as events:
+        async with aclosing(self._code.stream(params)) as events:
             async for event in events:
                 yield event
 
@@ -372,3 +435,14 @@ class Exec(VendorCalls, ChainsAhead):
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox for code."""
         return self._code.runtime
+
+
+def _settled(args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as rules around the call may see them: plain JSON that nobody changes between a rule and the call.
+
+    What is not JSON is left to the runner, which refuses it.
+    """
+    try:
+        return own_args(args)
+    except NotJSONError:
+        return args

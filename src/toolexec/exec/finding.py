@@ -16,6 +16,7 @@ from toolexec.discovery.summary import Filters, Summary, summarize
 from toolexec.exec.options import Options
 from toolexec.exec.sources import Sources
 from toolexec.model.origin import current_origin
+from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
     from toolexec.discovery.links.links import Links
@@ -45,6 +46,7 @@ class Finding:
             """See `ChainsAhead.links`."""
             ...
 
+    @checked("search_tools")
     async def search_tools(
         self,
         query: str,
@@ -92,6 +94,7 @@ class Finding:
         note = "" if summaries else f"no tool is known to produce {produces}"
         return SearchResults(summaries[: max(limit, 0)], score_type="link", note=note)
 
+    @checked("tool_facets")
     async def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
         """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
         are."""

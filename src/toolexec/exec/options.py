@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
@@ -13,6 +13,7 @@ from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
 from toolexec.discovery.toolset import Toolset
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 from toolexec.run.gate import Gate
 from toolexec.run.layers.trace import TraceHook
 from toolexec.run.resolve import BindingsResolver, ToolResolver
@@ -20,7 +21,7 @@ from toolexec.run.runner import OutputValidation, Runner
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.sandboxes import SandboxSettings
 
-__all__ = ["CallRemote", "Options", "RuntimeBackends", "SecurityProfile"]
+__all__ = ["CallRemote", "ExecSettings", "Options", "RuntimeBackends", "SecurityProfile"]
 
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
 RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
@@ -29,6 +30,7 @@ CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] |
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 
 
+@checked("Exec")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """All settings of an `Exec`; every one has a default.
@@ -53,7 +55,7 @@ class Options:
     `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower; `result_bytes` is how
     long a tool's result may be, as JSON, before code gets a handle in its place.
 
-    Raises ConfigurationError for a value that makes no sense.
+    Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
     """
 
     index: Index | None = None
@@ -83,28 +85,13 @@ class Options:
     result_bytes: int = DEFAULT_RESULT_BYTES
 
     def __post_init__(self) -> None:
-        for name in ("mcp_executor", "provider_executor", "tool_resolver", "bindings_resolver", "trace"):
-            value = getattr(self, name)
-            if value is not None and not callable(value):
-                raise ConfigurationError(f"{name} must be a function, not {value!r}")
-        if self.toolset is not None and not isinstance(self.toolset, Toolset):
-            raise ConfigurationError(f"toolset must be a Toolset, not {self.toolset!r}; Toolset.from_dict reads one")
-        if not all(callable(layer) for layer in self.layers):
-            raise ConfigurationError("each of layers must be a function from a runner to a runner")
-        if self.validate_output not in (None, True, False, *get_args(OutputValidation)):
-            raise ConfigurationError(f"unknown validate_output {self.validate_output!r}; use strict, warn or off")
-        if self.default_timeout is not None and not _is_above_zero(self.default_timeout):
+        if self.default_timeout is not None and not self.default_timeout > 0:
             raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
-        if not _is_above_zero(self.start_timeout):
+        if not self.start_timeout > 0:
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
-        counts = {"max_tool_calls": self.max_tool_calls, "max_examples": self.max_examples or 0}
-        for name, value in counts.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ConfigurationError(f"{name} must be a whole number, 0 or more, not {value!r}")
-        if self.security_profile not in get_args(SecurityProfile):
-            raise ConfigurationError(
-                f"unknown security profile {self.security_profile!r}; use {', '.join(get_args(SecurityProfile))}"
-            )
+        for name in ("max_tool_calls", "max_examples", "result_bytes"):
+            if (getattr(self, name) or 0) < 0:
+                raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
 
     @property
     def output_validation(self) -> OutputValidation | None:
@@ -114,5 +101,31 @@ class Options:
         return self.validate_output
 
 
-def _is_above_zero(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+class ExecSettings(TypedDict, total=False):
+    """The settings of an `Exec` by keyword: the fields of `Options`, for type checkers."""
+
+    index: Index | None
+    docs: DocStore | None
+    backends: BackendRegistry | None
+    local_handlers: Mapping[str, Callable[..., Any]]
+    mcp_executor: CallRemote | None
+    provider_executor: CallRemote | None
+    tool_resolver: ToolResolver | None
+    bindings_resolver: BindingsResolver | None
+    toolset: Toolset | None
+    trace: TraceHook | None
+    gate: Gate | None
+    layers: Sequence[Callable[[Runner], Runner]]
+    validate_input: bool
+    validate_output: OutputValidation | bool | None
+    default_timeout: float | None
+    start_timeout: float
+    max_examples: int | None
+    enable_code_execution: bool
+    security_profile: SecurityProfile
+    unsafe_opt_in: bool
+    runtime_backends: RuntimeBackends | SandboxSettings | None
+    default_language: str
+    max_tool_calls: int
+    code_limits: Limits
+    result_bytes: int

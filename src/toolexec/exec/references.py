@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolexec.errors import InvalidChainError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import shorten
+from toolexec.run.large import Budget, search, spend_on
 
 __all__ = ["check_references", "resolve_references"]
 
@@ -45,10 +47,11 @@ def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
     return found
 
 
-def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any]) -> Any:
+def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any], budget: Budget) -> Any:
     """*args* with every reference replaced; a path that leads nowhere gives None.
 
-    Raises InvalidChainError for a path that fails on the value it meets, such as `length(@)` of a number.
+    Raises InvalidChainError for a path that fails on the value it meets, such as `length(@)` of a number, or takes or
+    makes more than *budget* allows. With large *values* this is not for the event loop.
     """
     if isinstance(args, dict):
         if len(args) == 1:
@@ -56,10 +59,12 @@ def resolve_references(args: Any, index: int, names: Mapping[str, int], values: 
                 return args["$literal"]
             if _is_reference(args):
                 step, expression = _parse(args["$ref"], index, names)
-                return values[step] if expression is None else _search(args["$ref"], index, expression, values[step])
-        return {key: resolve_references(value, index, names, values) for key, value in args.items()}
+                if expression is None:
+                    return values[step]
+                return _search(args["$ref"], index, expression, values[step], budget)
+        return {key: resolve_references(value, index, names, values, budget) for key, value in args.items()}
     if isinstance(args, list | tuple):
-        return [resolve_references(value, index, names, values) for value in args]
+        return [resolve_references(value, index, names, values, budget) for value in args]
     return args
 
 
@@ -75,8 +80,10 @@ def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, A
     else:
         named = _NAMED.fullmatch(reference)
         if not named or named[1] not in names:
-            known = ", ".join([*names, *(f"steps.{i}" for i in range(index))]) or "none: it is the first step"
-            raise InvalidChainError(f"step {index}: {shown} refers to no step; it can refer to {known}")
+            known = [*names, *(f"steps.{i}" for i in range(index))]
+            other = f"it can refer to {', '.join(known) or 'none: it is the first step'}"
+            hint = did_you_mean(named[1], names, otherwise=other) if named else other
+            raise InvalidChainError(f"step {index}: {shown} refers to no step; {hint}")
         step, path = names[named[1]], named[2]
     if step >= index:
         raise InvalidChainError(f"step {index}: {shown} refers to step {step}, which has not run by then")
@@ -90,8 +97,10 @@ def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, A
         raise InvalidChainError(f"step {index}: {shown} is not a valid path: {shorten(str(error), 500)}") from error
 
 
-def _search(reference: str, index: int, expression: Any, value: Any) -> Any:
+def _search(reference: str, index: int, expression: Any, value: Any, budget: Budget) -> Any:
     try:
-        return expression.search(value)
+        found = search(expression.parsed, value, budget)
+        spend_on(found, budget)
+        return found
     except Exception as error:  # unknown functions and wrong types show only now, some as plain ValueErrors
         raise InvalidChainError(f"step {index}: {shorten(repr(reference))} cannot be looked up: {error}") from error

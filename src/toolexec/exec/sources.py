@@ -13,7 +13,8 @@ from toolexec.backend.catalog import Catalog
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
-from toolexec.errors import BackendExistsError, ConfigurationError
+from toolexec.errors import BackendExistsError, ConfigurationError, InvalidSchemaError
+from toolexec.exec.home import Home
 
 __all__ = ["Added", "Sources"]
 
@@ -48,10 +49,11 @@ class Added(Sequence[Backend]):
 class Sources:
     """The backends of an Exec, other than the one for its own Python functions."""
 
-    def __init__(self, index: Index, backends: BackendRegistry, start_timeout: float) -> None:
+    def __init__(self, index: Index, backends: BackendRegistry, start_timeout: float, home: Home) -> None:
         self._index = index
         self._backends = backends
         self.start_timeout = start_timeout
+        self._home = home
         self._catalogs: dict[str, Catalog] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, str] = {}
@@ -115,10 +117,14 @@ class Sources:
         """Start what is pending (of *backends*, if given), all at the same time, and wait at most the start timeout.
 
         One that is slow goes on starting, one that fails is unavailable with its reason; neither raises. Raises
-        ConfigurationError after `aclose`.
+        ConfigurationError after `aclose`, on another event loop, and in a child of the process that started some.
         """
         if self._closed:
             raise ConfigurationError("this Exec is closed; make a new one")
+        if not self.pending:
+            self._home.check_process()
+            return
+        self._home.enter()
         async with self._lock:
             pending = [backend for backend in self.pending if backends is None or backend in backends]
             for backend in pending:
@@ -164,7 +170,15 @@ class Sources:
         found = self._index.find(tool_id)
         backend = self._backends.get(found.binding.backend) if found is not None else None
         status = self._status(backend) if backend is not None else None
-        return None if status is None or status.available else status.reason or "unavailable"
+        if status is None or found is None:
+            return None
+        if not status.available:
+            return status.reason or "unavailable"
+        try:
+            found.tool.input_schema.check()  # a server may send anything; its other tools are not harmed
+        except InvalidSchemaError as error:
+            return f"its input schema cannot be used: {error.message}"
+        return None
 
     def _status(self, backend: Backend) -> BackendStatus:
         status = backend.status()

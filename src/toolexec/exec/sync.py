@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from toolexec.backend.base import BackendStatus
+from toolexec.backend.mcp import MCPSettings
 from toolexec.code.types import CodeEvent, CodeResult
-from toolexec.discovery.docs import DetailLevel, ToolDoc
+from toolexec.discovery.docs import DetailLevel, DocEntry, ToolDoc
 from toolexec.discovery.facets import Facets
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ClosedError, ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.exec.code import CodeSession, CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
+from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
+from toolexec.model.binding import Binding
 from toolexec.model.call import ProgressCallback
 from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
+from toolexec.model.forks import forks
+from toolexec.model.handler import Handler
 from toolexec.model.tool import Tool
 from toolexec.run.types import Result
 
@@ -45,7 +51,8 @@ class SyncExec:
     8
 
     The event loop runs in a thread of its own. Every method raises what its async twin raises, and may be called from
-    several threads. Raises ConfigurationError after `close`, and on the event loop's own thread (in a progress callback
+    several threads. Raises ConfigurationError after `close`, in a child that was forked after the first call (where
+    `close` does nothing), and on the event loop's own thread (in a progress callback
     or an inline handler), where it would wait for itself.
     """
 
@@ -55,13 +62,17 @@ class SyncExec:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._forks = forks.count
 
     def start(self) -> None:
         """Start all backends; see `Exec.start`."""
         self._wait(self.exec.start())
 
     def close(self) -> None:
-        """Stop all backends and the event loop; calls that are under way in other threads are cancelled."""
+        """Stop all backends and the event loop; calls that are under way in other threads raise ClosedError."""
+        if self._is_left():
+            self._closed = True
+            return
         self._refuse_own_thread()
         with self._lock:
             self._closed = True
@@ -76,14 +87,29 @@ class SyncExec:
             thread.join()
 
     def add(
-        self, tool: FunctionTool[..., Any] | Tool | Callable[..., Any], name: str | None = None, **parts: Any
+        self,
+        tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
+        name: str | None = None,
+        *,
+        handler: Callable[[dict[str, Any]], Any] | Handler | None = None,
+        binding: Binding | None = None,
+        doc: DocEntry | None = None,
     ) -> Tool:
         """Add a tool; see `Exec.add`."""
-        return self.exec.add(tool, name, **parts)
+        return self.exec.add(tool, name, handler=handler, binding=binding, doc=doc)
 
-    def add_mcp(self, name: str, **settings: Any) -> BackendStatus:
+    def add_mcp(
+        self,
+        name: str,
+        *,
+        command: str | Sequence[str] = "",
+        args: Sequence[str] = (),
+        url: str = "",
+        **settings: Unpack[MCPSettings],
+    ) -> BackendStatus:
         """Add an MCP server and connect it; see `Exec.add_mcp`. Returns how it is, also when it cannot be reached."""
-        return self._wait(_added(lambda: self.exec.add_mcp(name, **settings)))[0]
+        added = _added(lambda: self.exec.add_mcp(name, command=command, args=args, url=url, **settings))
+        return self._wait(added)[0]
 
     def add_config(self, path: str | Path) -> list[BackendStatus]:
         """Add the servers of an `mcpServers` file and connect them; see `Exec.add_config`."""
@@ -118,24 +144,24 @@ class SyncExec:
         """A tool's documentation; see `Exec.get_tool_doc`."""
         return self._wait(self.exec.get_tool_doc(tool_id, level))
 
-    def export_tools(self, format: VendorFormat, **settings: Any) -> VendorTools:
+    def export_tools(self, format: VendorFormat, **settings: Unpack[ExportSettings]) -> VendorTools:
         """The tools in a vendor's form; see `Exec.export_tools`."""
         return self._wait(self.exec.export_tools(format, **settings))
 
     def handle_openai_tool_calls(
-        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
     ) -> list[dict[str, Any]]:
         """Answers to the calls of a message of OpenAI's; see `Exec.handle_openai_tool_calls`."""
         return self._wait(self.exec.handle_openai_tool_calls(message, tools, **settings))
 
     def handle_anthropic_tool_use(
-        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
     ) -> list[dict[str, Any]]:
         """Answers to the calls of a message of Anthropic's; see `Exec.handle_anthropic_tool_use`."""
         return self._wait(self.exec.handle_anthropic_tool_use(message, tools, **settings))
 
     def handle_gemini_function_calls(
-        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Any
+        self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
     ) -> list[dict[str, Any]]:
         """Answers to the calls of a response of Gemini's; see `Exec.handle_gemini_function_calls`."""
         return self._wait(self.exec.handle_gemini_function_calls(message, tools, **settings))
@@ -207,6 +233,8 @@ class SyncExec:
             raise
         try:
             return future.result()
+        except CancelledError:  # only `close` cancels what other threads wait for
+            raise ClosedError("the call was stopped: this Exec was closed in another thread") from None
         except BaseException:
             future.cancel()  # on Ctrl-C the work must not go on unseen
             raise
@@ -218,7 +246,16 @@ class SyncExec:
         else:
             self._wait(work)
 
+    def _is_left(self) -> bool:
+        """Return whether the event loop's thread has stayed in the process that this one was forked from."""
+        return self._thread is not None and self._forks != forks.count
+
     def _refuse_own_thread(self) -> None:
+        if self._is_left():
+            raise ConfigurationError(
+                "this Exec was in use when the process was forked, and the thread of its event loop has stayed in the "
+                "parent; make a new Exec in the child"
+            )
         if threading.current_thread() is self._thread:
             raise ConfigurationError("a blocking call on the event loop's own thread would wait for itself; await exec")
 
@@ -226,6 +263,7 @@ class SyncExec:
         if self._closed:
             raise ConfigurationError("this Exec is closed; make a new one")
         if self._loop is None:
+            self._forks = forks.count
             runner = asyncio.Runner()
             self._loop = runner.get_loop()
             self._thread = threading.Thread(target=_serve, args=(runner,), name="toolexec-loop", daemon=True)
@@ -262,7 +300,7 @@ class SyncCodeSession:
     ) -> None:
         self._finish(self._session.__aexit__(kind, error, trace))
 
-    def execute_code(self, code: str, **settings: Any) -> CodeResult:
+    def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run more code where the last run ended; see `CodeSession.execute_code`."""
         result: CodeResult = self._wait(self._session.execute_code(code, **settings))
         return result

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from toolexec.discovery.summary import Filters
 from toolexec.exec.finding import Finding
+from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
     from toolexec.adapter.names import NameMap
@@ -15,13 +16,32 @@ if TYPE_CHECKING:
     from toolexec.model.call import ProgressCallback
     from toolexec.run.types import Result
 
-__all__ = ["Unknown", "VendorCalls"]
+__all__ = ["AnswerSettings", "ExportSettings", "Unknown", "VendorCalls"]
 
 Unknown: TypeAlias = Literal["answer", "skip"]
 """What to do with a call of a tool that is not here: tell the model, or leave it to somebody else."""
 
 _MAX_BYTES: Final = 100_000
 _MAX_MEDIA_BYTES: Final = 5 << 20
+
+
+class ExportSettings(TypedDict, total=False):
+    """What `Exec.export_tools` takes beside the form."""
+
+    filters: Filters | None
+    strict: bool
+    describe: bool
+    search: ToolSearch | None
+    always: Collection[str]
+    allowed_callers: Sequence[str]
+
+
+class AnswerSettings(TypedDict, total=False):
+    """What the methods that answer a model's calls take beside its message and the tools."""
+
+    unknown: Unknown
+    max_bytes: int
+    max_media_bytes: int
 
 
 class VendorCalls(Finding):
@@ -40,6 +60,9 @@ class VendorCalls(Finding):
             """See `Exec.run_tool`."""
             ...
 
+    @checked(
+        "export_tools", homes=dict.fromkeys(("ToolSearch", "VendorFormat", "VendorTools"), "toolexec.exec.vendor_tools")
+    )
     async def export_tools(
         self,
         format: VendorFormat,
@@ -78,6 +101,7 @@ class VendorCalls(Finding):
             filters=filters,
         )
 
+    @checked("handle_openai_tool_calls")
     async def handle_openai_tool_calls(
         self,
         message: Any,
@@ -102,6 +126,7 @@ class VendorCalls(Finding):
 
         return await self._answers(openai_calls(message), tools, unknown, max_bytes, max_media_bytes)
 
+    @checked("handle_anthropic_tool_use")
     async def handle_anthropic_tool_use(
         self,
         message: Any,
@@ -121,6 +146,7 @@ class VendorCalls(Finding):
 
         return await self._answers(anthropic_calls(message), tools, unknown, max_bytes, max_media_bytes)
 
+    @checked("handle_gemini_function_calls")
     async def handle_gemini_function_calls(
         self,
         message: Any,

@@ -118,9 +118,10 @@ def _anthropic_call(item: Any) -> VendorCall | None:
 
 
 def _gemini_call(item: Any) -> VendorCall | None:
-    call = _field(item, "functionCall", None) or _field(item, "function_call", None)
-    if call is None and isinstance(_field(item, "args", None), Mapping) and _text(item, "name"):
-        call = item
+    call = _field(item, "functionCall", None)
+    call = _field(item, "function_call", None) if call is None else call
+    if call is None and _text(item, "name") and _field(item, "response") is _MISSING:
+        call = item  # not a part but the call itself; a function response has a name, too
     if call is None:
         return None
     args, problem = _arguments(_field(call, "args", None))

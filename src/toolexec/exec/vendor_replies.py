@@ -43,7 +43,7 @@ class Answer:
 def answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
     """The answer that a result is: its value and media parts, as far as they fit."""
     if result.error is not None:
-        return failed(result.error, max_bytes)
+        return failed(result.error, max_bytes, result.value)
     notes: list[str] = []
     media: list[Media] = []
     room = max_media_bytes
@@ -59,12 +59,15 @@ def answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
     return _cut(Answer(value=result.value, text=_json(result.value), media=tuple(media)), notes, max_bytes)
 
 
-def failed(error: ToolExecError, max_bytes: int) -> Answer:
-    """The answer that an error is: what went wrong, and whether trying again makes sense."""
+def failed(error: ToolExecError, max_bytes: int, ran: Any = None) -> Answer:
+    """The answer that an error is: what went wrong, whether trying again makes sense, and what there is of a value."""
+    error = error.public()
     data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.details and len(_json(error.details)) <= _MAX_DETAILS:
         data["details"] = error.details
-    value = {"error": data}
+    value: dict[str, Any] = {"error": data}
+    if ran is not None:
+        value["value"] = ran
     return _cut(Answer(value=value, text=_json(value), is_error=True), [], max_bytes)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from toolexec.errors import InvalidBindingError
+from toolexec.errors.hints import did_you_mean
 
 __all__ = [
     "Binding",
@@ -114,7 +115,8 @@ def binding_from_dict(data: Mapping[str, Any]) -> Binding:
         case "mcp":
             return MCPBinding(_text(part, "serverName"), _text(part, "toolName"))
         case _:
-            raise InvalidBindingError(f"unknown binding kind {kind!r}; use local, provider or mcp")
+            hint = did_you_mean(kind, ("local", "provider", "mcp"), otherwise="use local, provider or mcp")
+            raise InvalidBindingError(f"unknown binding kind {kind!r}; {hint}")
 
 
 def _text(part: Mapping[str, Any], key: str) -> str:

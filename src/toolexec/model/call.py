@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def tell(callback: ProgressCallback, progress: Progress) -> None:
     """Call *callback*; what it raises is logged."""
     try:
         callback(progress)
-    except Exception:
+    except (Exception, asyncio.CancelledError, GeneratorExit):  # the call must not take them for its own end
         logger.exception("a progress callback failed")
 
 
@@ -51,7 +52,8 @@ class ToolCall:
     Treat it as a value: a layer that wants another call makes one with `dataclasses.replace`. (It is not frozen only
     because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in seconds; None leaves it to
     the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event. `origin` says
-    who makes the call and on which path. `run_id` is empty until somebody needs it; see `identify`.
+    who makes the call and on which path. `run_id` is empty until somebody needs it; see `identify`. A backend sets
+    `waiting` as long as the call certainly has not begun; it names what the call waits for.
     """
 
     tool_id: str
@@ -61,6 +63,7 @@ class ToolCall:
     fallback: bool = False
     origin: Origin = HERE
     run_id: str = ""
+    waiting: str = ""
 
     def identify(self) -> str:
         """The ID of this call in audit and traces, made when it is first asked for."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from toolexec.errors import InvalidToolError
 from toolexec.model.handler import Handler, importable_source, kind_of, run_mode
 from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.settings import check_settings
 from toolexec.model.signature import Signature, read_signature
-from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.model.tool import Icon, Tool, ToolAnnotations
 
-__all__ = ["FunctionTool", "tool"]
+__all__ = ["FunctionTool", "ToolSettings", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +39,27 @@ class FunctionTool(Generic[P, R]):
         return f"FunctionTool({self.tool.id!r})"
 
 
+class ToolSettings(TypedDict, total=False):
+    """What `tool` takes beside the name and how the function runs."""
+
+    namespace: str
+    version: str
+    title: str
+    description: str | None
+    tags: Iterable[str]
+    read_only: bool
+    idempotent: bool
+    destructive: bool | None
+    open_world: bool | None
+    icons: Iterable[Icon]
+    meta: Mapping[str, Any]
+
+
+class _AllSettings(ToolSettings, total=False):
+    inline: bool
+    killable: bool
+
+
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
@@ -54,10 +76,12 @@ def tool(
     idempotent: bool = False,
     destructive: bool | None = None,
     open_world: bool | None = None,
+    icons: Iterable[Icon] = (),
+    meta: Mapping[str, Any] = ...,
     inline: bool = False,
     killable: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-def tool(name: Any = None, /, *, inline: bool = False, killable: bool = False, **parts: Any) -> Any:
+def tool(name: Any = None, /, *, inline: bool = False, killable: bool = False, **parts: Unpack[ToolSettings]) -> Any:
     """Declare a typed function as a tool.
 
     The input schema (2020-12) comes from the parameters: builtins, dataclasses, pydantic models, enums, `Literal`,
@@ -75,8 +99,12 @@ def tool(name: Any = None, /, *, inline: bool = False, killable: bool = False, *
     >>> add.tool.id, add(2)
     ('math:add', 3)
 
-    Raises InvalidToolError for what cannot be a tool, ConfigurationError for contradicting switches.
+    Raises InvalidToolError for what cannot be a tool, for unknown settings and invalid values; ConfigurationError for
+    contradicting switches.
     """
+    check_settings("tool", _AllSettings, {"inline": inline, "killable": killable, **parts}, error=InvalidToolError)
+    if name is not None and not isinstance(name, str) and not callable(name):
+        raise InvalidToolError(f"tool: the name must be a string, not {type(name).__name__}")
     frame = inspect.currentframe()
     around = frame.f_back if frame is not None else None
     local_names = around.f_locals if around is not None else {}  # annotations may name types of the function around
@@ -96,9 +124,10 @@ def declare(
     inline: bool = False,
     killable: bool = False,
     local_names: Mapping[str, Any] | None = None,
-    **parts: Any,
+    **parts: Unpack[ToolSettings],
 ) -> FunctionTool[..., Any]:
     """The same as `tool(...)` applied to *function*."""
+    check_settings("tool", _AllSettings, {"inline": inline, "killable": killable, **parts}, error=InvalidToolError)
     if isinstance(function, FunctionTool):
         raise InvalidToolError(f"{function.tool.id} is declared as a tool already")
     mode = run_mode(function, inline=inline, killable=killable)
@@ -117,7 +146,7 @@ def declare(
         finish=signature.finish,
         source=source,
     )
-    return FunctionTool(function, _definition(name or _name_of(function), signature, summary, parts), handler)
+    return FunctionTool(function, _definition(name or _name_of(function), signature, summary, dict(parts)), handler)
 
 
 def _definition(name: str, signature: Signature, summary: str, parts: dict[str, Any]) -> Tool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress, ProgressCallback
 from toolexec.model.origin import LogListener
 
@@ -45,7 +46,7 @@ class ToolContext:
         Raises ConfigurationError for an unknown level.
         """
         if level not in _LOG_LEVELS:
-            raise ConfigurationError(f"unknown log level {level!r}; use {', '.join(_LOG_LEVELS)}")
+            raise ConfigurationError(f"unknown log level {level!r}; {did_you_mean(level, _LOG_LEVELS)}")
         if self._hear is not None:
             self._hear(level, message)
 
@@ -64,10 +65,10 @@ class Handler:
 
     `call` takes the arguments as a mapping (and a ToolContext when `wants_context`) and returns a coroutine, a value, a
     generator or an async generator, as `kind` says. Before that, `convert` (if any) turns JSON arguments into what the
-    function's types ask for, and raises InputValidationError when it cannot; after it, `finish` turns the typed result
-    into JSON (None: it is JSON already). `mode` is for sync kinds: in a worker `thread`, `inline` on the event loop, or
-    in a worker `process` that is killed when the call is cancelled. `source` is where that process finds
-    the function.
+    function's types ask for, and raises InputValidationError when it cannot; after it, `finish` (if any) writes the
+    result as its type says; what is not JSON then is converted as `to_json` does. `mode` is for sync kinds: in a worker
+    `thread`, `inline` on the event loop, or in a worker `process` that is killed when the call is cancelled. `source`
+    is where that process finds the function.
     """
 
     call: Callable[..., Any]

@@ -1,31 +1,83 @@
-"""Strict JSON: which Python values are JSON, and where one that is not goes wrong.
+"""JSON: the one place that says what it is here, and makes it of Python's values.
 
-JSON here means dicts with text keys, lists (or tuples), text, integers of any size, finite floats, booleans and
-None, at most 120 levels deep. The depth limit also ends values that contain themselves.
+JSON is dicts with string keys, lists, strings without lone surrogates, integers of at most `MAX_DIGITS` digits, finite
+floats, booleans and None, at most `MAX_DEPTH` levels deep and with at most `MAX_NODES` values in all: what `json.dumps`
+writes and `json.loads` reads back.
+`to_json` makes it of other values, by what they are and not by how a function is annotated:
+
+| Python | JSON |
+|---|---|
+| a subclass of `str`, `int`, `float`, `dict`, `list` | as what it is a subclass of |
+| an enumeration's member | its value |
+| a tuple, a named tuple, a set, a deque, a range, any other sequence, set or view | an array |
+| any other mapping | an object |
+| a dataclass, a pydantic model | an object of its fields, by their aliases |
+| a `date`, `time`, `datetime`, `timedelta` | a string in ISO 8601 |
+| a `Decimal`, `Fraction`, `UUID`, path, IP address or network | its exact string |
+| a number, array or tensor with `tolist` and `dtype` (NumPy and its relatives) | its numbers |
+| any other integer or real number | an integer or a float |
+| `bytes` that are UTF-8 | that text |
+
+Keys may be what is one string, number, boolean or None; they are written as `json.dumps` writes them, and two that
+become the same are refused. Everything else is refused, with its place: NaN and infinities, complex numbers, other
+bytes, generators, functions, objects.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Final
+import numbers
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
 from toolexec.errors import Violation
 
-__all__ = ["MAX_DEPTH", "explain_not_json", "is_json", "pointer", "shorten"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "MAX_NODES",
+    "NotJSONError",
+    "is_too_large",
+    "own_args",
+    "pointer",
+    "shorten",
+    "to_json",
+    "to_json_lossy",
+]
 
 MAX_DEPTH: Final = 120
 """The most levels of dicts and lists that a value may have."""
 
+MAX_DIGITS: Final = 4300
+"""The most digits of an integer: Python neither writes nor reads longer ones."""
+
+MAX_NODES: Final = 10_000_000
+"""The most values that one may have in it, itself included; what is in several places counts in each of them."""
+
 _MAX_REPORTED: Final = 20
+_MAX_LOSSY_DEPTH: Final = 100  # a record puts it inside of something else
+_MAX_INTEGER: Final[int] = 10**MAX_DIGITS
+_SMALL_INTEGER: Final = 1 << 62
 _SCALARS: Final[list[dict[str, Any]]] = [
-    {"type": ["number", "boolean", "null"]},
-    # No text is two things at once, so this excludes nothing; but it makes the validator read the text, and with
-    # that refuse a lone surrogate, which it would otherwise let through.
+    # No number is a string, and no string is two things at once, so the second keywords exclude nothing; but they make
+    # the validator read the value, and with that refuse an integer that is too long and a lone surrogate.
+    {"type": "number", "not": {"const": "a"}},
     {"type": "string", "not": {"const": "a", "enum": ["b"]}},
+    {"type": ["boolean", "null"]},
 ]
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+_TOO_LARGE: Final = (
+    f"has more than {MAX_NODES:,} values in it, where what is in several places counts in each, or contains itself"
+)
+_Trail: TypeAlias = "tuple[_Trail, str | int] | None"
+"""The way to a value, from its last step to its first; it becomes text only where there is something to report."""
 
 
 def _json_of_depth(levels: int) -> dict[str, Any]:
@@ -44,60 +96,410 @@ def _json_of_depth(levels: int) -> dict[str, Any]:
     return {"$defs": defs, "$ref": "#/$defs/level0"}
 
 
-_is_json = jsonschema_rs.Draft202012Validator(_json_of_depth(MAX_DEPTH)).is_valid
+_is_valid = jsonschema_rs.Draft202012Validator(_json_of_depth(MAX_DEPTH)).is_valid
 
 
-def is_json(value: object) -> bool:
-    """Whether *value* is strict JSON; `explain_not_json` says what is wrong with one that is not."""
+class NotJSONError(ValueError):
+    """A value that has no JSON form; `violations` has its places, at most 20, each with the reason."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        self.violations = tuple(violations)
+        first = self.violations[0]
+        super().__init__(f"not JSON at {first.path or 'its root'}: {first.message}")
+
+
+def to_json(value: Any) -> Any:
+    """Give *value* as plain JSON that shares no dict or list with it; what is no container is not copied.
+
+    Raises NotJSONError where it has no JSON form: see the table above.
+    """
+    kind = type(value)
+    if kind is bool or value is None or (kind is int and -_SMALL_INTEGER < value < _SMALL_INTEGER):
+        return value
+    if kind is dict and _FLAT.issuperset(map(type, value.values())):
+        pass
+    elif kind not in _FLAT and is_too_large(value):
+        raise NotJSONError([_too_large(value)])
+    try:  # not by functions of their own: this is in the way of every call
+        if _is_valid(value):
+            if kind is dict:
+                for name, item in value.items():
+                    if type(item) not in _FLAT or type(name) is not str:
+                        break
+                else:
+                    return value.copy()
+            return value if kind in _FLAT else _copied(value)
+    except Exception:  # a type, a key or a text that JSON does not have; or code of the value's own that fails
+        return _converted(value)
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    """A value that is not JSON yet, as plain JSON; raises NotJSONError."""
+    problems: list[Violation] = []
     try:
-        return _is_json(value)
-    except ValueError:  # a type, a key or a text (a lone surrogate) that JSON does not have
+        plain = _Conversion(problems.append).plain(value, None, 0)
+    except _EnoughError:
+        plain = None
+    if problems:
+        raise NotJSONError(problems)
+    return plain
+
+
+def to_json_lossy(value: object) -> Any:
+    """Give *value* as plain JSON as `to_json` does, with text in place of what has no JSON form (`NaN`, the `str` of an
+    object), for logs and records. Never raises."""
+    if is_too_large(value):
+        return f"<{type(value).__name__}, which {_TOO_LARGE}>"
+    return _copied(value) if _is_nearly_json(value) else _Conversion(None, _MAX_LOSSY_DEPTH).plain(value, None, 0)
+
+
+def own_args(args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give arguments as plain JSON that shares no nested dict or list with *args*.
+
+    A dict of nothing but strings, numbers, booleans and None is given as it is: whoever takes arguments makes a
+    mapping of their own of it. Raises NotJSONError as `to_json` does.
+    """
+    if type(args) is dict:
+        for value in args.values():
+            if type(value) not in _FLAT:
+                break
+        else:
+            try:
+                if _is_valid(args):
+                    return args
+            except Exception:
+                return _converted(args)
+    return to_json(args)
+
+
+def is_too_large(value: object) -> bool:
+    """Whether *value* has more than `MAX_NODES` values in it. Takes no longer for what is shared, however often."""
+    if type(value) is list and _FLAT.issuperset(map(type, value)):  # pyright: ignore[reportUnknownArgumentType]
+        return len(value) >= MAX_NODES  # pyright: ignore[reportUnknownArgumentType]
+    level: dict[int, Any] = {id(value): value}
+    times = {id(value): 1}  # in how many places it is
+    total = 1
+    for _ in range(MAX_DEPTH + 1):
+        deeper: dict[int, Any] = {}
+        deeper_times: dict[int, int] = {}
+        for key, part in level.items():
+            items = _items_of(part)
+            count = times[key]
+            total += count * len(items)
+            if not _FLAT.issuperset(map(type, items)):
+                for item in items:
+                    if type(item) not in _FLAT:
+                        number = id(item)
+                        deeper[number] = item
+                        deeper_times[number] = deeper_times.get(number, 0) + count
+        if total > MAX_NODES:
+            return True
+        if not deeper:
+            return False
+        level, times = deeper, deeper_times
+    return False
+
+
+def _items_of(value: Any) -> Collection[Any]:
+    """What is in a value that JSON is made of without a look at each item; nothing for all others."""
+    kind: type[Any] = type(value)
+    if kind is dict:
+        return value.values()
+    if kind is list or kind is tuple:
+        return value
+    if isinstance(value, dict):
+        return dict.values(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if isinstance(value, list):
+        return list.copy(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if isinstance(value, tuple):
+        return tuple.__getitem__(value, slice(None))  # pyright: ignore[reportUnknownVariableType]
+    if issubclass(kind, Enum):
+        return (value._value_,)
+    if isinstance(value, deque):
+        return deque.copy(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    has_fields = hasattr(kind, "__pydantic_serializer__") or hasattr(kind, "__dataclass_fields__")
+    return vars(value).values() if has_fields and hasattr(value, "__dict__") else ()
+
+
+def _too_large(value: object) -> Violation:
+    message = f"{type(value).__name__} {_TOO_LARGE}; make it smaller, or text"
+    return Violation(path="", keyword="json", message=message, expected=f"at most {MAX_NODES:,} values", got=None)
+
+
+def _is_nearly_json(value: object) -> bool:
+    """Whether *value* is JSON, but for tuples, subclasses of dicts and lists, Decimals and members of enumerations."""
+    try:
+        return _is_valid(value)
+    except Exception:  # a type, a key or a text that JSON does not have; or code of the value's own that fails
         return False
 
 
-def explain_not_json(value: object) -> list[Violation]:
-    """Where *value* is not JSON, at most 20 places; empty when it is."""
-    if is_json(value):
-        return []
-    found: list[Violation] = []
-    for violation in _walk(value, "", 0):
-        found.append(violation)
-        if len(found) == _MAX_REPORTED:
-            break
-    return found
+def _copied(value: Any) -> Any:
+    """A copy of a value that is nearly JSON, as plain JSON."""
+    global _copied
+    from pydantic_core import to_jsonable_python
+
+    _copied = to_jsonable_python  # not earlier, as importing it takes a while; and only once
+    return _copied(value)
 
 
-def _walk(value: object, path: str, depth: int) -> Iterator[Violation]:
-    if value is None or isinstance(value, bool | int):
-        return
+class _EnoughError(Exception):
+    """So many problems are found that no more are looked for."""
+
+
+class _Conversion:
+    """Makes JSON of one value that is none yet. Problems go to *report*; where that is None, text takes their place."""
+
+    def __init__(self, report: Callable[[Violation], None] | None, levels: int = MAX_DEPTH) -> None:
+        self._report = report
+        self._levels = levels
+        self._count = 0
+        self._nodes = 0
+        self._too_deep_count = 0
+
+    def plain(self, value: Any, trail: _Trail, depth: int) -> Any:
+        """The JSON form of the value at *trail*."""
+        kind = type(value)
+        if kind is str:
+            return self._text(value, trail)
+        if kind is int:
+            return value if -_MAX_INTEGER < value < _MAX_INTEGER else self._long_integer(value, trail)
+        if kind is float:
+            return value if math.isfinite(value) else self._not_finite(value, trail)
+        if value is None or kind is bool:
+            return value
+        if depth > self._levels or self._too_deep_count > _MAX_REPORTED:  # what contains itself would never end
+            return self._too_deep(trail)
+        if self._nodes > MAX_NODES:
+            return self._too_many(trail)
+        if kind is dict:
+            return self._object(value, trail, depth)
+        if kind is list:
+            return self._array(value, trail, depth)
+        try:
+            return self._other(value, trail, depth)
+        except _EnoughError:
+            raise
+        except RecursionError:
+            return self._too_deep(trail)
+        except Exception as error:
+            reason = f"cannot be read: {type(error).__name__}: {shorten(str(error), 200)}"
+            return self._problem(value, trail, f"{kind.__name__} {reason}")
+
+    def _other(self, value: Any, trail: _Trail, depth: int) -> Any:
+        """The JSON form of what is of no type that JSON has itself."""
+        kind: type[Any] = type(value)
+        if isinstance(value, Enum):
+            return self.plain(value.value, trail, depth + 1)
+        if isinstance(value, str):
+            return self._text(str.__str__(value), trail)
+        if isinstance(value, int):
+            return self.plain(int.__int__(value), trail, depth)
+        if isinstance(value, float):
+            return self.plain(float.__float__(value), trail, depth)
+        if isinstance(value, bytes | bytearray):
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return self._problem(value, trail, f"{kind.__name__} that are not UTF-8; use base64")
+        if hasattr(kind, "__pydantic_serializer__"):
+            return self._model(value, trail, depth)
+        if isinstance(value, Mapping):
+            return self._object(value, trail, depth)
+        if isinstance(value, Sequence | AbstractSet | ValuesView | deque) and not isinstance(value, memoryview):
+            return self._array(value, trail, depth)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._object({field.name: getattr(value, field.name) for field in fields(value)}, trail, depth)
+        form = _of_array(value) if _is_array(kind) else _known_form(value)
+        if form is not None:
+            return self.plain(form, trail, depth + 1)
+        return self._problem(value, trail, f"{kind.__name__} is not a JSON type{_hint(value)}")
+
+    def _object(self, value: Mapping[Any, Any], trail: _Trail, depth: int) -> Any:
+        if depth >= self._levels:
+            return self._too_deep(trail)
+        plain: dict[str, Any] = {}
+        for key, item in value.items():
+            self._nodes += 1
+            if self._nodes > MAX_NODES:
+                self._too_many(trail)
+                break
+            name = key if type(key) is str else self._key(key, trail)
+            if name is None:
+                continue
+            if name in plain:
+                self._problem(None, trail, f"two keys become {shorten(repr(name))}")
+            if not name.isascii() and _has_surrogate(name):
+                text = f"the key {shorten(repr(name))} has a lone surrogate, which UTF-8 cannot carry"
+                name = self._problem(name, trail, text, got=None) or ""
+            plain[name] = self.plain(item, (trail, name), depth + 1)
+        return plain
+
+    def _array(self, value: Iterable[Any], trail: _Trail, depth: int) -> Any:
+        if depth >= self._levels:
+            return self._too_deep(trail)
+        plain: list[Any] = []
+        for number, item in enumerate(value):
+            self._nodes += 1
+            if self._nodes > MAX_NODES:
+                self._too_many(trail)
+                break
+            plain.append(self.plain(item, (trail, number), depth + 1))
+        return plain
+
+    def _key(self, key: Any, trail: _Trail) -> str | None:
+        """A key as text; None, with the problem reported, for one that cannot be text."""
+        name = _text_of_key(key.value if isinstance(key, Enum) else key)
+        if name is None:
+            name = self._problem(key, trail, f"the key {shorten(_safe(repr, key))} is not text")
+        return name
+
+    def _model(self, value: Any, trail: _Trail, depth: int) -> Any:
+        """A pydantic model, or another object that pydantic can write."""
+        from pydantic_core import to_jsonable_python
+
+        unknown: list[Any] = []
+
+        def form(part: Any) -> Any:
+            try:
+                return to_json(part)
+            except NotJSONError:
+                unknown.append(part)
+                return None
+
+        plain = to_jsonable_python(value, by_alias=True, fallback=form)
+        if not unknown:
+            return self.plain(plain, trail, depth + 1)
+        names = getattr(type(value), "__pydantic_fields__", {})
+        return self._object({name: getattr(value, name) for name in names}, trail, depth)
+
+    # -- problems -----------------------------------------------------------------------------------------------
+
+    def _text(self, value: str, trail: _Trail) -> Any:
+        if value.isascii() or not _has_surrogate(value):
+            return value
+        return self._problem(value, trail, "the text has a lone surrogate, which UTF-8 cannot carry", got=None)
+
+    def _not_finite(self, value: float, trail: _Trail) -> Any:
+        return self._problem(value, trail, f"{value} is not a JSON number", got=str(value))
+
+    def _long_integer(self, value: int, trail: _Trail) -> Any:
+        text = f"an integer of {value.bit_length()} bits has more than {MAX_DIGITS} digits"
+        return self._problem(text, trail, text, got="int")
+
+    def _too_deep(self, trail: _Trail) -> Any:
+        self._too_deep_count += 1
+        text = f"nested more than {MAX_DEPTH} levels deep, or contains itself"
+        return self._problem("...", trail, text, got=None)
+
+    def _too_many(self, trail: _Trail) -> Any:
+        text = f"the value {_TOO_LARGE}; make it smaller, or text"
+        stand_in = self._problem("...", trail, text, got=None)
+        if self._report is not None:
+            raise _EnoughError
+        return stand_in
+
+    def _problem(self, value: Any, trail: _Trail, message: str, got: str | None = "") -> Any:
+        """Report what is wrong at *trail*; or give what stands for the value."""
+        if self._report is None:
+            return _stand_in(value)
+        path = _path_of(trail)
+        self._report(
+            Violation(
+                path=path if len(path) <= 200 else f"{path[:100]}/...",
+                keyword="json",
+                message=message,
+                expected="JSON",
+                got=type(value).__name__ if got == "" else got,
+            )
+        )
+        self._count += 1
+        if self._count >= _MAX_REPORTED:
+            raise _EnoughError
+        return None
+
+
+def _text_of_key(key: Any) -> str | None:
+    """A key as `json.dumps` writes it, or the exact string that its value is in JSON; None for one that has neither."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    if _is_array(type(key)):
+        key = _of_array(key)
+    if isinstance(key, numbers.Integral):
+        whole = int(key)
+        return int.__repr__(whole) if -_MAX_INTEGER < whole < _MAX_INTEGER else None
+    if isinstance(key, float):
+        return float.__repr__(key) if math.isfinite(key) else None
+    form = None if isinstance(key, bytes | tuple) else _known_form(key)
+    return form if isinstance(form, str) else None
+
+
+def _is_array(kind: type[Any]) -> bool:
+    """Whether values of this class are arrays, or numbers out of one, of NumPy or of a library like it."""
+    return hasattr(kind, "tolist") and hasattr(kind, "dtype")
+
+
+def _of_array(value: Any) -> Any:
+    """The numbers of an array as lists, or a number as Python's; None for one that Python does not have."""
+    plain = value.tolist()
+    return None if type(plain) is type(value) else plain
+
+
+def _known_form(value: Any) -> Any:
+    """The JSON form of numbers, and of dates, paths and the like, which pydantic knows how to write; else None."""
+    if isinstance(value, numbers.Real):
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        return str(value) if isinstance(value, numbers.Rational) else float(value)
+    if isinstance(value, complex | type | Iterator | Awaitable):
+        return None
+    if isinstance(value, PurePath) or type(value).__module__ == "ipaddress":
+        return str(value)
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        return None
+
+
+def _hint(value: Any) -> str:
+    if isinstance(value, Iterator):
+        return "; make a list of it"
+    return "; await it" if isinstance(value, Awaitable) else ""
+
+
+def _stand_in(value: Any) -> str:
+    """What stands for a value that has no JSON form."""
     if isinstance(value, float):
-        if not math.isfinite(value):
-            yield _violation(path, f"{value} is not a JSON number", got=str(value))
-    elif isinstance(value, str):
-        if _has_surrogate(value):
-            yield _violation(path, "the text has a lone surrogate, which UTF-8 cannot carry")
-    elif isinstance(value, dict | list | tuple):
-        if depth >= MAX_DEPTH:
-            yield _violation(path[:100] + "/...", f"nested more than {MAX_DEPTH} levels deep, or contains itself")
-            return
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            if isinstance(value, dict) and not isinstance(key, str):
-                yield _violation(path, f"the key {shorten(repr(key))} is not text")
-            elif isinstance(key, str) and _has_surrogate(key):
-                yield _violation(path, f"the key {shorten(repr(key))} has a lone surrogate, which UTF-8 cannot carry")
-            else:
-                yield from _walk(item, f"{path}/{pointer(key)}", depth + 1)
-    else:
-        yield _violation(path, f"{type(value).__name__} is not a JSON type", got=type(value).__name__)
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return shorten(_safe(str, value), 1000).encode("utf-8", "replace").decode()
+
+
+def _safe(write: Callable[[Any], str], value: Any) -> str:
+    try:
+        return write(value)
+    except Exception:  # code of the value's own
+        return f"<{type(value).__name__}>"
 
 
 def _has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
-def _violation(path: str, message: str, got: str | None = None) -> Violation:
-    return Violation(path=path, keyword="json", message=message, expected="strict JSON", got=got)
+def _path_of(trail: _Trail) -> str:
+    steps: list[str] = []
+    while trail is not None:
+        trail, step = trail
+        steps.append(f"/{pointer(step)}")
+    return "".join(reversed(steps))
 
 
 def pointer(key: object) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "Approver",
     "CallPath",
     "Caller",
+    "Lasting",
     "LogListener",
     "Origin",
     "acting",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 CallPath: TypeAlias = Literal["direct", "chain", "code"]
+Lasting: TypeAlias = Literal["once", "session", "always"]
+"""How long an approval may last, the shortest first."""
 ApprovalAnswer: TypeAlias = Literal["no", "once", "session", "always"]
 """`once` is for this call, `session` for calls like it in this session, `always` for calls like it from now on."""
 
@@ -49,7 +52,7 @@ class Caller:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
     """What somebody is asked to approve: this tool with these arguments (already without secrets), and why it is
-    asked. `caller` wants it, by way of `path`."""
+    asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that."""
 
     tool_id: str
     args: Mapping[str, Any]
@@ -58,10 +61,12 @@ class ApprovalRequest:
     caller: Caller = field(default_factory=Caller)
     path: CallPath = "direct"
     run_id: str = ""
+    longest: Lasting = "always"
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer] | ApprovalAnswer]
-"""Asks somebody. Whatever it raises, and any answer but those above, counts as no."""
+"""Asks somebody. Any answer but those above counts as no, and so does whatever it raises: TimeoutError says that no
+answer came, ApprovalRequiredError that nobody was asked, and why."""
 
 LogListener: TypeAlias = Callable[[str, str], None]
 """Hears what a tool has to say: a level of MCP's (`debug` ... `emergency`), and a text."""
@@ -76,7 +81,8 @@ class Origin:
     `session` groups the calls of one conversation; `path` says whether the call is made for itself, as a step of a
     chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
     `ask` is how this caller can be asked for approval, if at all. `hear` takes what tools have to say to it, a level
-    and a text each; it is called on the event loop.
+    and a text each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
+    less than `always` for callers that cannot be told apart from others.
     """
 
     caller: Caller = ANYONE
@@ -86,6 +92,7 @@ class Origin:
     client: str = ""
     ask: Approver | None = None
     hear: LogListener | None = None
+    approvals: Lasting = "always"
 
     def within(self, path: CallPath, run_id: str) -> Origin:
         """The origin of calls that a chain or code with the ID *run_id* makes."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
 from toolexec.errors import InvalidSchemaError, UnsupportedSchemaError, Violation
-from toolexec.model.json_value import explain_not_json, is_json
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import NotJSONError, to_json, to_json_lossy
 from toolexec.model.schema_graph import SchemaGraph
 from toolexec.model.schema_growth import CountingValidator, Validator, bounded
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema, has_references
@@ -36,6 +37,7 @@ _DIALECTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     "https://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
 }
 _MAX_COMPILED: Final = 1024
+_TYPES: Final = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MAX_VIOLATIONS: Final = 100
 _SECRET: Final = re.compile(r'"writeOnly"|"password"|\\u')
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -124,25 +126,39 @@ class Schema:
             self._guarded = True
         return self
 
+    def check(self) -> Schema:
+        """Compile the schema now, to have a mistake in it found at once. Returns the schema itself.
+
+        Raises InvalidSchemaError, with the JSON pointer of the place in `details["pointer"]`.
+        """
+        if self.text not in _compiled:
+            _compile(self.text)
+        return self
+
     def accepts(self, value: object) -> bool:
-        """Whether *value* is strict JSON and conforms; raises InvalidSchemaError when the schema cannot be compiled."""
-        return is_json(value) and self.conforms(value)
+        """Whether *value* has a JSON form, and that conforms; raises InvalidSchemaError when the schema cannot be
+        compiled."""
+        try:
+            return self.conforms(to_json(value))
+        except NotJSONError:
+            return False
 
     def conforms(self, value: object) -> bool:
-        """Whether *value*, known to be strict JSON, conforms; raises InvalidSchemaError as `accepts` does."""
+        """Whether *value*, which is plain JSON, conforms; raises InvalidSchemaError as `accepts` does."""
         return (_compiled.get(self.text) or _compile(self.text)).is_valid(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Every way in which *value* breaks the schema, at most 100, ordered by path; empty if it conforms.
+        """Every way in which the JSON form of *value* breaks the schema, at most 100, by path; empty if it conforms.
 
         A single one, with the keyword `depth`, stands for all when looking for them would take too long: in a schema
         whose alternatives multiply with each level of the value.
         Raises InvalidSchemaError when the schema itself cannot be compiled.
         """
         validator = _compile(self.text)
-        foreign = explain_not_json(value)
-        if foreign:
-            return tuple(foreign)
+        try:
+            value = to_json(value)
+        except NotJSONError as error:
+            return error.violations
         if isinstance(validator, CountingValidator) and not validator.explainable(value):
             return () if validator.is_valid(value) else (_unexplained(validator, value),)
         schema = self.to_json()
@@ -220,8 +236,45 @@ def _build(text: str) -> Validator:
         validator = dialect(schema, validate_formats=False, offline=True, mask=MASK)
         return bounded(validator, schema) if has_references(text) else validator
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0]
-        raise InvalidSchemaError(f"the schema is not valid: {reason[:300]}") from error
+        path = _place_of(error, schema)
+        pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+        raise InvalidSchemaError(
+            f"the schema is not valid at {pointer or 'its root'}: {_reason_of(error, schema, path)}",
+            details={"pointer": pointer},
+        ) from error
+
+
+def _reason_of(error: Exception, schema: Any, path: Sequence[str | int]) -> str:
+    """What the compiler says, with the value at the place in words."""
+    value = schema
+    for part in path:
+        value = value[part]
+    if path and path[-1] == "type" and isinstance(value, str):
+        return f"{value[:60]!r} is not a type; {did_you_mean(value, _TYPES)}"
+    return str(error).split("\n", 1)[0].replace(MASK, _encode(to_json_lossy(value))[:60])[:300]
+
+
+def _place_of(error: Exception, schema: Any) -> list[str | int]:
+    """The path to the place in *schema* that an error of the compiler is about; empty for the root."""
+    path: list[str | int] = list(getattr(error, "instance_path", ()))
+    dangling = re.search(r"Pointer '(.*?)' does not exist", str(error))
+    if not path and dangling is not None:
+        path = _path_of_reference(schema, f"#{dangling[1]}")
+    return path
+
+
+def _path_of_reference(schema: Any, reference: str) -> list[str | int]:
+    """Where in *schema* is a `$ref` with this text; empty when it is nowhere."""
+    pending: list[tuple[list[str | int], Any]] = [([], schema)]
+    while pending:
+        path, node = pending.pop()
+        if isinstance(node, dict):
+            if node.get("$ref") == reference:
+                return [*path, "$ref"]
+            pending += [([*path, key], child) for key, child in node.items()]
+        elif isinstance(node, list):
+            pending += [([*path, number], child) for number, child in enumerate(node)]
+    return []
 
 
 def _unexplained(validator: CountingValidator, value: object) -> Violation:

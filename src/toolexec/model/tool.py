@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from toolexec.errors import InvalidToolError
+from toolexec.errors import InvalidSchemaError, InvalidToolError
 from toolexec.model.ids import ToolID, check_segment
 from toolexec.model.schema import Schema, SchemaLike
+from toolexec.model.settings import checked
 from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
@@ -22,6 +23,7 @@ HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 JSONObject: TypeAlias = Mapping[str, Any]
 
 
+@checked("ToolAnnotations", error=InvalidToolError)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotations:
     """Hints on a tool's behaviour. They come from the tool's author: trust them as far as you trust the author.
@@ -117,6 +119,7 @@ _FIELDS: Final = (
 )
 
 
+@checked("Tool", error=InvalidToolError, leave=("input_schema", "output_schema", "meta"))
 class Tool:
     """An immutable tool definition; `replace` makes a changed copy.
 
@@ -238,11 +241,24 @@ class Tool:
         """The title, else the annotations' title, else the name."""
         return self.title or self.annotations.title or self.name
 
+    def check_schemas(self) -> Tool:
+        """Find mistakes in the tool's schemas now rather than at its first call. Returns the tool itself.
+
+        Raises InvalidSchemaError with the reason and the place: its `details` have `schema` and `pointer`.
+        """
+        for name, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
+            if schema is not None:
+                try:
+                    schema.check()
+                except InvalidSchemaError as error:
+                    said = error.message.removeprefix("the schema ")
+                    raise type(error)(
+                        f"the {name} of {self.id} {said}", tool_id=self.id, details={**error.details, "schema": name}
+                    ) from error
+        return self
+
     def replace(self, **changes: Any) -> Tool:
         """A copy with *changes*, checked as a new tool is."""
-        unknown = changes.keys() - set(_FIELDS)
-        if unknown:
-            raise TypeError(f"Tool has no {', '.join(sorted(unknown))}; it has {', '.join(_FIELDS)}")
         parts: dict[str, Any] = {field: getattr(self, field) for field in _FIELDS}
         return Tool(**(parts | changes))
 

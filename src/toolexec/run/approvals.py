@@ -18,6 +18,7 @@ from typing import Any, Final
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError
 from toolexec.model.origin import Caller
+from toolexec.model.settings import checked
 
 __all__ = ["ApprovalMemory", "Approved", "approved"]
 
@@ -45,6 +46,7 @@ def approved(entry: Registered, caller: Caller) -> Approved:
     return Approved(tenant=caller.tenant, caller=caller.id, tool_id=entry.tool.id, digest=digest)
 
 
+@checked("ApprovalMemory")
 class ApprovalMemory:
     """Keeps what was approved for good in the JSON file *path*, which only its owner may read.
 

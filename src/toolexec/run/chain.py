@@ -9,6 +9,7 @@ from typing import Any
 
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
+from toolexec.model.json_value import NotJSONError, own_args
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
@@ -57,12 +58,15 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
     """One call as a step: what could not be run is the step's error here, as what failed is."""
     args = call.args or {}
     try:
+        call.args = args = own_args(args)  # they share nothing with earlier values, and stay with the step
+    except NotJSONError:
+        call.args = args  # the runner raises it again, as what it is
+    try:
         result = await runner.run(call)
     except ToolExecError as error:
         return StepResult(index, call.tool_id, name, args, None, error, 0.0, False, 1), None
-    value = result.value if result.error is None else None
-    step = StepResult(index, result.tool_id, name, args, value, result.error, result.duration, False, 1, result)
-    return step, result
+    error, seconds = result.error, result.duration
+    return StepResult(index, result.tool_id, name, args, result.value, error, seconds, False, 1, result), result
 
 
 def notify(callback: ProgressCallback | None, done: int, total: int, message: str) -> None:

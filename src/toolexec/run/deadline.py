@@ -3,52 +3,112 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["DeadlineExceededError", "rest_within", "with_deadline"]
+__all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"]
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+_GRACE: Final = 0.1
+"""How many seconds work has after its cancellation to clean up while its caller waits."""
 
 
 class DeadlineExceededError(Exception):
-    """The time was over; the work was cancelled."""
+    """The time was over; the work was cancelled. `task` goes on with work that did not end with that."""
+
+    def __init__(self, task: asyncio.Task[None] | None = None) -> None:
+        super().__init__()
+        self.task = task
+
+
+class LeftBehind:
+    """Work that was cancelled at its deadline and did not end: it goes on in tasks of its own, without its caller."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: asyncio.Task[None]) -> None:
+        """Keep a task until it ends."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def take(self, work: Coroutine[Any, Any, Any], waits_for: Any, name: str) -> asyncio.Task[None]:
+        """Go on with work, which waits for *waits_for*, in a task of its own."""
+
+        async def go_on() -> None:
+            await _go_on(work, waits_for, name)
+
+        logger.warning("%s ignores its cancellation and is left behind", name)
+        task = asyncio.get_running_loop().create_task(go_on(), name=f"toolexec-left-{name}")
+        self.add(task)
+        return task
+
+    async def aclose(self, seconds: float) -> None:
+        """Wait so long for the work to end by itself, then end it: it is not resumed any more."""
+        loop = asyncio.get_running_loop()
+        tasks = [task for task in self._tasks if task.get_loop() is loop]
+        if not tasks:
+            return
+        _, stuck = await asyncio.wait(tasks, timeout=seconds)
+        for task in stuck:
+            logger.warning("%s did not end %g s after its cancellation and is ended", task.get_name(), seconds)
+            task.cancel()
+        if stuck:
+            await asyncio.wait(stuck, timeout=seconds)
 
 
 @types.coroutine
-def with_deadline(work: Coroutine[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+def with_deadline(
+    work: Coroutine[Any, Any, T], seconds: float, left: LeftBehind | None = None, name: str = "work"
+) -> Generator[Any, Any, T]:
     """Await *work*, but no longer than *seconds*; then it is cancelled and DeadlineExceededError raised.
 
     A timer and its cancellation cost more than most calls of a local tool. So the work is taken to its first wait
     before there is a timer; most work never gets there. From then on this is what `asyncio.timeout` does (the task is
     cancelled, and un-cancelled here; a cancellation from elsewhere passes through), without its scopes and coroutines.
-    Work that catches the cancellation and returns all the same has its result returned.
+    Work that catches the cancellation and returns all the same has its result returned. Work that goes on for more than
+    a moment is handed over to a task in *left*, called *name*; without *left* it is awaited.
     """
     try:
         waits_for = work.send(None)
     except StopIteration as finished:
         return finished.value
-    return (yield from _rest(work, waits_for, seconds))
+    return (yield from _rest(work, waits_for, seconds, left, name))
 
 
 @types.coroutine
-def rest_within(work: Coroutine[Any, Any, T], waits_for: Any, seconds: float) -> Generator[Any, Any, T]:
+def rest_within(
+    work: Coroutine[Any, Any, T], waits_for: Any, seconds: float, left: LeftBehind | None = None, name: str = "work"
+) -> Generator[Any, Any, T]:
     """`with_deadline` from the first wait on, for work that was started by hand and yielded *waits_for*."""
-    return (yield from _rest(work, waits_for, seconds))
+    return (yield from _rest(work, waits_for, seconds, left, name))
 
 
-def _rest(work: Coroutine[Any, Any, T], waits_for: Any, seconds: float) -> Generator[Any, Any, T]:
+def _rest(
+    work: Coroutine[Any, Any, T], waits_for: Any, seconds: float, left: LeftBehind | None, name: str
+) -> Generator[Any, Any, T]:
     alarm = _Alarm(seconds)
     try:
         while True:
             try:
-                sent = yield waits_for
+                if left is None or waits_for is None or type(waits_for) is asyncio.Future:
+                    sent = yield waits_for
+                else:  # a task or a group of them: to cancel it does not mean that it ends
+                    sent = yield from _until_done(waits_for)
             except GeneratorExit:
                 work.close()
                 raise
             except BaseException as error:
-                waits_for = work.throw(error)
+                if not _hands_on(waits_for, error, left):
+                    waits_for = work.throw(error)
+                if alarm.rang and left is not None:
+                    break
             else:
                 waits_for = work.send(sent)
     except StopIteration as finished:
@@ -61,12 +121,104 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any, seconds: float) -> Gener
     except BaseException:
         alarm.off()
         raise
+    return (yield from _end(work, waits_for, alarm, left, name))
+
+
+def _hands_on(waits_for: Any, error: BaseException, left: LeftBehind | None) -> bool:
+    """Hand a cancellation on to the task that the work waits for, as asyncio does; return whether it took it."""
+    if left is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    return waits_for is not None and type(waits_for) is not asyncio.Future and waits_for.cancel()
+
+
+def _end(
+    work: Coroutine[Any, Any, T], waits_for: Any, alarm: _Alarm, left: LeftBehind, name: str
+) -> Generator[Any, Any, T]:
+    """Wait a moment for work that was cancelled at its deadline and goes on; then leave it behind.
+
+    For that moment it is resumed in this very task, where its scopes belong, and which counts as cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + _GRACE
+    while loop.time() < ends:
+        try:
+            yield from _until_done(waits_for, ends)
+        except asyncio.CancelledError:  # the caller is cancelled, too
+            alarm.off()
+            left.take(work, waits_for, name)
+            raise
+        if _is_future(waits_for) and not waits_for.done():
+            break
+        try:
+            waits_for = work.send(None)
+        except StopIteration as finished:
+            alarm.off()
+            return finished.value
+        except asyncio.CancelledError:
+            if alarm.off():
+                raise DeadlineExceededError from None
+            raise
+        except BaseException:
+            alarm.off()
+            raise
+    task = left.take(work, waits_for, name)
+    if alarm.off():
+        raise DeadlineExceededError(task)
+    raise asyncio.CancelledError
+
+
+@types.coroutine
+def _go_on(work: Coroutine[Any, Any, Any], waits_for: Any, name: str) -> Generator[Any, Any, None]:
+    """Resume work that was left behind until it ends, or the task that does this is cancelled."""
+    try:
+        while True:
+            yield from _until_done(waits_for)
+            waits_for = work.send(None)
+    except StopIteration:
+        logger.info("%s has ended after it was left behind", name)
+    except asyncio.CancelledError:
+        if _is_future(waits_for):
+            waits_for.cancel()
+        try:
+            work.close()
+        except BaseException as error:
+            logger.warning("%s, which was left behind, could not be ended: %s", name, type(error).__name__)
+    except BaseException as error:
+        logger.warning("%s, which was left behind, has failed: %s", name, type(error).__name__)
+
+
+def _until_done(waits_for: Any, ends: float | None = None) -> Generator[Any, Any, None]:
+    """Wait for what work waits for, but not longer than until *ends* (of the loop's clock); a cancellation of the
+    current task is raised here and not handed on."""
+    if not _is_future(waits_for):
+        yield waits_for
+        return
+    loop = asyncio.get_running_loop()
+    wake = loop.create_future()
+
+    def done(_: object = None) -> None:
+        if not wake.done():
+            wake.set_result(None)
+
+    waits_for._asyncio_future_blocking = False  # noqa: SLF001 - as whoever awaits a future has to say
+    waits_for.add_done_callback(done)
+    timer = None if ends is None else loop.call_at(ends, done)
+    try:
+        yield from wake
+    finally:
+        waits_for.remove_done_callback(done)
+        if timer is not None:
+            timer.cancel()
+
+
+def _is_future(waits_for: Any) -> bool:
+    return getattr(waits_for, "_asyncio_future_blocking", None) is not None
 
 
 class _Alarm:
     """Cancels the current task when the time is over."""
 
-    __slots__ = ("_cancelling", "_rang", "_task", "_timer")
+    __slots__ = ("_cancelling", "_task", "_timer", "rang")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()
@@ -74,14 +226,14 @@ class _Alarm:
             raise RuntimeError("a time limit needs a task to cancel; run this in an asyncio task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._rang = False
+        self.rang = False
         self._timer = task.get_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
-        self._rang = True
+        self.rang = True
         self._task.cancel()
 
     def off(self) -> bool:
-        """Whether the alarm rang and nobody else has asked the task to stop; no more ringing after this."""
+        """Return whether the alarm rang and nothing else has cancelled the task; no more ringing after this."""
         self._timer.cancel()
-        return self._rang and self._task.uncancel() <= self._cancelling
+        return self.rang and self._task.uncancel() <= self._cancelling

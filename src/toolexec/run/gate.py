@@ -13,6 +13,7 @@ from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.origin import Origin, new_run_id
+from toolexec.model.settings import checked
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
@@ -89,6 +90,7 @@ class HidesTheSame(Protocol):
         ...
 
 
+@checked("Gate")
 class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
 

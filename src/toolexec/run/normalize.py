@@ -8,6 +8,7 @@ from typing import Any
 
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
+from toolexec.model.json_value import to_json, to_json_lossy
 
 __all__ = ["as_reply", "reply_error", "reply_value"]
 
@@ -25,8 +26,9 @@ def as_reply(raw: Any) -> ToolReply | None:
 def reply_value(reply: ToolReply) -> Any:
     """The value of a reply.
 
-    The structured value if there is one. Else of its texts: a single part is parsed if it is JSON and kept as text
-    otherwise; one text among other parts is that text; several texts are a list of them; no text is None.
+    The structured value if there is one. Else of its texts: a single part is parsed if it is JSON that can be kept
+    exactly (no number out of range, no lone surrogate, at most 120 levels), and kept as text otherwise; one text among
+    other parts is that text; several texts are a list of them; no text is None.
     """
     if reply.has_structured:
         return reply.structured
@@ -43,23 +45,23 @@ def reply_error(tool_id: str, reply: ToolReply) -> RemoteToolError:
     texts = [text for part in reply.content if (text := _text_of(part))]
     message = "\n".join(texts)
     if not message and reply.has_structured:
-        message = json.dumps(reply.structured, ensure_ascii=False, default=str)
+        message = json.dumps(to_json_lossy(reply.structured), ensure_ascii=False)
     return RemoteToolError(
         f"{tool_id} failed: {message[:4000] or 'it gave no reason'}",
         tool_id=tool_id,
         op="execute",
-        details={"content": [dict(part) for part in reply.content]},
+        details={"content": [to_json_lossy(part) for part in reply.content]},
     )
 
 
 def _text_of(part: Mapping[str, Any]) -> str:
     text = part.get("text")
-    return text if isinstance(text, str) else ""
+    return to_json_lossy(text) if isinstance(text, str) else ""
 
 
 def _parsed(text: str) -> Any:
     try:
-        return _strict.decode(text)
+        return to_json(_strict.decode(text))
     except (ValueError, RecursionError):
         return text
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
 from toolexec.model.origin import Origin
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.run.layers.pinning import Pinned
 from toolexec.run.pins_file import Pin, PinKey, PinsFile, Seen
@@ -63,6 +64,7 @@ class _Verdict(NamedTuple):
     used: bool
 
 
+@checked("Pins")
 class Pins:
     """Keeps tools whose definition changed from being seen and called, until somebody accepts what they are now.
 

@@ -10,6 +10,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError
 from toolexec.model.call import ToolCall
 from toolexec.model.origin import Caller, Origin
+from toolexec.model.settings import checked
 from toolexec.run.layers.policy import Authorize
 from toolexec.run.policy_conditions import as_json
 from toolexec.run.policy_rules import Effect, Rule, Verdict, check_effect, check_keys, is_destructive
@@ -53,6 +54,7 @@ class _Tool:
         self.plans: dict[_Facts, _Plan] = {}
 
 
+@checked("Policy")
 class Policy:
     """Rules around calls, and around what a caller may know of.
 

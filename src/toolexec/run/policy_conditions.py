@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import math
 import re
@@ -10,14 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
+from toolexec.run.policy_paths import as_text, glob_test, plain_test, under_test
 
 __all__ = ["Condition", "as_json", "read_conditions"]
 
 _Test: TypeAlias = Callable[[Any], bool | None]
 """Whether a value passes; None where that cannot be said, as for a value of another type."""
 
-_OPERATORS: Final = ("equals", "not", "in", "matches", "glob", "above", "below", "exists")
-_CLIMBS: Final = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
+_OPERATORS: Final = ("equals", "not", "in", "matches", "glob", "path_under", "path_glob", "above", "below", "exists")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _PLAIN_KINDS: Final = frozenset({str, int, float, bool, type(None)})
 _NOTHING: Final = object()
@@ -141,6 +141,8 @@ def _walker(names: list[str]) -> Callable[[Any], Any]:
 
 
 def _takes_lists(name: str, operand: Any) -> bool:
+    if name in ("path_under", "path_glob"):
+        return False
     return isinstance(operand, list) if name != "in" else any(isinstance(item, list) for item in operand)
 
 
@@ -148,23 +150,26 @@ def _test(path: str, name: str, operand: Any) -> _Test:
     match name:
         case "equals" | "not":
             _require(_kind(operand) not in ("null", ""), path, name, "a JSON value other than null; see exists")
-            return _equals(operand) if name == "equals" else _differs(operand)
+            test = _equals(operand) if name == "equals" else _differs(operand)
+            return plain_test(test) if _is_path(operand) else test
         case "in":
             _require(isinstance(operand, list | tuple) and len(operand) > 0, path, name, "a list of values")
-            return _among([*operand])
+            return plain_test(_among([*operand])) if any(map(_is_path, operand)) else _among([*operand])
         case "glob":
             _require(isinstance(operand, str), path, name, "a text")
-            return _globs(operand)
+            return plain_test(_globs(operand)) if _has_slash(operand) else as_text(_globs(operand))
+        case "path_under" | "path_glob":
+            return _paths(path, name, operand)
         case "matches":
             _require(isinstance(operand, str), path, name, "a regular expression")
-            return _matches(path, operand)
+            return plain_test(_matches(path, operand)) if _has_slash(operand) else _matches(path, operand)
         case "above" | "below":
             _require(_kind(operand) == "number" and math.isfinite(operand), path, name, "a number")
             return _above(operand) if name == "above" else _below(operand)
         case _:
-            close = difflib.get_close_matches(str(name), _OPERATORS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(_OPERATORS)}"
-            raise ConfigurationError(f"the condition on {path} has the unknown operator {name!r}; {hint}")
+            raise ConfigurationError(
+                f"the condition on {path} has the unknown operator {name!r}; {did_you_mean(name, _OPERATORS)}"
+            )
 
 
 def _require(fits: bool, path: str, name: str, wanted: str) -> None:
@@ -200,11 +205,30 @@ def _globs(pattern: str) -> _Test:
     match = re.compile(fnmatch.translate(pattern)).match
 
     def test(value: Any) -> bool | None:
-        if not isinstance(value, str) or _CLIMBS.search(value):
-            return None  # where a path with `..` leads cannot be seen from its beginning
-        return match(value) is not None
+        return match(value) is not None if isinstance(value, str) else None
 
     return test
+
+
+def _paths(path: str, name: str, operand: Any) -> _Test:
+    operands = [operand] if isinstance(operand, str) else operand
+    _require(isinstance(operands, list | tuple) and bool(operands), path, name, "a path, or a list of paths")
+    _require(all(isinstance(each, str) for each in operands), path, name, "a path, or a list of paths")
+    try:
+        return under_test(operands) if name == "path_under" else glob_test(operands)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} in the condition on {path} must be a plain path, without .., ~, variables or a scheme, not {error}"
+        ) from error
+
+
+def _is_path(operand: Any) -> bool:
+    """Whether a value to compare with is a path for certain."""
+    return isinstance(operand, str) and operand.startswith(("/", "~", "\\", "./"))
+
+
+def _has_slash(pattern: str) -> bool:
+    return "/" in pattern and "://" not in pattern
 
 
 def _matches(path: str, pattern: str) -> _Test:

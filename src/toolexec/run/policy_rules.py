@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -11,8 +10,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
 from toolexec.model.origin import Caller
+from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import Tool
 from toolexec.run.policy_conditions import Condition, read_conditions
@@ -41,6 +42,7 @@ Decide: TypeAlias = Callable[[Registered, ToolCall], Verdict]
 """Gives the verdict on a call of a tool."""
 
 
+@checked("Rule", leave="*")
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Says what becomes of the calls that it matches: `allow`, `deny` or `ask`.
@@ -56,9 +58,10 @@ class Rule:
     is destructive is, unless it is read-only.
 
     `when` maps arguments (their names, or JMESPath expressions) to conditions: `{"branch": {"equals": "main"}}`. The
-    operators are equals, not, in, matches (a regular expression for the whole text), glob, above, below and exists.
-    Where a value cannot be compared, because it has another type or is a path with `..` in it, an `allow` rule does not
-    match, and a `deny` or `ask` rule does.
+    operators are equals, not, in, matches (a regular expression for the whole string), glob, path_under and path_glob
+    (for paths, however they are spelled), above, below and exists. Where a value cannot be compared, because it has
+    another type or is a path that leads to an unknown place, an `allow` rule does not match, and a `deny` or `ask` rule
+    does.
 
     `reason` is told to whoever is refused or asked; `name` is what the rule is called there.
 
@@ -170,8 +173,7 @@ def is_destructive(tool: Tool) -> bool:
 def check_effect(effect: Any, what: str) -> None:
     """Raises ConfigurationError for what is no effect."""
     if effect not in _EFFECTS:
-        close = difflib.get_close_matches(str(effect), _EFFECTS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(_EFFECTS)}"
+        hint = did_you_mean(effect, _EFFECTS, otherwise=f"use {', '.join(_EFFECTS)}")
         raise ConfigurationError(f"{what} cannot be {effect!r}; {hint}")
 
 
@@ -181,8 +183,7 @@ def check_keys(data: Any, known: Collection[str], what: str) -> None:
         raise ConfigurationError(f"{what} must be a mapping of {', '.join(known)}, not {type(data).__name__}")
     for key in data:
         if key not in known:
-            close = difflib.get_close_matches(str(key), list(known), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+            hint = did_you_mean(key, known, otherwise=f"the keys are {', '.join(known)}")
             raise ConfigurationError(f"{what} has the unknown key {key!r}; {hint}")
 
 

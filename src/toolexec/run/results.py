@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from toolexec.errors import ConfigurationError, ResultNotFoundError
+from toolexec.errors import ConfigurationError, InvalidResultError, ResultNotFoundError
 from toolexec.model.origin import Origin
-from toolexec.run.excerpt import encode
+from toolexec.run.large import json_pieces
 from toolexec.run.outline import MIN_BYTES, Outline, outline, surely_fits
 from toolexec.run.reading import Page, find_places, page_of
 from toolexec.run.selecting import select
@@ -101,7 +101,7 @@ class ResultStore:
         if surely_fits(value, limit):
             return Shown(value=value)
         again = isinstance(value, Outline)
-        data = encode(value).encode("utf-8", "surrogatepass")
+        data = _written(value)
         if len(data) <= limit:
             return Shown(value=value, handle=value["handle"], bytes=value["bytes"]) if again else Shown(value=value)
         handle = value["handle"] if again else ""
@@ -117,7 +117,7 @@ class ResultStore:
 
     def keep(self, value: Any, origin: Origin) -> str:
         """Keep *value* whatever its size and give its handle; empty when it is too large to be kept."""
-        return self._keep(encode(value).encode("utf-8", "surrogatepass"), origin)
+        return self._keep(_written(value), origin)
 
     def read(
         self,
@@ -211,3 +211,11 @@ class ResultStore:
 def _owner(origin: Origin) -> _Owner:
     caller = origin.caller
     return ("caller", caller.tenant, caller.id) if caller.id else ("session", caller.tenant, origin.session)
+
+
+def _written(value: Any) -> bytes:
+    """*value* as `encode` writes it, in short steps, as other threads wait meanwhile; raises as that does."""
+    try:
+        return "".join(json_pieces(value, compact=True)).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidResultError(f"the result cannot be written as JSON: {error}", op="normalize") from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.base import Backend, StreamingBackend
-from toolexec.backend.failures import handler_failure
+from toolexec.backend.failures import handler_failure, result_not_json
 from toolexec.backend.here import Wait, step_here
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
@@ -15,7 +16,6 @@ from toolexec.discovery.index import Index, Registered
 from toolexec.errors import (
     ExecutionError,
     InputValidationError,
-    InvalidResultError,
     InvalidSchemaError,
     OutputValidationError,
     StreamNotSupportedError,
@@ -23,8 +23,10 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.model.call import ToolCall
+from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import explain_not_json, is_json
+from toolexec.model.json_value import NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolver
@@ -34,6 +36,9 @@ __all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner"]
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
 _NO_ARGS: Final[dict[str, Any]] = {}
+_NO_MAPPING: Final = Violation(
+    path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
+)
 
 
 class Runner(Protocol):
@@ -77,13 +82,17 @@ class ThreadRunner(Protocol):
         ...
 
 
+@checked("DefaultRunner")
 class DefaultRunner:
     """The pipeline itself, without any layer.
 
+    Arguments and results become plain JSON, as `to_json` has it, and share no nested dict or list with what they are
+    made of: a handler cannot change its caller's data, nor a caller a handler's.
+
     Arguments are checked unless *validate_input* is false. *validate_output* decides what a breach of the output schema
     means: `strict` makes it the call's error (the value stays in the result), `warn` lists it in `Result.warnings`,
-    `off` takes any result unchecked, be it JSON or not; None means strict for local tools and warn for remote ones. The
-    runner keeps no state of its own.
+    `off` does not look; None means strict for local tools and warn for remote ones. Where nothing is checked, what has
+    no JSON form is passed on as it is. The runner keeps no state of its own.
     """
 
     def __init__(
@@ -95,6 +104,7 @@ class DefaultRunner:
         validate_input: bool = True,
         validate_output: OutputValidation | None = None,
     ) -> None:
+        self.index = index
         self._find = index.find if index is not None else _nothing
         self._backends = backends
         self._resolver = resolver or Resolver(index, backends)
@@ -105,8 +115,7 @@ class DefaultRunner:
         """Make the call; see `Runner.run`."""
         started = perf_counter()
         entry = self._find(call.tool_id) or self._resolver.resolve(call.tool_id)
-        if self._validate_input:
-            _check_input(entry.tool, call.args)
+        call = self._checked(entry.tool, call)
         try:
             raw = await self._backends.resolve(entry.binding).call(entry.target, call)
         except ExecutionError as error:
@@ -118,7 +127,7 @@ class DefaultRunner:
         except BaseException as error:
             failure = handler_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
-        if self._validate_output == "off" and type(raw) in _PLAIN:
+        if self._validate_output == "off" and type(raw) in _SCALARS:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         return self._finish(entry, raw, started)
 
@@ -141,8 +150,7 @@ class DefaultRunner:
         """Make the call piece by piece; see `Runner.stream`."""
         started = perf_counter()
         entry = self._find(call.tool_id) or self._resolver.resolve(call.tool_id)
-        if self._validate_input:
-            _check_input(entry.tool, call.args)
+        call = self._checked(entry.tool, call)
         backend = self._backend(entry)
         tool_id = entry.tool.id
         if not isinstance(backend, StreamingBackend):
@@ -158,13 +166,9 @@ class DefaultRunner:
         try:
             async for event in events:
                 if event.kind == "done":
-                    yield _last_event(self._finish(entry, event.data, started))
+                    yield _last_event(self._finish(entry, event.data, started), event.tool_id)
                     return
-                yield (
-                    event
-                    if event.tool_id
-                    else StreamEvent(kind=event.kind, data=event.data, tool_id=tool_id, error=event.error)
-                )
+                yield self._own_event(event, tool_id)
                 if event.kind == "error":
                     return
             yield _error_event(ExecutionError(f"{tool_id} ended its stream without a result", tool_id=tool_id))
@@ -179,6 +183,46 @@ class DefaultRunner:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
+    def _checked(self, tool: Tool, call: ToolCall) -> ToolCall:
+        """The call, with arguments of its own that are plain JSON and fit the schema; a flat one is passed on as it
+        is. Raises InputValidationError."""
+        given = _NO_ARGS if call.args is None else call.args
+        violations: Sequence[Violation] = ()
+        args = given
+        if type(given) is dict or isinstance(given, Mapping):  # the first costs a tenth of the second
+            try:
+                args = own_args(given)
+            except NotJSONError as error:
+                violations = error.violations
+            else:
+                try:
+                    if not self._validate_input or tool.input_schema.conforms(args):
+                        return call if args is given else _with_args(call, args)
+                    violations = tool.input_schema.violations(args)
+                except InvalidSchemaError:
+                    tool.check_schemas()  # the same error, which names the tool and the schema
+                    raise
+        else:
+            violations = (_NO_MAPPING,)
+        if violations and self._validate_input:
+            raise InputValidationError(violations, tool_id=tool.id, op="validate_input")
+        return call if args is given else _with_args(call, args)
+
+    def _own_event(self, event: StreamEvent, tool_id: str) -> StreamEvent:
+        """A `progress`, `chunk` or `error` event with data of its own that is plain JSON; raises InvalidResultError."""
+        try:
+            data = to_json(event.data)
+        except NotJSONError as error:
+            if event.kind == "error":
+                data = to_json_lossy(event.data)
+            elif self._validate_output != "off":
+                raise result_not_json(tool_id, error, f"streamed a {event.kind}") from None
+            else:
+                data = event.data
+        if data is event.data and event.tool_id:
+            return event
+        return StreamEvent(kind=event.kind, data=data, tool_id=event.tool_id or tool_id, error=event.error)
+
     def _backend(self, entry: Registered) -> Backend:
         try:
             return self._backends.resolve(entry.binding)
@@ -192,23 +236,20 @@ class DefaultRunner:
         reply = None
         value = raw
         if type(raw) not in _PLAIN and (reply := as_reply(raw)) is not None:
+            reply = _own_reply(reply)
             if reply.is_error:
                 error = reply_error(tool.id, reply)
                 error.backend = entry.binding.backend
                 return Result(tool.id, None, error, perf_counter() - started, entry.binding, reply)
             value = reply_value(reply)
-        if self._validate_output == "off":
-            return Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
-        if not is_json(value):
-            problem = explain_not_json(value)[0]
-            failure = InvalidResultError(
-                f"{tool.id} returned something that is not JSON at {problem.path or 'its root'}: {problem.message}",
-                tool_id=tool.id,
-                op="normalize",
-            )
-            return Result(tool.id, None, failure, perf_counter() - started, entry.binding, reply)
+        try:
+            value = to_json(value)
+        except NotJSONError as error:
+            if self._validate_output != "off":
+                failure = result_not_json(tool.id, error).locate(tool_id=tool.id)
+                return Result(tool.id, None, failure, perf_counter() - started, entry.binding, reply)
         result = Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
-        if tool.output_schema is not None:
+        if tool.output_schema is not None and self._validate_output != "off":
             self._check_output(entry, result)
         return result
 
@@ -224,36 +265,36 @@ class DefaultRunner:
         if (self._validate_output or ("strict" if entry.binding.kind == "local" else "warn")) == "warn":
             result.warnings = violations
         else:
-            result.error = OutputValidationError(violations, tool_id=entry.tool.id, op="validate_output")
+            result.error = OutputValidationError(
+                violations, tool_id=entry.tool.id, op="validate_output", value=result.value
+            )
 
 
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_PLAIN: Final = _SCALARS | {dict, list}
+
+
+def _with_args(call: ToolCall, args: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(call.tool_id, args, call.timeout, call.on_progress, call.fallback, call.origin, call.run_id)
 
 
 def _nothing(tool_id: str) -> None:
     """The index of a runner that has none."""
 
 
-def _check_input(tool: Tool, args: Mapping[str, Any] | None) -> None:
-    values = _NO_ARGS if args is None else args
-    if type(values) is dict and is_json(values) and tool.input_schema.conforms(values):
-        return
-    if isinstance(values, Mapping):
-        violations = tool.input_schema.violations(dict(values))
-    else:
-        violations = (
-            Violation(
-                path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
-            ),
-        )
-    if violations:
-        raise InputValidationError(violations, tool_id=tool.id, op="validate_input")
+def _own_reply(reply: ToolReply) -> ToolReply:
+    """The reply as plain JSON of its own, but for the structured value, which becomes the result's; text in place of
+    what has no JSON form."""
+    content = [to_json_lossy(part) for part in reply.content]
+    meta = to_json_lossy(reply.meta) if reply.meta else reply.meta
+    return replace(reply, content=content, meta=meta)
 
 
-def _last_event(result: Result) -> StreamEvent:
+def _last_event(result: Result, tool_id: str = "") -> StreamEvent:
+    """Return the last event of a stream; a `done` that came with a tool's ID keeps it."""
     if result.error is not None:
         return _error_event(result.error)
-    return StreamEvent(kind="done", data=result.value, tool_id=result.tool_id)
+    return StreamEvent(kind="done", data=result.value, tool_id=tool_id or result.tool_id)
 
 
 def _error_event(error: ToolExecError) -> StreamEvent:

@@ -9,14 +9,17 @@ import json
 import re
 from typing import Any, Final
 
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import shorten
+from toolexec.run.large import Budget, BudgetExceededError, search
 from toolexec.run.reading import MAX_PATH, not_valid
 
 __all__ = ["select"]
 
-_MAX_VISITS: Final = 500_000
+_MAX_STEPS: Final = 500_000
 _MAX_MADE: Final = 20
 _SHOWN_KEYS: Final = 10
+_COMPARED_KEYS: Final = 1000
 _STEP: Final = re.compile(
     r'\.?([^\s.\[\]"\'`|*?(){}&!@,:<>=]+)'  # .name
     r'|\.?("(?:[^"\\]|\\.)*")'  # ."odd name"
@@ -72,7 +75,9 @@ def _step(value: Any, step: str | int, done: str) -> Any:
             return value[str(step)]
         known = [shorten(key, 40) for key in list(value)[:_SHOWN_KEYS]]
         more = f" and {len(value) - _SHOWN_KEYS:,} more" if len(value) > _SHOWN_KEYS else ""
-        raise not_valid("path", f"there is no {shorten(str(step))!r} at {where}; its keys: {', '.join(known)}{more}")
+        keys = [key for key in value if isinstance(key, str)][:_COMPARED_KEYS]
+        hint = did_you_mean(step, keys, otherwise=f"its keys: {', '.join(known)}{more}")
+        raise not_valid("path", f"there is no {shorten(str(step))!r} at {where}; {shorten(hint, 500)}")
     if isinstance(value, list):
         number = int(step) if isinstance(step, int) or (step.isascii() and step.isdigit() and len(step) < 10) else None
         if number is None:
@@ -86,24 +91,12 @@ def _step(value: Any, step: str | int, done: str) -> Any:
 def _search(value: Any, path: str) -> Any:
     import jmespath
     from jmespath.exceptions import JMESPathError
-    from jmespath.visitor import TreeInterpreter
-
-    class _Bounded(TreeInterpreter):
-        """Gives up when the search takes too many steps."""
-
-        visits = 0
-
-        def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-            self.visits += 1
-            if self.visits > _MAX_VISITS:
-                raise ValueError("it takes too many steps; select a smaller part first")
-            return super().visit(node, *args, **kwargs)
 
     try:
         parsed = jmespath.compile(path.removeprefix("$.")).parsed
         _check(parsed, [0])
-        return _Bounded().visit(parsed, value)
-    except (JMESPathError, ValueError, TypeError, RecursionError) as error:
+        return search(parsed, value, Budget(steps=_MAX_STEPS))
+    except (JMESPathError, ValueError, TypeError, RecursionError, BudgetExceededError) as error:
         reason = shorten(" ".join(str(error).split()), 300)
         raise not_valid("path", f"cannot select {shorten(path)!r}: {reason}") from None
 

@@ -17,11 +17,12 @@ __all__ = ["Result", "StepResult"]
 class Result:
     """The outcome of one call, a snapshot that is yours.
 
-    `value` is JSON. `error` is set when the tool was called and failed; `ok` says so. `tool_id` is the canonical ID,
-    `duration` seconds. `binding` says where the tool ran. `reply` is the raw reply of a tool that answers in parts (an
-    MCP tool, or a handler that returns a ToolReply), with every image, link and resource. `warnings` are breaches
-    of the output schema where those do not count as a failure. `handle` is set when `value` is only the outline of a
-    value that was too large: the whole is kept under it.
+    `value` is JSON, and shares no dict or list with what the tool holds; it is there beside an error, too, when the
+    tool ran and only broke its output schema. `error` is set when the tool was called and failed; `ok` says so.
+    `tool_id` is the canonical ID, `duration` seconds. `binding` says where the tool ran. `reply` is the raw reply of a
+    tool that answers in parts (an MCP tool, or a handler that returns a ToolReply), with every image, link and
+    resource. `warnings` are breaches of the output schema where those do not count as a failure. `handle` is set when
+    `value` is only the outline of a value that was too large: the whole is kept under it.
     """
 
     tool_id: str
@@ -71,8 +72,8 @@ class Result:
 class StepResult:
     """The outcome of one step of a chain: the arguments that really went in, and what came out.
 
-    A step that was not run because an earlier one failed is `skipped`, without value and error. `attempts` counts the
-    calls that were made.
+    A value that breaks its tool's output schema is there beside the error. A step that was not run because an earlier
+    one failed is `skipped`, without value and error. `attempts` counts the calls that were made.
     """
 
     index: int

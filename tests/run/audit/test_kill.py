@@ -11,12 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from tests.servers import server_environment
 
 from toolexec.run.audit import AuditLog, verify
 from toolexec.run.audit.jsonl import older_files
 
-KILLS = 50
+pytestmark = pytest.mark.full
+
 PROGRAM = Path(__file__).with_name("loaded.py")
 
 
@@ -25,13 +27,14 @@ def start(log: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(PROGRAM), str(log)], stdout=subprocess.PIPE, env=server_environment())
 
 
-def test_no_line_is_half_written_after_many_kills(tmp_path: Path) -> None:
-    """Fifty kills at random moments under load, files being rotated, leave whole lines only, and the chain verifies."""
+@pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.soak)])
+def test_no_line_is_half_written_after_many_kills(tmp_path: Path, kills: int) -> None:
+    """Kills at random moments under load, files being rotated, leave whole lines only, and the chain verifies."""
     log = tmp_path / "audit.jsonl"
     rng = random.Random(5)
     killed = 0
     following = start(log)
-    while killed < KILLS:
+    while killed < kills:
         process, following = following, start(log)
         try:
             assert process.stdout is not None
@@ -51,7 +54,7 @@ def test_no_line_is_half_written_after_many_kills(tmp_path: Path) -> None:
     assert len(files) > 3
     assert all(file.read_bytes().rstrip(b" ")[-1:] in (b"\n", b"") for file in files)
     records = [json.loads(line) for file in reversed(files) for line in file.read_bytes().rstrip(b" ").splitlines()]
-    assert len(records) > 10 * KILLS
+    assert len(records) > 10 * kills
     assert [record["seq"] for record in records] == list(range(len(records)))
     report = verify(log)
     assert report.ok, report.problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import sqlite3
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from toolexec.errors import AuditError
 from toolexec.run.audit import AuditLog, AuditReader, read_last, verify
-from toolexec.run.audit.chain import Position, seal
+from toolexec.run.audit.chain import Position, seal, stamp
 
 KEY = b"0123456789abcdef"
 Lines = list[bytes]
@@ -67,7 +68,7 @@ def test_tampering_shows(path: Path, name: str) -> None:
 def test_a_log_that_was_made_anew_shows(path: Path) -> None:
     """Without the key a chain can be made anew, but not so that it verifies with it; nor can it be verified without."""
     path.unlink()
-    AuditLog.open(path).close()
+    AuditLog.open(path, key=b"").close()
     assert "the log has no key" in " ".join(p.message for p in verify(path, KEY).problems)
     keyed = path.with_name("keyed.jsonl")
     AuditLog.open(keyed, key=KEY).close()
@@ -93,10 +94,12 @@ def test_a_chain_that_is_sealed_anew_within_shows(path: Path, tmp_path: Path) ->
     assert "claims that there is one before it" in verify(path, KEY).problems[0].message
 
 
-def test_a_log_that_was_cut_off_shows_by_an_earlier_hash(path: Path) -> None:
-    """Records that were cleanly taken off the end are missed by who knows the last hash of before."""
+def test_a_log_that_was_cut_off_shows_by_an_earlier_hash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that were cleanly taken off the end are missed by who knows the last hash of before, without its head."""
     before = verify(path, KEY)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+    assert "its tail was cut off" in verify(path, KEY).problems[0].message
+    monkeypatch.setenv("XDG_STATE_HOME", str(path.parent / "another"))
     assert verify(path, KEY).ok
     report = verify(path, KEY, expect=before.last_hash)
     assert "no record has the hash" in report.problems[0].message
@@ -166,3 +169,13 @@ def test_the_last_records_and_those_that_come(tmp_path: Path, name: str) -> None
         log.write(f'"kind":"note","note":"{n}{"x" * 400_000}"')
     log.close()
     assert [r["note"][0] for r in read_last(long, 3)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("length", [16, 32, 63, 64, 65, 200])
+def test_the_hash_is_that_of_the_standard(length: int) -> None:
+    """Whoever has the key can check a record without this package: its hash is HMAC-SHA-256 of the bytes before it."""
+    key = bytes(range(length))
+    for body in ('"kind":"note"', f'"kind":"note","note":"{"x" * 300}"'):
+        line, mark = seal(Position(3, "a" * 64), stamp(), body, key)
+        text, _, _ = line.partition(b',"hash":')
+        assert mark == hmac.digest(key, text, "sha256").hex()

@@ -569,6 +569,7 @@ def _add_remote(lab, transport, request) -> None:
         lab.ex.add_mcp("far", url=request.getfixturevalue("http_url"), headers={"X-Token": "own"})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_one_trace_from_the_caller_to_the_server(lab, transport, request):
     """A chain of three steps on an MCP server: the server is told the trace, and the span of the very step that calls
@@ -590,6 +591,7 @@ async def test_one_trace_from_the_caller_to_the_server(lab, transport, request):
         assert outcome.value == {"meta": expected, **own}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_code_and_streams_take_the_trace_along(lab, transport, request):
     """The server sees the trace of the code that calls it, and of a stream."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.errors import AuditError
+from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, Tail, read_line, seal, stamp
 
 try:
@@ -34,10 +35,13 @@ class JsonLines:
 
     Past *max_bytes* the file becomes `path.1` (that one `path.2`, ... of which *keep* are kept), and the chain goes on
     in a new one. With *sync* every record is on the disk before it counts as written. Raises AuditError when the file
-    cannot be opened, is locked for more than 2 s, or does not end with a record that *key* verifies.
+    cannot be opened, is locked for more than 2 s, or does not end with a record that *key* verifies. The head of the
+    log is kept in the directory *state*.
     """
 
-    def __init__(self, path: Path, key: bytes | None, *, sync: bool = False, max_bytes: int = 0, keep: int = 5) -> None:
+    def __init__(
+        self, path: Path, key: bytes | None, state: Path, *, sync: bool = False, max_bytes: int = 0, keep: int = 5
+    ) -> None:
         if fcntl is None:  # pragma: no cover - Windows
             raise AuditError("this system cannot lock files; use an audit log in SQLite: name it audit.db", op="audit")
         self.path = path
@@ -51,6 +55,7 @@ class JsonLines:
         self._size = 0
         self._second = ""
         self._at = Position()
+        self._anchor = Anchor(path, state, key, sync=sync)
         self.header = Header.new(key)
         with self._mutex:
             self._reopen()
@@ -81,13 +86,15 @@ class JsonLines:
                     raise _cannot(self.path, error) from error
                 raise
             finally:
-                self._unlock()
+                if self._fd >= 0:
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Write no more; closing twice is fine."""
         with self._mutex:
             self._closed = True
             self._release()
+            self._anchor.close()
 
     # -- all below with the mutex, and the file locked --------------------------------------------------------------
 
@@ -125,7 +132,9 @@ class JsonLines:
                 os.ftruncate(self._fd, self._size)
             raise
         self._size += len(line)
-        self._at = Position(self._at.seq + 1, mark)
+        at = self._at
+        at.seq, at.prev = at.seq + 1, mark
+        self._anchor.write(self.header.log, at.seq - 1, mark)
 
     def _attach(self) -> None:
         """Open the file, lock it, and find out where the chain is; begin it if the file is new."""
@@ -159,8 +168,10 @@ class JsonLines:
             return
         self.header = self._read_header()
         self._at = tail.following
+        missing = self._missing()
         if torn:
             self._note_torn(torn)
+        self._note_lost(missing)
 
     def _begin(self) -> None:
         """The first record of a file: of a new log, or of one that goes on after a rotation."""
@@ -169,8 +180,10 @@ class JsonLines:
             self.header, self._at = Header.new(self._key), Position()
         else:
             self._at = before.following
+        missing = self._missing()
         line, mark = seal(self._at, stamp(), self.header.body(), self._key)
         self._put(line, mark)
+        self._note_lost(missing)
 
     def _before(self) -> Tail | None:
         """The end of the file that this one goes on from, if there is one; takes its header over."""
@@ -236,6 +249,15 @@ class JsonLines:
     def _note_torn(self, torn: bytes) -> None:
         note = f"a torn line of {len(torn)} bytes was moved to {self.path.name}.torn"
         self._put(*seal(self._at, stamp(), json.dumps({"kind": "note", "note": note})[1:-1], self._key))
+
+    def _missing(self) -> str:
+        """What the log's head says is missing before the next record. It must be asked before anything is written."""
+        return lost(self._anchor.read(self.header.log), self._at)
+
+    def _note_lost(self, missing: str) -> None:
+        if missing:
+            logger.error("records of the audit log %s are missing; toolexec audit verify says which", self.path)
+            self._put(*seal(self._at, stamp(), missing, self._key))
 
     def _read_header(self, fd: int = -1) -> Header:
         number = fd if fd >= 0 else self._fd

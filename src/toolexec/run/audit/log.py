@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.errors import AuditError, ConfigurationError
 from toolexec.model.redaction import Redactor, redactor
-from toolexec.run.audit.chain import Header, stamp
+from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
+from toolexec.run.audit.chain import Header, stamp, unsealed
 from toolexec.run.audit.record import args_digest, inside, redacted_args
 
 __all__ = ["ArgsMode", "AuditFormat", "AuditLog", "format_of"]
@@ -58,14 +59,17 @@ class AuditLog:
         sync: Literal["none", "always"] = "none",
         max_bytes: int = 0,
         keep: int = 5,
+        state: str | Path | None = None,
     ) -> AuditLog:
         """Open the log in *path*, or begin it; the file is for its owner alone.
 
         *args* says what is kept of arguments: a `digest` that shows which calls had the same, all but secrets
         (`redacted`), or `none`. *format* None goes by the name: `.db` and `.sqlite` are SQLite, others JSON lines.
-        With a *key* nobody who lacks it can make records that verify. *sync* `always` waits for the disk at each
-        record. A file of JSON lines that would grow past *max_bytes* (0: no limit) is moved to `path.1`, and *keep* of
-        those stay.
+        Nobody who lacks the log's *key* can make records that verify. None is a key that is made for this path at its
+        first use; `b""` is no key. It is kept in the directory *state*, with the head of the log, by which a tail that
+        is cut off shows (default: `toolexec/audit` in the user's state directory). A log that was begun without a key
+        goes on without one. *sync* `always` waits for the disk at each record. A file of JSON lines that would grow
+        past *max_bytes* (0: no limit) is moved to `path.1`, and *keep* of those stay.
 
         A last line that a crash has torn is moved to `path.torn`, with a note in the log. Raises ConfigurationError for
         settings that make no sense, AuditError when the log cannot be written or does not verify at its end.
@@ -81,15 +85,21 @@ class AuditLog:
             raise ConfigurationError(
                 f"max_bytes must be 0 or more, and 0 for SQLite, not {max_bytes}; keep must be 1 or more, not {keep}"
             )
-        if key is not None and len(key) < 16:
+        if key and len(key) < 16:
             raise ConfigurationError(f"the key of an audit log needs 16 bytes or more, not {len(key)}")
+        directory = state_directory(state)
+        if key is None:
+            key = default_key(place, directory)
+            if key is None and not _is_unkeyed(place, kind):
+                key = new_default_key(place, directory)
+        key = key or None
         if kind == "sqlite":
             from toolexec.run.audit.sqlite import SqliteLines
 
-            return cls(place, SqliteLines(place, key, sync=sync == "always"), key, args, redact)
+            return cls(place, SqliteLines(place, key, directory, sync=sync == "always"), key, args, redact)
         from toolexec.run.audit.jsonl import JsonLines
 
-        lines = JsonLines(place, key, sync=sync == "always", max_bytes=max_bytes, keep=keep)
+        lines = JsonLines(place, key, directory, sync=sync == "always", max_bytes=max_bytes, keep=keep)
         return cls(place, lines, key, args, redact)
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -142,6 +152,23 @@ class AuditLog:
         except AuditError as error:
             logger.error("the audit log lacks %d records: %s", len(self._owed), error)
         self._lines.close()
+
+
+def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:
+    """Whether there is a log already that was begun without a key."""
+    from toolexec.run.audit.verify import audit_lines
+
+    try:
+        for _, _, line in audit_lines(path, kind):
+            tail, _ = unsealed(line, None, check=False)
+            header = Header.read(tail.data) if tail is not None else None
+            if header is not None and not header.keyed:
+                logger.warning("the audit log %s has no key, and goes on without one; move it away for one with", path)
+                return True
+            return False
+    except AuditError:
+        pass
+    return False
 
 
 def format_of(path: Path) -> AuditFormat:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import PolicyError, RateLimitedError, ToolExecError
+from toolexec.model.json_value import to_json_lossy
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import Redactor
 
@@ -32,7 +33,7 @@ def _refuse(value: object) -> None:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-inside_encoder: Final = json.JSONEncoder(separators=(",", ":"), default=str)
+_strict: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 # The encoder itself: `json.dumps` makes a new one for each call, which takes as long as the encoding.
 _encoder: Final = cast("Any", json.encoder)
 _pieces: Final = _encoder.c_make_encoder(None, _refuse, _encoder.encode_basestring, None, ":", ",", True, False, False)
@@ -41,7 +42,15 @@ _pieces: Final = _encoder.c_make_encoder(None, _refuse, _encoder.encode_basestri
 def inside(facts: Mapping[str, Any]) -> str:
     """Facts as the inside of a JSON object, without those that are empty; long texts are cut."""
     kept = {key: _cut(value) for key, value in facts.items() if value not in ("", None, (), [])}
-    return inside_encoder.encode(kept)[1:-1]
+    return _encode(kept)[1:-1]
+
+
+def _encode(value: Any) -> str:
+    """Strict JSON; what has no JSON form is put down as text."""
+    try:
+        return _strict.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return _strict.encode(to_json_lossy(value))
 
 
 def _cut(value: Any) -> Any:
@@ -49,11 +58,12 @@ def _cut(value: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """A JSON value as bytes that are the same however its objects are ordered; what is no JSON counts by its kind."""
+    """A JSON value as bytes that are the same however its objects are ordered; what is not JSON counts as it would be
+    written."""
     try:
         return "".join(_pieces(value, 0)).encode(errors="surrogatepass")
     except (TypeError, ValueError, RecursionError):
-        return f"not JSON: {type(value).__name__}".encode()
+        return "".join(_pieces(to_json_lossy(value), 0)).encode()
 
 
 def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
@@ -64,10 +74,10 @@ def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
 def redacted_args(args: Mapping[str, Any] | None, redact: Redactor, schema: Mapping[str, Any] | None) -> str:
     """The arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record fits a
     page."""
-    text = inside_encoder.encode(redact.value(args or {}, schema))
+    text = _encode(redact.value(to_json_lossy(args or {}), schema))
     if len(text) <= _MAX_ARGS:
         return text
-    return inside_encoder.encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
+    return _encode({"left_out": f"{len(text)} bytes", "start": text[:_MAX_START]})
 
 
 def tool_part(entry: Registered) -> str:

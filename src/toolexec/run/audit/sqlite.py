@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -9,9 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import AuditError
+from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
 __all__ = ["SqliteLines"]
+
+logger = logging.getLogger(__name__)
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
@@ -31,14 +35,16 @@ class SqliteLines:
     """Appends rows to the table `records` of *path*; the view `calls` has their parts as columns.
 
     Several processes may write at once. With *sync* every record is on the disk before it counts as written. Raises
-    AuditError when the database cannot be opened, or does not end with a record that *key* verifies.
+    AuditError when the database cannot be opened, or does not end with a record that *key* verifies. The head of the
+    log is kept in the directory *state*.
     """
 
-    def __init__(self, path: Path, key: bytes | None, *, sync: bool = False) -> None:
+    def __init__(self, path: Path, key: bytes | None, state: Path, *, sync: bool = False) -> None:
         self.path = path
         self._key = key
         self._mutex = threading.Lock()
         self._database: sqlite3.Connection | None = None
+        self._anchor = Anchor(path, state, key, sync=sync)
         self.header = Header.new(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,6 +79,7 @@ class SqliteLines:
             database, self._database = self._database, None
             if database is not None:
                 database.close()
+            self._anchor.close()
 
     def _begin(self, database: sqlite3.Connection) -> None:
         first = database.execute(_FIRST).fetchone()
@@ -94,13 +101,23 @@ class SqliteLines:
             at = (
                 Position() if last is None else read_line(last[0].encode() + b"\n", self._key, str(self.path)).following
             )
-            line, _ = seal(at, moment or stamp(), body, self._key)
-            database.execute("INSERT INTO records VALUES (?, ?)", (at.seq, line[:-1].decode()))
+            if missing := lost(self._anchor.read(self.header.log), at):
+                logger.error("records of the audit log %s are missing; toolexec audit verify says which", self.path)
+                at = self._row(database, at, stamp(), missing)
+            at = self._row(database, at, moment or stamp(), body)
             database.execute("COMMIT")
+            # Another process may have been quicker: its head is the later one then.
+            if self._anchor.read(self.header.log).seq < at.seq:
+                self._anchor.write(self.header.log, at.seq - 1, at.prev)
         except BaseException:
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
+
+    def _row(self, database: sqlite3.Connection, at: Position, moment: str, body: str) -> Position:
+        line, mark = seal(at, moment, body, self._key)
+        database.execute("INSERT INTO records VALUES (?, ?)", (at.seq, line[:-1].decode()))
+        return Position(at.seq + 1, mark)
 
 
 def _cannot(path: Path, error: Exception) -> AuditError:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from toolexec.errors import AuditError
+from toolexec.run.audit.anchor import Head, default_key, head_in, heads_of, state_directory
 from toolexec.run.audit.chain import NO_HASH, Header, Tail, unsealed
 from toolexec.run.audit.jsonl import older_files
 from toolexec.run.audit.log import format_of
@@ -36,7 +37,9 @@ class VerifyReport:
     `records` counts those that could be read, `first` and `last` are their times. `last_hash` stands for the whole log
     up to now: kept elsewhere, it shows later that nothing before it was changed or cut off. `unfinished` counts calls
     that began and have no end: they run just now, or their process was killed. `older_gone` says that the oldest files
-    were deleted after a rotation. At most 100 `problems` are listed.
+    were deleted after a rotation. `anchored` says that the log's head was found outside of it, so that a tail that was
+    cut off shows. `others` counts logs that were kept in this path before and are not there any more. At most 100
+    `problems` are listed.
     """
 
     records: int
@@ -47,6 +50,8 @@ class VerifyReport:
     files: tuple[str, ...]
     older_gone: bool
     problems: tuple[Problem, ...]
+    anchored: bool = False
+    others: int = 0
 
     @property
     def ok(self) -> bool:
@@ -64,18 +69,26 @@ class VerifyReport:
             "unfinished": self.unfinished,
             "files": list(self.files),
             "olderGone": self.older_gone,
+            "anchored": self.anchored,
+            "others": self.others,
             "problems": [{"place": p.place, "message": p.message} for p in self.problems],
         }
 
 
-def verify(path: str | Path, key: bytes | None = None, *, expect: str = "") -> VerifyReport:
+def verify(
+    path: str | Path, key: bytes | None = None, *, expect: str = "", state: str | Path | None = None
+) -> VerifyReport:
     """Check the log in *path* and the files that it was rotated to, the oldest first.
 
-    *key* is the log's, if it has one. *expect* is a `last_hash` of before: that a log was cut off at its end between
-    two records shows only so. Raises AuditError when the log cannot be read.
+    *key* is the log's; None is the one that was made for this path, if there is one. Its head is looked for in the
+    directory *state*; see `AuditLog.open`. *expect* is a `last_hash` of before: where no head is there, that a log was
+    cut off shows only so. Raises AuditError when the log cannot be read.
     """
     place = Path(path)
-    check = _Check(key, expect.lower())
+    directory = state_directory(state)
+    own = default_key(place, directory) if key is None else None
+    heads = heads_of(place, directory)  # before the log is read: it may be written to just now
+    check = _Check(own or key or None, expect.lower(), heads, is_own=own is not None)
     files: list[str] = []
     for name, number, line in audit_lines(place):
         if name not in files:
@@ -83,16 +96,17 @@ def verify(path: str | Path, key: bytes | None = None, *, expect: str = "") -> V
         check.line(f"{name}:{number}", line)
     if not files:
         check.wrong(place.name, "there is no record in it")
+    check.end(files[-1] if files else place.name)
     if expect and not check.met:
         check.wrong(place.name, f"no record has the hash {expect}: it was cut off, or is another log")
     return check.report(tuple(files))
 
 
-def audit_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
+def audit_lines(path: Path, kind: str = "") -> Iterator[tuple[str, int, bytes]]:
     """Every line with its file's name and its number, the oldest first; raises AuditError when a file cannot be
     read."""
     try:
-        if format_of(path) == "sqlite":
+        if (kind or format_of(path)) == "sqlite":
             yield from _rows(path)
             return
         for file in [*(file for _, file in reversed(older_files(path))), path]:
@@ -112,8 +126,12 @@ def _rows(path: Path) -> Iterator[tuple[str, int, bytes]]:
 
 
 class _Check:
-    def __init__(self, key: bytes | None, expect: str) -> None:
+    def __init__(self, key: bytes | None, expect: str, heads: dict[str, bytes], *, is_own: bool) -> None:
         self._key = key
+        self._heads = heads
+        self._is_own = is_own
+        self._keyed = False
+        self._head: Head | None = None
         self._problems: list[Problem] = []
         self._last: Tail | None = None
         self._lost = False
@@ -143,6 +161,7 @@ class _Check:
             return
         self._place_in_chain(place, tail)
         self._header(place, tail)
+        self._against_head(place, tail)
         self._last, self._lost = tail, False
         self.met = self.met or tail.hash == self._expected
         data = tail.data
@@ -178,10 +197,34 @@ class _Check:
         if self._log and header.log != self._log:
             self.wrong(place, "another log begins here")
         self._log = header.log
+        self._keyed = header.keyed
+        if self._key is not None or not header.keyed:  # else nothing can be compared
+            self._head = head_in(self._heads, header.log, self._key)
         if header.keyed and self._key is None:
             self.wrong(place, "the log has a key; without it nothing can be verified")
         if self._key is not None and not header.keyed:
             self.wrong(place, "the log has no key, and should have one")
+
+    def _against_head(self, place: str, tail: Tail) -> None:
+        data, head = tail.data, self._head
+        if data.get("kind") == "lost":
+            self.wrong(place, f"{data.get('note')}: cut off between two runs, or lost when the machine failed")
+        if head is not None and head.valid and tail.following.seq - 1 == head.seq and tail.hash != head.hash:
+            self.wrong(place, f"record {head.seq} is another one than was written: the log was made again")
+
+    def end(self, place: str) -> None:
+        """Compare the end of the log with its head."""
+        head, last = self._head, self._last
+        if head is None:
+            if self._is_own and self._keyed and last is not None:
+                self.wrong(
+                    place, "its head is gone, which stood outside of the log: nothing shows whether it was cut off"
+                )
+        elif not head.valid:
+            self.wrong(place, "its head, which stands outside of the log, was changed")
+        elif last is not None and last.following.seq - 1 < head.seq:
+            end = last.following.seq - 1
+            self.wrong(place, f"it ends with record {end}, and {head.seq} was written: its tail was cut off")
 
     def report(self, files: tuple[str, ...]) -> VerifyReport:
         """What was found."""
@@ -195,4 +238,6 @@ class _Check:
             files=files,
             older_gone=self._older_gone,
             problems=tuple(self._problems),
+            anchored=self._head is not None and self._head.valid,
+            others=len(self._heads) - (self._head is not None),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import logging
 from collections import OrderedDict
@@ -24,9 +23,10 @@ from toolexec.errors import (
 )
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import explain_not_json
-from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import Redactor, redactor
+from toolexec.model.settings import checked
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layers.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
@@ -40,12 +40,15 @@ logger = logging.getLogger(__name__)
 _ANSWERS: Final = get_args(ApprovalAnswer)
 _MAX_DESCRIPTION: Final = 500
 _MAX_SESSIONS: Final = 10_000
+_LASTING: Final = get_args(Lasting)
 _UNANSWERED: Final = "unanswered"
+_FAILED: Final = "failed"
 _NO_MAPPING: Final = Violation(
     path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
 )
 
 
+@checked("Approval")
 class Approval:
     """Has somebody asked before calls that *decide* (a policy's, as a rule) gives the effect `ask`.
 
@@ -86,15 +89,22 @@ class Approval:
         """A runner that asks before it makes such calls."""
         return AskFirst(self, inner, find)
 
-    def remembers(self, session: str, wanted: Approved) -> bool:
-        """Whether this needs no question any more."""
+    def remembers(self, session: str, wanted: Approved, longest: Lasting = "always") -> bool:
+        """Whether this needs no question any more. Callers that cannot be told apart from others (see
+        `Origin.approvals`) do not profit from what was answered for those."""
+        if longest == "once":
+            return False
         if (session, wanted) in self._sessions:
             self._sessions.move_to_end((session, wanted))
             return True
+        if longest == "session":
+            return False
         return wanted in self._always or (self.memory is not None and wanted in self.memory)
 
-    def remember(self, session: str, wanted: Approved, answer: ApprovalAnswer) -> None:
-        """Take note of an answer that is for longer than one call."""
+    def remember(self, session: str, wanted: Approved, answer: ApprovalAnswer, longest: Lasting = "always") -> None:
+        """Record an answer that is for longer than one call, for no longer than *longest*."""
+        if answer != "no" and _LASTING.index(answer) > _LASTING.index(longest):
+            answer = longest
         if answer == "session":
             _keep(self._sessions, (session, wanted))
         elif answer == "always":
@@ -177,8 +187,8 @@ class AskFirst:
             raise denied(entry, verdict)
         frozen = _frozen(entry, call)
         wanted = approved(entry, call.origin.caller)
-        session = call.origin.session
-        if self._approval.remembers(session, wanted):
+        session, longest = call.origin.session, call.origin.approvals
+        if self._approval.remembers(session, wanted, longest):
             return frozen
         ask = call.origin.ask or self._approval.ask
         if ask is None:
@@ -192,14 +202,14 @@ class AskFirst:
         with self._line(ask, session, wanted) as line:
             unanswered = line.unanswered
             async with line.turn:
-                if not self._approval.remembers(session, wanted):
+                if not self._approval.remembers(session, wanted, longest):
                     answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
                     if line.unanswered == unanswered:
                         answer = await self._answer(ask, self._request(entry, frozen, verdict))
                         line.unanswered += answer == _UNANSWERED
                     if answer not in _ANSWERS or answer == "no":
                         raise self._refusal(entry, answer)
-                    self._approval.remember(session, wanted, cast("ApprovalAnswer", answer))
+                    self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
         self._check_unchanged(call, wanted)
         return frozen
 
@@ -218,7 +228,8 @@ class AskFirst:
                 del self._lines[key]
 
     async def _answer(self, ask: Approver, request: ApprovalRequest) -> object:
-        """What was answered; "no" where asking failed, and `unanswered` when it took too long."""
+        """What was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
+        ApprovalRequiredError where nobody was asked."""
         task = asyncio.ensure_future(_ask(ask, request))
         try:
             done, _ = await asyncio.wait([task], timeout=self._approval.timeout)
@@ -229,9 +240,13 @@ class AskFirst:
         if not done:
             return _UNANSWERED
         failure = None if task.cancelled() else task.exception()
+        if isinstance(failure, ApprovalRequiredError):
+            raise failure.locate(tool_id=request.tool_id, op="approval")
+        if isinstance(failure, TimeoutError):
+            return _UNANSWERED
         if task.cancelled() or failure is not None:
             logger.warning("asking for approval of %s failed: %s", request.tool_id, type(failure).__name__)
-            return "no"
+            return _FAILED
         return task.result()
 
     def _request(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ApprovalRequest:
@@ -245,14 +260,15 @@ class AskFirst:
             caller=call.origin.caller,
             path=call.origin.path,
             run_id=call.run_id,
+            longest=call.origin.approvals,
         )
 
     def _refusal(self, entry: Registered, answer: object) -> ApprovalDeniedError:
-        why = (
-            f"nobody answered within {self._approval.timeout:g} s"
-            if answer == _UNANSWERED
-            else "somebody was asked and said no"
-        )
+        why = {
+            "no": "somebody was asked and said no",
+            _UNANSWERED: f"nobody answered within {self._approval.timeout:g} s",
+            _FAILED: "asking somebody failed, so that nobody has said yes",
+        }.get(answer if isinstance(answer, str) else "", "somebody was asked, and the answer was neither yes nor no")
         return ApprovalDeniedError(
             f"{entry.tool.id} was not approved: {why}; do not call it again unless you are told to",
             tool_id=entry.tool.id,
@@ -287,11 +303,14 @@ def _look_at(task: asyncio.Future[object]) -> None:
 def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
     """The call with arguments of its own, which nobody can change while somebody reads them."""
     args: Any = {} if call.args is None else call.args
-    problems = explain_not_json(dict(args)) if isinstance(args, Mapping) else [_NO_MAPPING]
-    if problems:
-        raise InputValidationError(problems, tool_id=entry.tool.id, op="validate_input")
+    if not isinstance(args, Mapping):
+        raise InputValidationError([_NO_MAPPING], tool_id=entry.tool.id, op="validate_input")
+    try:
+        own = to_json(args)
+    except NotJSONError as error:
+        raise InputValidationError(error.violations, tool_id=entry.tool.id, op="validate_input") from None
     call.identify()
-    return replace(call, args=copy.deepcopy(dict(args)))
+    return replace(call, args=own)
 
 
 def _because(verdict: Verdict) -> str:

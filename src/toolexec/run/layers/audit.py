@@ -13,6 +13,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
+from toolexec.model.settings import checked
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
@@ -25,6 +26,7 @@ __all__ = ["Audit"]
 _MANY = 10_000
 
 
+@checked("Audit")
 class Audit:
     """Writes each call, chain and run of code to *log*, also those that are refused, fail or are cancelled.
 

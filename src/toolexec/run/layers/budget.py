@@ -12,6 +12,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply, text
 from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
+from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
 from toolexec.run.outline import MIN_BYTES, Outline, surely_fits
 from toolexec.run.resolve import Find
@@ -25,6 +26,7 @@ _MEDIA_BYTES: Final = 1 << 20
 _NOTE_BYTES: Final = 400
 
 
+@checked("Budget")
 class Budget:
     """Keeps what a call gives back within *max_bytes* of JSON (None: the store's budget of one reply).
 

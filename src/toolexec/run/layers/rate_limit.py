@@ -16,6 +16,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, RateLimitedError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.settings import checked
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, ThreadRunner
@@ -34,6 +35,7 @@ _MAX_BUCKETS: Final = 10_000
 _MAX_TOOLS: Final = 10_000
 
 
+@checked("Rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """So many calls a second in the long run, and at most *burst* at once after a pause.
@@ -69,6 +71,7 @@ RateLike: TypeAlias = Rate | str | float
 """A rate, its text, or a number of calls a second."""
 
 
+@checked("RateLimit")
 class RateLimit:
     """Refuses calls that come too fast, with a RateLimitedError that says when to try again.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolexec.errors import MissingExtraError
 from toolexec.model.redaction import Redactor, redactor
+from toolexec.model.settings import checked
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Telemetry"]
 
 
+@checked("Telemetry")
 class Telemetry:
     """A part of a `Gate`: a span for every call, with the steps of chains and the calls of code as children of theirs,
     and metrics.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from time import perf_counter
 
 from toolexec.backend.here import Wait
 from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.run.deadline import DeadlineExceededError, rest_within, with_deadline
+from toolexec.run.deadline import DeadlineExceededError, LeftBehind, rest_within, with_deadline
 from toolexec.run.runner import Runner, ThreadRunner
 from toolexec.run.types import Result
 
@@ -23,14 +25,18 @@ class Timeout:
     where that is set; the result then has a ToolTimeoutError.
 
     Async handlers, remote calls and killable handlers are really stopped. A sync handler in a thread is left behind:
-    its result is dropped. Raises ConfigurationError for a limit that is not above 0.
+    its result is dropped. So is an async handler that goes on for more than a moment after its cancellation: the caller
+    has the error in any case, and the handler goes on in a task in `left` until it ends or that is closed.
+
+    Raises ConfigurationError for a limit that is not above 0.
     """
 
     def __init__(self, inner: Runner, seconds: float | None) -> None:
-        if seconds is not None and not seconds > 0:
-            raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds}; None means no limit")
+        if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
+            raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds!r}; None means no limit")
         self.inner = inner
         self.seconds = seconds
+        self.left = LeftBehind()
         self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
     async def run(self, call: ToolCall) -> Result:
@@ -44,7 +50,7 @@ class Timeout:
         except StopIteration as finished:
             return finished.value
         try:
-            return await rest_within(work, waits_for, seconds)
+            return await rest_within(work, waits_for, seconds, self.left, call.tool_id)
         except DeadlineExceededError:
             return Result(call.tool_id, None, _late(call, seconds), seconds)
 
@@ -68,15 +74,18 @@ class Timeout:
         seconds = self._limit(call)
         events = self.inner.stream(call)
         ends = perf_counter() + seconds if seconds is not None else None
+        behind: asyncio.Task[None] | None = None
         try:
             while True:
                 step = _next(events)
                 try:
                     # In this task, not in one of its own: a generator may hold scopes that belong to its task.
-                    event = await (step if ends is None else with_deadline(step, max(ends - perf_counter(), 0)))
+                    limit = max(ends - perf_counter(), 0) if ends is not None else None
+                    event = await (step if limit is None else with_deadline(step, limit, self.left, call.tool_id))
                     if ends is not None and perf_counter() > ends and event is not None and event.kind in _MORE:
                         raise DeadlineExceededError  # a stream that never waits is not stopped by any timer
-                except DeadlineExceededError:
+                except DeadlineExceededError as late:
+                    behind = late.task
                     error = _late(call, seconds or 0)
                     yield StreamEvent(kind="error", data=error.to_dict(), tool_id=call.tool_id, error=error)
                     return
@@ -84,13 +93,24 @@ class Timeout:
                     return
                 yield event
         finally:
+            if behind is None:
+                await self._close(events, call, ends)
+            else:  # a step of it is still under way
+                self.left.add(asyncio.ensure_future(_close_after(behind, events)))
+
+    async def _close(self, events: AsyncGenerator[StreamEvent, None], call: ToolCall, ends: float | None) -> None:
+        """Close a stream within what is left of its time; a handler that refuses to end is left behind."""
+        if ends is None:
             await events.aclose()
+            return
+        with suppress(DeadlineExceededError):
+            await with_deadline(_closed(events), max(ends - perf_counter(), 0), self.left, call.tool_id)
 
     def _limit(self, call: ToolCall) -> float | None:
         if call.timeout is None:
             return self.seconds
-        if not call.timeout > 0:
-            raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout}", tool_id=call.tool_id)
+        if not isinstance(call.timeout, int | float) or call.timeout is True or not call.timeout > 0:
+            raise ConfigurationError(f"a timeout must be above 0 seconds, not {call.timeout!r}", tool_id=call.tool_id)
         return call.timeout
 
 
@@ -98,7 +118,24 @@ async def _next(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None
     return await anext(events, None)
 
 
+async def _closed(events: AsyncGenerator[StreamEvent, None]) -> None:
+    await events.aclose()
+
+
+async def _close_after(step: asyncio.Task[None], events: AsyncGenerator[StreamEvent, None]) -> None:
+    await asyncio.wait([step])
+    await events.aclose()
+
+
 def _late(call: ToolCall, seconds: float) -> ToolTimeoutError:
+    if call.waiting:
+        return ToolTimeoutError(
+            f"{call.tool_id} was not called: it waited {seconds:g} s for {call.waiting}; nothing was done, "
+            "so call it again later, or pass a longer timeout",
+            tool_id=call.tool_id,
+            op="execute",
+            details={"timeout": seconds, "never_began": True, "waited_for": call.waiting},
+        )
     return ToolTimeoutError(
         f"{call.tool_id} did not finish within {seconds:g} s and was stopped; pass a longer timeout if it needs more",
         tool_id=call.tool_id,
