@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from toolexec.errors import (
     ToolCallLimitError,
     ToolNotAllowedError,
 )
+from toolexec.run.layers.timeout import Timeout
 from toolexec.testing.gateway_exam import GatewayExam
 
 Program = Callable[[CodeParams, Tools], Awaitable[Any]]
@@ -68,23 +70,80 @@ class TestConfig:
     """What an executor is made of."""
 
     def test_all_that_is_missing_is_named(self) -> None:
-        """In a fixed order, in one error."""
-        with pytest.raises(ConfigurationError, match=r"missing required fields: index, docs, run, engine$"):
+        """What cannot be found or made is named, in a fixed order, in one error."""
+        with pytest.raises(ConfigurationError, match=r"missing required fields: index, run$"):
             CodeConfig()
 
-    @pytest.mark.parametrize("name", ["index", "docs", "run", "engine"])
-    async def test_one_that_is_missing_is_named(self, exam: GatewayExam, name: str) -> None:
-        """And only that one."""
-        parts: dict[str, Any] = {"index": exam.index, "docs": exam.docs, "run": exam.runner, "engine": Engines([])}
-        with pytest.raises(ConfigurationError, match=rf"missing required fields: {name}$"):
-            CodeConfig(**{**parts, name: None})
+    async def test_a_missing_runner_is_named(self, exam: GatewayExam) -> None:
+        """Nothing stands in for the runner."""
+        with pytest.raises(ConfigurationError, match=r"missing required fields: run$"):
+            CodeConfig(index=exam.index, docs=exam.docs, engine=Engines([]))
+
+    async def test_a_runner_that_knows_no_index_needs_one(self, exam: GatewayExam) -> None:
+        """The index is asked of the runner, and named where that has none."""
+        layer = Timeout(exam.runner, 1)
+        with pytest.raises(ConfigurationError, match=r"missing required fields: index$"):
+            Executor(layer)
+        assert Executor(CodeConfig(index=exam.index, run=layer)).config.index is exam.index
+
+    async def test_a_runner_alone_is_enough(self, exam: GatewayExam) -> None:
+        """Index and docs come from the runner, and Python runs in the embedded sandbox."""
+        made = Executor(exam.runner)
+        assert made.config.index is exam.index
+        code = "found = tools.search_tools('', 100)\nreturn [len(found), tools.exam.add(a=5, b=3)]"
+        result = await made.execute(CodeParams(code=code, timeout=60))
+        assert result.raise_for_error().value == [len(list(exam.index.tools())), 8]
+        assert [call.tool_id for call in result.tool_calls] == ["exam:add"]
+        assert result.backend is not None
+        assert result.backend.kind == "wasm"
+
+    @pytest.mark.parametrize(
+        ("language", "message"),
+        [
+            ("workflow", "workflow is not there yet; write the program in python"),
+            ("go", r"runs python only, not go; .*engine=RuntimeEngine"),
+            ("golang", r"runs python only, not go; .*engine=RuntimeEngine"),
+        ],
+    )
+    async def test_without_an_engine_other_languages_are_refused(
+        self, exam: GatewayExam, language: str, message: str
+    ) -> None:
+        """The refusal says what to do instead."""
+        with pytest.raises(ConfigurationError, match=message):
+            await Executor(exam.runner).execute(CodeParams(code="return 1", language=language))
+
+    async def test_timeout_and_max_tool_calls_are_settings(self, exam: GatewayExam) -> None:
+        """They are other names of `default_timeout` and the limit, and hold."""
+
+        async def program(params: CodeParams, tools: Tools) -> list[Any]:
+            return [params.timeout, params.limits.max_tool_calls]
+
+        made = executor(exam, program, timeout=4, max_tool_calls=7, limits=Limits(max_chain_steps=3))
+        assert (made.config.default_timeout, made.config.limits) == (4, Limits(max_tool_calls=7, max_chain_steps=3))
+        assert (await made.execute(CodeParams(code=""))).value == [4, 7]
+        assert (await made.execute(CodeParams(code="", timeout=9, limits=Limits(max_tool_calls=9)))).value == [4, 7]
+        assert replace(made.config, output_chars=5).limits.max_tool_calls == 7
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {"timeout": 4, "default_timeout": 5},
+            {"max_tool_calls": 4, "limits": Limits(max_tool_calls=5)},
+            {"timeout": 0},
+            {"timeout": "3"},
+        ],
+    )
+    async def test_two_values_of_one_setting_are_refused(self, exam: GatewayExam, config: dict[str, Any]) -> None:
+        """Nobody can know which of them is meant."""
+        with pytest.raises(ConfigurationError, match=r"timeout|max_tool_calls"):
+            CodeConfig(run=exam.runner, **config)
 
     @pytest.mark.parametrize("timeout", [0, -1, "3", True])
     async def test_a_timeout_must_be_above_zero(self, exam: GatewayExam, timeout: Any) -> None:
         """In the configuration and in the parameters."""
-        with pytest.raises(ConfigurationError, match="above 0 seconds"):
+        with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
             executor(exam, nothing, default_timeout=timeout)
-        with pytest.raises(ConfigurationError, match="above 0 seconds"):
+        with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
             await executor(exam, nothing).execute(CodeParams(code="", timeout=timeout))
 
 

@@ -363,6 +363,7 @@ def odd_tools(seed: int) -> list[Tool]:
     return list(found.values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("start", range(0, 400, 100))
 def test_odd_schemas_give_valid_python(start: int) -> None:
     """Always the same, and never the end of it."""
@@ -378,6 +379,7 @@ def test_odd_schemas_give_valid_python(start: int) -> None:
     assert count > 100
 
 
+@pytest.mark.full
 @with_pyright
 def test_a_type_checker_accepts_odd_stubs(tmp_path: Path) -> None:
     """Not only the parser does: names, references and dicts all make sense."""
@@ -423,6 +425,7 @@ WRONG = {
 TREE = tool("tree:read", output_schema={"properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}})
 
 
+@pytest.mark.full
 @with_pyright
 def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
     """A program that uses the stubs well has no errors; each mistake is found where it is."""
@@ -434,6 +437,7 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
         assert any(place == number and message in text for place, text in found), f"{line}: {found}"
 
 
+@pytest.mark.full
 @with_pyright
 def test_a_type_checker_knows_what_is_awaited(tmp_path: Path) -> None:
     """With awaitable stubs, calls are awaited and gathered."""
@@ -452,7 +456,8 @@ def test_a_type_checker_knows_what_is_awaited(tmp_path: Path) -> None:
     assert {line for line, _ in found} == {8}
 
 
-@pytest.mark.servers
+@pytest.mark.full
+@pytest.mark.full
 @with_pyright
 async def test_the_tools_of_real_servers(tmp_path: Path) -> None:
     """Servers from npm and PyPI: a type checker accepts their stubs, and a program that calls them."""

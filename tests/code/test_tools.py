@@ -336,8 +336,9 @@ class TestHandles:
         """It is refused, counted and recorded, with nothing run."""
         tools = tools_of(exam, result_bytes=1)
         tools.handles.keep([1, 2], "[1, 2]")
-        with pytest.raises(InvalidRequestError, match="h9"):
-            await tools.run_tool("exam:echo", {"value": {"$handle": "h9"}})
+        unknown = "h-AAAAAAAAAAAAAAAA"
+        with pytest.raises(InvalidRequestError, match=unknown):
+            await tools.run_tool("exam:echo", {"value": {"$handle": unknown}})
         assert exam.calls == []
         assert isinstance(tools.tool_calls()[0].error, InvalidRequestError)
 

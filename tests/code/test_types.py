@@ -103,7 +103,7 @@ def test_params_have_defaults() -> None:
     """Only the code is needed; nothing is bounded or allowed beyond what the operator says."""
     params = CodeParams(code="1")
     assert (params.language, params.timeout, params.limits) == ("", None, Limits())
-    assert (list(params.allowed_tools), params.best_effort, params.seed) == ([], False, None)
+    assert (params.allowed_tools, params.best_effort, params.seed) == (None, False, None)
     with pytest.raises(FrozenInstanceError):
         params.code = "2"  # type: ignore[misc]
 

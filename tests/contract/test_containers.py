@@ -18,7 +18,7 @@ from toolexec.testing.escapes import ESCAPES
 from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, run_sandbox_check
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.full, pytest.mark.anyio]
 SNIPPETS: Mapping[str, Snippets] = {"python": PYTHON, "bash": BASH, "javascript": JAVASCRIPT}
 PARTS = 9
 """A test of all hostile programs at once would take longer than a test may."""

@@ -18,6 +18,8 @@ from toolexec.backend import Backend
 from toolexec.backend.mcp import MCPBackend, MCPServer
 from toolexec.testing.backend_suite import BACKEND_CHECKS, MakeBackend, run_backend_check
 
+pytestmark = pytest.mark.full
+
 PROGRAM = str(Path(__file__).parents[1] / "backend" / "mcp" / "sdk_server.py")
 
 

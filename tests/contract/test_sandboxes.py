@@ -38,10 +38,10 @@ _needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is 
 _needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 SANDBOXES: list[Any] = [
     pytest.param(WasmBackend, PYTHON, id="wasm-python"),
-    pytest.param(WasmBackend, JAVASCRIPT, id="wasm-javascript", marks=_needs_quickjs),
-    pytest.param(UnsafeHostBackend, PYTHON, id="unsafe_host-python"),
-    pytest.param(UnsafeHostBackend, JAVASCRIPT, id="unsafe_host-javascript", marks=_needs_node),
-    pytest.param(UnsafeHostBackend, BASH, id="unsafe_host-bash", marks=_needs_bash),
+    pytest.param(WasmBackend, JAVASCRIPT, id="wasm-javascript", marks=[_needs_quickjs, pytest.mark.full]),
+    pytest.param(UnsafeHostBackend, PYTHON, id="unsafe_host-python", marks=pytest.mark.full),
+    pytest.param(UnsafeHostBackend, JAVASCRIPT, id="unsafe_host-javascript", marks=[_needs_node, pytest.mark.full]),
+    pytest.param(UnsafeHostBackend, BASH, id="unsafe_host-bash", marks=[_needs_bash, pytest.mark.full]),
 ]
 
 
@@ -54,6 +54,7 @@ async def test_every_sandbox_keeps_the_contract(
     await run_sandbox_check(maker(build), check, snippets)
 
 
+@pytest.mark.full
 async def test_the_suite_passes_as_a_whole() -> None:
     """`check_sandbox` takes every check at once."""
     await check_sandbox(maker(WasmBackend))
@@ -94,6 +95,7 @@ GAPS = {
 }
 
 
+@pytest.mark.full
 async def test_every_breach_is_reported_by_name() -> None:
     """A sandbox that breaks the contract gets one failure for each check, with the check's name as a note."""
     with pytest.raises(ExceptionGroup) as caught:
@@ -102,6 +104,7 @@ async def test_every_breach_is_reported_by_name() -> None:
     assert notes == {f"sandbox check: {name}" for name in GAPS}
 
 
+@pytest.mark.full
 async def test_known_gaps_are_excused_until_they_are_closed() -> None:
     """Gaps are listed by name; one that is none is news."""
     with pytest.raises(ExceptionGroup) as caught:

@@ -52,6 +52,7 @@ async def _found(backend: WasmBackend, *, measure: bool = True) -> Finding:
         await runtime.aclose()
 
 
+@pytest.mark.full
 async def test_every_language_is_tried() -> None:
     """Python first; the second run finds everything in place."""
     runtime = Runtime([_Few()])

@@ -117,7 +117,7 @@ async def test_the_result_is_that_of_the_sandbox(ex: Exec) -> None:
     result = await executor(ex, ScriptedSandbox({"x": program})).execute(CodeParams(code="x"))
     assert isinstance(result, CodeResult)
     assert (result.value, result.stdout, result.language) == (3, "hello\n", "python")
-    assert result.backend == BackendInfo(kind="wasm", readiness="prod", isolation="wasm")
+    assert result.backend == BackendInfo(kind="wasm", readiness="beta", isolation="wasm")
     assert result.limits_enforced.timeout
     assert [(record.tool_id, record.args, record.value) for record in result.tool_calls] == [
         ("math:add", {"a": 1, "b": 2}, 3)

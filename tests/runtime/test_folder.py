@@ -135,6 +135,7 @@ def test_removing_leaves_nothing(folder: WorkFolder, tmp_path: Path) -> None:
     assert (tmp_path / "kept").exists()
 
 
+@pytest.mark.full
 def test_a_tree_deeper_than_any_path_is_removed(folder: WorkFolder) -> None:
     """Three thousand folders deep, each with a long name."""
     here = os.getcwd()

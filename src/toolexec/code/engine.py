@@ -8,6 +8,7 @@ from typing import Protocol
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeParams, CodeResult
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 
 __all__ = ["ALIASES", "Engine", "Engines"]
 
@@ -46,6 +47,6 @@ class Engines:
         engine = self._by_language.get(params.language)
         if engine is None:
             raise ConfigurationError(
-                f"unknown language {params.language!r}; there are {', '.join(sorted(self.languages))}"
+                f"unknown language {params.language!r}; {did_you_mean(params.language, sorted(self.languages))}"
             )
         return await engine.execute(params, tools)

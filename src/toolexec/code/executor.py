@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
+from importlib import import_module
 from time import perf_counter
 from typing import Any
 
 from toolexec.code.engine import ALIASES, Engine
+from toolexec.code.fences import without_fence
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output, Stream
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
-from toolexec.discovery.docs import DocStore
+from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
-from toolexec.errors import CodeTimeoutError, ConfigurationError
+from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
+from toolexec.model.settings import checked
 from toolexec.run.runner import Runner
 
 __all__ = ["CodeConfig", "Executor"]
@@ -25,15 +28,20 @@ __all__ = ["CodeConfig", "Executor"]
 logger = logging.getLogger(__name__)
 
 
+@checked("CodeConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeConfig:
     """The parts and limits of an `Executor`.
 
+    Only `run` is required, if it knows its index (a `DefaultRunner` does); `docs` are then made from the index. Without
+    an `engine`, Python runs in the embedded sandbox.
+
     `default_timeout` is in seconds (None: none), `limits` are the operator's (a run can only lower them),
     `result_bytes` is how long a tool's result may be (as JSON) to go into the sandbox; a longer one stays outside and
-    the code gets a handle. `output_chars` is how much of each stream is kept.
+    the code gets a handle. `output_chars` is how much of each stream is kept. `timeout` is another name for
+    `default_timeout`, and `max_tool_calls` one for that of `limits`.
 
-    Raises ConfigurationError that lists everything that is missing.
+    Raises ConfigurationError that lists everything that is missing, and for two names of one setting that differ.
     """
 
     index: Index | None = None
@@ -45,26 +53,85 @@ class CodeConfig:
     limits: Limits = field(default_factory=Limits)
     result_bytes: int = DEFAULT_RESULT_BYTES
     output_chars: int = 1 << 20
+    timeout: InitVar[float | None] = None
+    max_tool_calls: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
-        missing = [name for name in ("index", "docs", "run", "engine") if getattr(self, name) is None]
+    def __post_init__(self, timeout: float | None, max_tool_calls: int | None) -> None:
+        index = self.index if self.index is not None else getattr(self.run, "index", None)
+        missing = [name for name, part in (("index", index), ("run", self.run)) if part is None]
         if missing:
             raise ConfigurationError(f"configuration error: missing required fields: {', '.join(missing)}")
+        assert index is not None
+        limits = self.limits if max_tool_calls is None else self.limits.narrow(Limits(max_tool_calls=max_tool_calls))
+        if max_tool_calls and self.limits.max_tool_calls not in (0, max_tool_calls):
+            raise _two_values("max_tool_calls", max_tool_calls, "limits.max_tool_calls", self.limits.max_tool_calls)
+        if timeout is not None and self.default_timeout not in (None, timeout):
+            raise _two_values("timeout", timeout, "default_timeout", self.default_timeout)
+        found: dict[str, Any] = {
+            "index": index,
+            "docs": self.docs if self.docs is not None else InMemoryDocStore(index),
+            "engine": self.engine if self.engine is not None else _EmbeddedPython(),
+            "limits": limits,
+            "default_timeout": self.default_timeout if timeout is None else timeout,
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
         _check_timeout(self.default_timeout)
+
+
+def _two_values(name: str, value: object, other: str, second: object) -> ConfigurationError:
+    return ConfigurationError(f"configuration error: {name}={value!r} and {other}={second!r} differ; give one of them")
+
+
+class _EmbeddedPython:
+    """The engine of an executor that was given none: Python in the embedded sandbox, one sandbox for each run."""
+
+    languages = frozenset({"python"})
+    keeps_deadline = True
+
+    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+        if params.language != "python":
+            raise ConfigurationError(_refusal(params.language))
+        # Imported by name: the sandboxes are a layer above this one, and only this default needs them.
+        engines = import_module("toolexec.runtime.engine")
+        runtime = import_module("toolexec.runtime.runtime").Runtime(
+            [import_module("toolexec.runtime.backend.wasm").WasmBackend()]
+        )
+        try:
+            result: CodeResult = await engines.RuntimeEngine(runtime).execute(params, tools)
+        finally:
+            await runtime.aclose()
+        return result
+
+
+def _refusal(language: str) -> str:
+    if language == "workflow":
+        return (
+            "the language workflow is not there yet; write the program in python, which an executor without an engine "
+            "runs in the embedded sandbox, or use run_chain"
+        )
+    return (
+        f"an executor without an engine runs python only, not {language}; give it one that runs {language}: "
+        "CodeConfig(engine=RuntimeEngine(Runtime([...]))), both from toolexec.runtime"
+    )
 
 
 class Executor:
     """Runs code with tools. Safe for many runs at once; each has its own limits, trace and output."""
 
-    def __init__(self, config: CodeConfig) -> None:
-        self.config = config
+    def __init__(self, config: CodeConfig | Runner) -> None:
+        """*config* may be just the runner of the tools: `Executor(runner)` is `Executor(CodeConfig(run=runner))`.
+
+        Raises ConfigurationError as `CodeConfig` does.
+        """
+        self.config = config if isinstance(config, CodeConfig) else CodeConfig(run=config)
 
     async def execute(self, params: CodeParams) -> CodeResult:
         """Run code.
 
         Whatever the code did and however it ended is in the result: its failure (CodeError), a limit
-        (LimitExceededError, CodeTimeoutError), the failure of its sandbox. Raises when nothing was run:
-        ConfigurationError, SandboxError. Cancelling stops the code.
+        (LimitExceededError, CodeTimeoutError), the failure of its sandbox, the closing of it (ClosedError). Raises when
+        nothing was run: ConfigurationError, SandboxError. Cancelling stops the code.
         """
         tools, params = self.prepare(params)
         return await self.run(params, tools, self._engine.execute(params, tools))
@@ -78,7 +145,8 @@ class Executor:
         timeout = params.timeout if params.timeout is not None else config.default_timeout
         if config.default_timeout is not None and timeout is not None:
             timeout = min(timeout, config.default_timeout)
-        params = replace(params, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
+        code = without_fence(params.code)
+        params = replace(params, code=code, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
         tell = _Teller(params.on_event) if params.on_event is not None else None
         assert config.index is not None
         assert config.docs is not None
@@ -106,6 +174,8 @@ class Executor:
             else:
                 async with asyncio.timeout(timeout):
                     result = await work
+        except ClosedError as error:  # what was captured until then is told all the same
+            result = CodeResult(error=error)
         except TimeoutError as error:
             late = CodeTimeoutError(
                 f"limit exceeded: timeout after {timeout:g} s" if timeout is not None else "limit exceeded: timeout",

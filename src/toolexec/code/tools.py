@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -32,6 +32,7 @@ from toolexec.errors import (
 from toolexec.model.call import ToolCall
 from toolexec.model.origin import HERE, Origin
 from toolexec.run.chain import ChainStep, run_chain
+from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, ThreadRunner
 from toolexec.run.types import Result, StepResult
 
@@ -72,7 +73,7 @@ class Tools:
         runner: Runner,
         *,
         limits: Limits | None = None,
-        allowed: Sequence[str] = (),
+        allowed: Collection[str] | None = None,
         output: Output | None = None,
         tell: Callable[[CodeEvent], None] | None = None,
         result_bytes: int = DEFAULT_RESULT_BYTES,
@@ -126,7 +127,7 @@ class Tools:
         """A tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
         self._allowed.check(tool_id, "describe")
         try:
-            return self._docs.describe(tool_id, level)
+            return self._docs.describe(tool_id, level).public()
         except ToolNotFoundError as error:
             raise self._allowed.without_hints(error) from None
 
@@ -161,7 +162,11 @@ class Tools:
     async def finish(self, admitted: AdmittedCall) -> Result:
         """Make an admitted call, on the event loop."""
         try:
-            return self._end(admitted, await self._runner.run(admitted.call))
+            result = await self._runner.run(admitted.call)
+            if result.error is None and not is_small(result.value):
+                budget = Budget(is_over=self.is_closed)
+                return await off_loop(lambda budget: self._end(admitted, result, budget), budget)
+            return self._end(admitted, result)
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
@@ -176,7 +181,7 @@ class Tools:
             return None
         try:
             result = self._here.run_here(admitted.call, wait, within)
-            return self._end(admitted, result) if result is not None else None
+            return self._end(admitted, result, Budget(is_over=self.is_closed)) if result is not None else None
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
@@ -229,6 +234,10 @@ class Tools:
     def calls_made(self) -> int:
         """How many calls were counted."""
         return self._calls
+
+    def is_closed(self) -> bool:
+        """Whether the run is over."""
+        return self._closed
 
     def close(self) -> None:
         """Refuse every call from now on: the run is over. Calls that are under way count as stopped, whatever comes of
@@ -284,14 +293,16 @@ class Tools:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error
         return admitted
 
-    def _end(self, admitted: AdmittedCall, result: Result) -> Result:
+    def _end(self, admitted: AdmittedCall, result: Result, budget: Budget | None = None) -> Result:
+        """Complete the record of a call. With a *budget* the value may be large, and this is not the event loop."""
         record = admitted.record
         if not record.is_open:
             return result
         record.is_open = False
-        if result.error is None:
+        if result.error is None or result.value is not None:
             try:
-                admitted.text = text = _encode(result.value)
+                large = budget is not None and not is_small(result.value)
+                admitted.text = text = encode_large(result.value, budget) if large else _encode(result.value)
             except (TypeError, ValueError, RecursionError) as error:
                 result.error = InvalidResultError(f"{result.tool_id} returned something that is not JSON: {error}")
                 result.value = None

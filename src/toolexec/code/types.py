@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ToolExecError
 from toolexec.model.origin import HERE, Origin
+from toolexec.model.settings import checked
 
 __all__ = ["BackendInfo", "CodeEvent", "CodeParams", "CodeResult", "EventCallback", "Readiness", "ToolCallRecord"]
 
@@ -18,8 +19,13 @@ Readiness: TypeAlias = Literal["prod", "beta", "stub"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendInfo:
-    """The sandbox that ran the code: its `kind` (`wasm`, `docker`, ...), how ready for production it is as measured
-    here, the isolation that really surrounds the code (`none`, `process`, `wasm`, `container`, `vm`), and details."""
+    """The sandbox that ran the code: its `kind` (`wasm`, `docker`, ...), the isolation that really surrounds the code
+    (`none`, `process`, `wasm`, `container`, `gvisor`, `vm`), and details.
+
+    `readiness` is how ready for production it is, as `toolexec.runtime.doctor.examine` has measured it in this process:
+    `prod` (isolated, and all limits held), `beta` (something is missing, or nothing was measured) or `stub` (nothing
+    ran).
+    """
 
     kind: str
     readiness: Readiness = "beta"
@@ -52,12 +58,14 @@ EventCallback: TypeAlias = Callable[[CodeEvent], None]
 """Called in order, on the event loop; must not block. What it raises is logged."""
 
 
+@checked("CodeParams")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeParams:
     """What is asked of an `Executor`.
 
     `language` and `timeout` (seconds) default to the executor's. `limits` can only lower the operator's.
-    `allowed_tools` are the IDs (or patterns such as `github:*`) that the code may see and call; none means all. `env`
+    `allowed_tools` are the IDs (or patterns such as `github:*`) that the code may see and call; None means all, an
+    empty list means none. `env`
     are its environment variables and `files` its files by relative path. With `seed` and `now` (a Unix time) its random
     numbers and clock are the same in every run. `profile` asks for a security profile other than the default.
     `best_effort` accepts a sandbox that cannot enforce every limit. `on_event` hears of prints and tool calls while
@@ -68,7 +76,7 @@ class CodeParams:
     language: str = ""
     timeout: float | None = None
     limits: Limits = field(default_factory=Limits)
-    allowed_tools: Sequence[str] = ()
+    allowed_tools: Collection[str] | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     args: Sequence[str] = ()
@@ -137,7 +145,7 @@ class ToolCallRecord:
 
     @property
     def value(self) -> Any:
-        """What the tool returned; None after a failure."""
+        """What the tool returned; None after a failure, unless the tool ran and only broke its output schema."""
         if self._text is not None:
             self._value, self._text = json.loads(self._text), None
         return self._value
@@ -156,7 +164,7 @@ class ToolCallRecord:
         data: dict[str, Any] = {"toolId": self.tool_id}
         if self.args is not None:
             data["args"] = dict(self.args)
-        if self.error is None:
+        if self.error is None or self.value is not None:
             data["structured"] = self.value
         if self.backend_kind:
             data["backendKind"] = self.backend_kind

@@ -183,13 +183,8 @@ class SessionBackend(Protocol):
 
 
 def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
-    """What a result says about the backend that made it; an unsafe one is ready for nothing but development."""
-    return BackendInfo(
-        kind=backend.kind,
-        readiness="prod" if backend.isolation not in ("none", "process") else "beta",
-        isolation=backend.isolation,
-        details=details,
-    )
+    """What a result says about the backend that made it; how ready that is, the runtime adds."""
+    return BackendInfo(kind=backend.kind, isolation=backend.isolation, details=details)
 
 
 def located(error: SandboxError, backend: SandboxBackend) -> SandboxError:

@@ -31,6 +31,7 @@ from toolexec.runtime.gateway.protocol import (
     encode_message,
     is_data_frame,
     read_data_frame,
+    too_large_result,
 )
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.runtime.outcome import Ending
@@ -49,7 +50,7 @@ _MAX_OFFENCES = 100
 _MAX_UNSENT = 256 << 20
 _MAX_SKIPPED = 4 * MAX_FRAME_BYTES
 _LARGE = 1 << 16
-_GRACE = 2.0
+_GRACE = 0.1
 _CODEC = JSONCodec()
 
 
@@ -248,11 +249,14 @@ class Conversation:
                 return  # of a run that has been given up
             case "result":
                 self._files.nothing_new = message.payload.get("files") is False
-                run.finish(Ending(result=message.payload))
+                refused = message.refused
+                run.finish(Ending(result=message.payload if refused is None else too_large_result(refused.message)))
             case "print" | "println":
                 run.print(message)
             case "cancel":
                 run.cancel(message.id)
+            case "release":
+                run.server.release(message)
             case kind if kind in REQUESTS:
                 await self._begin(run, message)
             case _:

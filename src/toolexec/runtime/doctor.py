@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.registry import BackendRegistry
+from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExecError
+from toolexec.errors.extras import unix_needed
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, ExecuteResult, SandboxBackend
 from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS
+from toolexec.runtime.readiness import Measurement, Probe, measure_limits
 from toolexec.runtime.runtime import Runtime
 
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
@@ -46,7 +49,8 @@ class Finding:
     something; `failed` said that it is there and could not run a program; `not_set_up` is part of toolexec and not of
     this runtime; `not_in_release` is none of toolexec's yet. `reason` and `remedy` say what is missing and what mends
     it. `first_seconds` is how long the first program took, from nothing, and `again_seconds` the one after it; None
-    when nothing was measured. `profiles` are those that may be served by it.
+    when nothing was measured. `profiles` are those that may be served by it. `measurement` is how ready for production
+    it is, as far as programs that were run here tell; None when none was to be run.
     """
 
     kind: str
@@ -59,6 +63,7 @@ class Finding:
     version: str = ""
     first_seconds: float | None = None
     again_seconds: float | None = None
+    measurement: Measurement | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-able data."""
@@ -67,7 +72,7 @@ class Finding:
         data |= {"profiles": list(self.profiles), **{name: text for name, text in texts.items() if text}}
         if self.first_seconds is not None and self.again_seconds is not None:
             data |= {"firstMs": round(self.first_seconds * 1000, 3), "againMs": round(self.again_seconds * 1000, 3)}
-        return data
+        return data | (self.measurement.to_dict() if self.measurement is not None else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,23 +120,53 @@ async def examine(
     """Every kind of sandbox, language by language: first those of *runtime*, then those that are not there.
 
     With *measure* each language that says it is available runs two small programs (also in a sandbox without
-    isolation: the programs are ours, and harmless), which builds what has to be built first. What a backend raises is
-    in its finding.
+    isolation: the programs are ours, and harmless), which builds what has to be built first. In sandboxes that isolate,
+    further programs go over each limit, to see whether it holds. The readiness that comes of it is in the findings, and
+    in the results of *runtime* from then on. What a backend raises is in its finding.
     """
     backends = runtime.backends
     findings: list[Finding] = []
     for backend in backends:
         lack = await _lack(backend)
         if lack is not None:
-            findings.append(lack)
+            findings.append(_measured(runtime, lack, backend) if measure else lack)
             continue
+        limits: tuple[dict[str, bool], list[str]] | None = None
         for language in sorted(backend.languages, key=lambda name: (name != "python", name)):
             if tell is not None:
                 tell(backend.kind, language)
-            findings.append(await _examine(backend, language, measure=measure))
+            found = await _examine(backend, language, measure=measure)
+            if measure and limits is None and found.state == "ready" and backend.isolation not in ("none", "process"):
+                limits = await measure_limits(backend, _probe(backend)) if "python" in backend.languages else ({}, [])
+            findings.append(_measured(runtime, found, backend, *(limits or ({}, []))) if measure else found)
     known = {backend.kind for backend in backends}
     others = dict.fromkeys(kind for kinds in CANDIDATES.values() for kind in kinds if kind not in known)
     return [*findings, *(_absent(kind) for kind in others)]
+
+
+def _measured(
+    runtime: Runtime,
+    finding: Finding,
+    backend: SandboxBackend,
+    limits: Mapping[str, bool] | None = None,
+    problems: Sequence[str] = (),
+) -> Finding:
+    """*finding* with the readiness that it means, which is recorded, too."""
+    runs = finding.state == "ready" and finding.again_seconds is not None
+    measurement = Measurement(
+        runs=runs, isolation=backend.isolation, limits=limits or {} if runs else {}, problems=problems if runs else ()
+    )
+    for language in (finding.language,) if finding.language else backend.languages:
+        runtime.rate(backend, language, measurement.readiness)
+    return replace(finding, measurement=measurement)
+
+
+def _probe(backend: SandboxBackend) -> Probe:
+    async def run(code: str, limits: Limits, seconds: float) -> tuple[ExecuteRequest, ExecuteResult]:
+        request = replace(_request(backend, "python", code, seconds), limits=limits, best_effort=True)
+        return request, await backend.execute(request.validate())
+
+    return run
 
 
 def _absent(kind: str) -> Finding:
@@ -164,9 +199,10 @@ def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[Serve
 
 def cache_state(folder: Path | None = None) -> CacheState:
     """How the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
-    from toolexec.runtime.backend.wasm.cache import ComponentCache, default_folder
-
     try:
+        with unix_needed("the sandbox wasm"):
+            from toolexec.runtime.backend.wasm.cache import ComponentCache, default_folder
+
         folder = folder or default_folder()
     except ConfigurationError as error:
         return CacheState(folder="", problem=str(error))
@@ -242,18 +278,7 @@ async def _examine(backend: SandboxBackend, language: str, *, measure: bool) -> 
 
 async def _run(backend: SandboxBackend, language: str) -> float:
     """How many seconds one program takes; raises what it ends with, and RuntimeError for a wrong answer."""
-    discovery = Discovery()
-    runner = DefaultRunner(discovery.index, BackendRegistry())
-    strict = (*PROFILES[1:], *PROFILES[:1])  # dev would do for all of them, and may be refused
-    profile = next((profile for profile in strict if backend.isolation in ISOLATIONS[profile]), "standard")
-    request = ExecuteRequest(
-        code=_PROGRAMS[language],
-        gateway=Tools(discovery.index, discovery.docs, runner),
-        language=language,
-        timeout=_TIMEOUT,
-        profile=profile,
-        metadata={"unsafeOptIn": True},
-    )
+    request = _request(backend, language, _PROGRAMS[language], _TIMEOUT)
     began = perf_counter()
     result = await backend.execute(request.validate())
     took = perf_counter() - began
@@ -261,6 +286,21 @@ async def _run(backend: SandboxBackend, language: str) -> float:
     if result.value != _ANSWER:
         raise RuntimeError(f"its answer to 6 * 7 is {result.value!r}")
     return took
+
+
+def _request(backend: SandboxBackend, language: str, code: str, seconds: float) -> ExecuteRequest:
+    discovery = Discovery()
+    runner = DefaultRunner(discovery.index, BackendRegistry())
+    strict = (*PROFILES[1:], *PROFILES[:1])  # dev would do for all of them, and may be refused
+    profile = next((profile for profile in strict if backend.isolation in ISOLATIONS[profile]), "standard")
+    return ExecuteRequest(
+        code=code,
+        gateway=Tools(discovery.index, discovery.docs, runner),
+        language=language,
+        timeout=seconds,
+        profile=profile,
+        metadata={"unsafeOptIn": True},
+    )
 
 
 def _profiles(kind: str) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from time import perf_counter
 from typing import Any, Final
 
 from toolexec.errors import InvalidRequestError, SandboxFailedError
 from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend, info_of, located
 from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["LANGUAGES", "GuestSession", "language_of", "result_of"]
 
@@ -69,7 +70,7 @@ class GuestSession:
     def __init__(
         self,
         backend: SandboxBackend,
-        run: Callable[[ExecuteRequest], Awaitable[tuple[ExecuteResult, bool]]],
+        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[ExecuteResult, bool]]],
         close: Callable[[GuestSession], Awaitable[None]],
     ) -> None:
         self._backend = backend
@@ -77,7 +78,7 @@ class GuestSession:
         self._close = close
         self._over = ""
         self._turn = asyncio.Lock()
-        self._task: asyncio.Task[Any] | None = None
+        self._runs = OwnRuns()
 
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
@@ -86,26 +87,20 @@ class GuestSession:
                 raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
             if request.language not in ("", "python"):
                 raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
-            self._task = asyncio.current_task()
             try:
-                result, lives = await self._run(request)
+                result, lives = await self._runs.run(self._run(request))
             except InvalidRequestError:
                 raise  # nothing was run
             except BaseException:
                 await self._end("its last run was stopped")
                 raise
-            finally:
-                self._task = None
             if not lives:
                 await self._end("its last run was stopped, or ended the process")
             return result
 
     async def aclose(self) -> None:
         """See `SandboxSession.aclose`; a program that runs is cancelled."""
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait({task})
+        await self._runs.aclose()
         await self._end("it was closed")
 
     async def _end(self, why: str) -> None:

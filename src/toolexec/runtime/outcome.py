@@ -41,7 +41,8 @@ class Ending:
     signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited`, `pids_limited` and
     `disk_limited` tell whether an error of the program that speaks of such a want means its limit. `oom` says that the
     kernel has killed something of it for its memory, `oom_told` that the sandbox would know if it had. `lost` is why
-    its engine cannot be asked any more. `seconds` is the time limit.
+    its engine cannot be asked any more. `seconds` is the time limit, and `began` is false when it was over before the
+    program ran.
     """
 
     result: Mapping[str, Any] | None = None
@@ -55,6 +56,7 @@ class Ending:
     oom_told: bool = False
     lost: str = ""
     seconds: float = 0.0
+    began: bool = True
 
 
 def judge(ending: Ending) -> SandboxError | None:
@@ -110,13 +112,13 @@ def _program(ending: Ending) -> SandboxError | None:
 
 
 _NO_MEMORY: Final = re.compile(
-    r"\[Errno 12\]|Cannot allocate memory|JavaScript heap out of memory|Array buffer allocation failed"
+    r"\[Errno \d+\] Out of memory|Cannot allocate memory|JavaScript heap out of memory|Array buffer allocation failed"
 )
 _NO_PROCESS: Final = re.compile(
     r"can't start new thread|spawn\S* \S+ EAGAIN|^(Error: )?EAGAIN$|fork: (retry: )?Resource temporarily unavailable"
     r"|fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork"
 )
-_NO_SPACE: Final = re.compile(r"\[Errno 28\]|ENOSPC|[Nn]o space left on device|database or disk is full")
+_NO_SPACE: Final = re.compile(r"ENOSPC|[Nn]o space left on device|database or disk is full")
 _STARTS_SOMETHING: Final = re.compile(r"fork|subprocess|Popen|spawn|thread|multiprocessing|os\.system", re.IGNORECASE)
 _KILLED: Final = re.compile(r"with exit code 137\b|by signal 9\b")
 
@@ -146,13 +148,22 @@ def _wanted(cause: CodeError, ending: Ending) -> str:
 
 def _stopped(ending: Ending) -> SandboxError:
     if ending.stopped == "deadline":
-        return SandboxTimeoutError(
-            f"the code did not end within {ending.seconds:g} s and was stopped; raise the time limit if it needs more",
-            details={"timeout": ending.seconds},
-        )
+        never_began = {} if ending.began else {"never_began": True}
+        return SandboxTimeoutError(_late(ending), details={"timeout": ending.seconds, **never_began})
     if ending.stopped == "violation":
         return SandboxViolationError(f"the code broke a rule of its sandbox and was stopped: {ending.stderr}")
     return ResourceLimitError(_more(ending.stopped), details={"resource": ending.stopped})
+
+
+def _late(ending: Ending) -> str:
+    if ending.began:
+        return (
+            f"the code did not end within {ending.seconds:g} s and was stopped; raise the time limit if it needs more"
+        )
+    return (
+        f"the code had not begun after {ending.seconds:g} s, which went into preparing it (starting its process, "
+        "compiling it); raise the time limit: the first program on a machine takes longest"
+    )
 
 
 def _more(resource: str) -> str:

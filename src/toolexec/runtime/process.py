@@ -11,6 +11,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +70,7 @@ class GuestProcess:
                 os.close(writing)
         self.family = Family(self._process.pid, mark)
         self._gone: asyncio.Future[int] = self._loop.create_future()
+        self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None
         self._poller: asyncio.Task[None] | None = None
         self._watch_exit()
@@ -98,6 +100,11 @@ class GuestProcess:
         `aclose`."""
         return await asyncio.shield(self._gone)
 
+    def kill(self) -> None:
+        """Begin to kill all that runs, whatever the event loop does. From any thread, once, and not after `aclose`."""
+        self._killer = threading.Thread(target=self.family.kill, name="toolexec-kill", daemon=True)
+        self._killer.start()
+
     async def aclose(self) -> None:
         """Kill what runs, take in what was written last, close the pipes. A cancellation waits until that is done."""
         if self._ending is None:
@@ -108,6 +115,8 @@ class GuestProcess:
         if not await asyncio.to_thread(self.family.kill):
             logger.error("some processes that code has started cannot be ended; the first one was %d", self.pid)
         code = await self._gone
+        if self._killer is not None:  # until it is done, the number of the process must stay its own
+            await asyncio.to_thread(self._killer.join)
         if self._poller is not None:
             await asyncio.wait({self._poller})
         self._process.returncode = code

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from toolexec.errors import InvalidRequestError
+from toolexec.errors.hints import did_you_mean
 from toolexec.runtime.base import PROFILES
 
 __all__ = ["CANDIDATES", "ISOLATIONS", "effective_profile"]
@@ -37,5 +38,6 @@ def effective_profile(asked: str, default: str) -> tuple[str, str]:
     only = profile if profile in _ALIASES else ""
     profile = _ALIASES.get(profile, profile)
     if profile not in PROFILES:
-        raise InvalidRequestError(f"unknown security profile {profile!r}; use {', '.join(PROFILES)} or wasm")
+        hint = did_you_mean(profile, (*PROFILES, *_ALIASES), otherwise=f"use {', '.join(PROFILES)} or wasm")
+        raise InvalidRequestError(f"unknown security profile {profile!r}; {hint}")
     return profile, only

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
+from toolexec.code.types import Readiness
 from toolexec.errors import (
     CodeError,
     ConfigurationError,
@@ -23,8 +23,12 @@ from toolexec.errors import (
     SandboxError,
     SandboxUnavailableError,
 )
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.settings import checked
+from toolexec.runtime.advice import Failure, PackageSource, advise, distribution_of, missing_module
 from toolexec.runtime.base import (
     PROFILES,
+    Availability,
     ExecuteRequest,
     ExecuteResult,
     SandboxBackend,
@@ -33,10 +37,13 @@ from toolexec.runtime.base import (
 )
 from toolexec.runtime.gateway.counted import counted
 from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS, effective_profile
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["Runtime"]
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
+_BY_ENGINES = frozenset({"container", "gvisor", "vm"})
 _ENFORCED_BY = {
     "max_tool_calls": "tool_calls",
     "max_chain_steps": "chain_steps",
@@ -48,6 +55,7 @@ _ENFORCED_BY = {
 }
 
 
+@checked("Runtime")
 class Runtime:
     """Sends each program to a sandbox that its security profile allows.
 
@@ -76,7 +84,8 @@ class Runtime:
         self._order = {**CANDIDATES, **(order or {})}
         self._by_kind: dict[str, SandboxBackend] = {}
         self._by_profile: dict[str, list[SandboxBackend]] = {}
-        self._running: set[asyncio.Task[Any]] = set()
+        self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
+        self._runs = OwnRuns()
         self._closed = False
         if isinstance(backends, Mapping):
             served: Any = backends
@@ -117,17 +126,35 @@ class Runtime:
             return fixed
         return [self._by_kind[kind] for kind in self._order[profile] if kind in self._by_kind]
 
+    def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
+        """Keep how ready *backend* was measured to be for *language*; results tell it from now on."""
+        self._rated[id(backend), language] = backend, readiness
+
+    def readiness_of(self, backend: SandboxBackend, language: str) -> Readiness:
+        """How ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
+        return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
+
+    def rated(self, result: ExecuteResult, backend: SandboxBackend, request: ExecuteRequest) -> ExecuteResult:
+        """*result* with what was measured of *backend*, which made it."""
+        readiness = self.readiness_of(backend, request.language)
+        if readiness != "beta":
+            result.backend = replace(result.backend, readiness=readiness)
+        return result
+
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         """Run a program.
 
         What became of it is in the result, its failure too. Raises when nothing was run: InvalidRequestError,
-        SandboxUnavailableError, SandboxDeniedError, LimitNotEnforceableError. Cancelling stops the program.
+        SandboxUnavailableError, SandboxDeniedError, LimitNotEnforceableError. Raises ClosedError when the runtime is
+        closed meanwhile. Cancelling stops the program.
         """
-        with self.tracked():
-            backend, request = await self._choose(request)
-            logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
-            result = await backend.execute(request)
-        return _completed(result, request)
+        return await self.owned(self._execute(request))
+
+    async def _execute(self, request: ExecuteRequest) -> ExecuteResult:
+        backend, request = await self._choose(request)
+        logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
+        result = await backend.execute(request)
+        return self.rated(await self.completed(result, request, backend), backend, request)
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
         """A guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError where the
@@ -135,7 +162,41 @@ class Runtime:
         backend, request = await self._choose(replace(request, code=request.code or "None"))
         if not isinstance(backend, SessionBackend):
             raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
-        return _RoutedSession(self, await backend.open_session(request), request)
+        return _RoutedSession(self, await backend.open_session(request), request, backend)
+
+    async def completed(self, result: ExecuteResult, request: ExecuteRequest, backend: SandboxBackend) -> ExecuteResult:
+        """The result of *backend* with what the runtime knows: the trace, values of handles, advice on a failure."""
+        result = _completed(result, request)
+        cause = result.error.__cause__ if isinstance(result.error, ProgramFailedError) else None
+        if not isinstance(cause, CodeError) or result.error is None or backend.isolation in ("none", "process"):
+            return result
+        failure = Failure(
+            kind=cause.kind,
+            message=cause.message,
+            code=request.code,
+            backend=backend.kind,
+            has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
+        )
+        module = missing_module(failure)
+        ran = backend.kind, request.language or "python"
+        elsewhere = [place for place in await self._having(module, request) if place != ran] if module else []
+        if advice := advise(failure, elsewhere):
+            cause.message = f"{cause.message}; {advice}"
+            cause.details["advice"] = result.error.details["advice"] = advice
+            result.error.message = str(cause)
+        return result
+
+    async def _having(self, module: str, request: ExecuteRequest) -> list[tuple[str, str]]:
+        """The sandboxes for the request's profile that have a package, each with the language to ask for."""
+        name = distribution_of(module)
+        found: list[tuple[str, str]] = []
+        for backend in self.candidates(request.profile):
+            if isinstance(backend, PackageSource) and self._denial(backend, request.profile) is None:
+                packages = await asyncio.to_thread(backend.packages)
+                languages = sorted(language for language in packages if name in packages[language])
+                if languages and (await backend.check()).ok:
+                    found += [(backend.kind, language) for language in languages]
+        return found
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,32 +209,21 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop every run, close every sandbox; then an ExceptionGroup tells what failed to close, if anything."""
         self._closed = True
-        for task in [*self._running]:
-            task.cancel()
-        outcomes = await asyncio.gather(*(backend.aclose() for backend in self.backends), return_exceptions=True)
-        if self._running:
-            await asyncio.wait([*self._running])
+        closing = [self._runs.aclose(), *(backend.aclose() for backend in self.backends)]
+        outcomes = await asyncio.gather(*closing, return_exceptions=True)
         errors = [error for error in outcomes if isinstance(error, Exception)]
         if errors:
             raise ExceptionGroup("some sandboxes failed to close", errors)
 
-    @contextmanager
-    def tracked(self) -> Generator[None]:
-        """Have the current task cancelled if the runtime is closed within this block.
+    async def owned(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do *work* in a task of this runtime's own; see `OwnRuns.run`.
 
-        Raises SandboxUnavailableError when it is closed already.
+        Raises SandboxUnavailableError when the runtime is closed already.
         """
         if self._closed:
+            work.close()
             raise SandboxUnavailableError("this runtime is closed; make a new one")
-        task = asyncio.current_task()
-        new = task is not None and task not in self._running
-        if new and task is not None:
-            self._running.add(task)
-        try:
-            yield
-        finally:
-            if new and task is not None:
-                self._running.discard(task)
+        return await self._runs.run(work)
 
     async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
         """The sandbox for *request*, and the request as that one gets it: with what really holds."""
@@ -194,7 +244,7 @@ class Runtime:
             if denied is not None:
                 refused.append(denied.message)
                 continue
-            state = await backend.check()
+            state = await _checked(backend, request.seconds)
             if not state.ok:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
                 continue
@@ -216,7 +266,10 @@ class Runtime:
         languages = {language for backend in self.candidates(profile) for language in backend.languages}
         if request.language and languages and request.language not in languages:
             return InvalidRequestError(
-                f"no sandbox for profile {profile!r} runs {request.language!r}; they run {', '.join(sorted(languages))}"
+                f"no sandbox for profile {profile!r} runs {request.language!r}; "
+                + did_you_mean(
+                    request.language, sorted(languages), otherwise=f"they run {', '.join(sorted(languages))}"
+                )
             )
         if refused:
             return SandboxUnavailableError(f"no backend for profile {profile!r} can run this: {'; '.join(refused)}")
@@ -230,10 +283,13 @@ class Runtime:
 class _RoutedSession:
     """A session whose programs are held to the same limits as any other."""
 
-    def __init__(self, runtime: Runtime, session: SandboxSession, opened: ExecuteRequest) -> None:
+    def __init__(
+        self, runtime: Runtime, session: SandboxSession, opened: ExecuteRequest, backend: SandboxBackend
+    ) -> None:
         self._runtime = runtime
         self._session = session
         self._opened = opened
+        self._backend = backend
 
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         request.validate()
@@ -246,11 +302,28 @@ class _RoutedSession:
         assert request.gateway is not None
         gateway = counted(request.gateway, limits)
         request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
-        with self._runtime.tracked():
-            return _completed(await self._session.execute(request), request)
+        result = await self._runtime.owned(self._session.execute(request))
+        result = await self._runtime.completed(result, request, self._backend)
+        return self._runtime.rated(result, self._backend, request)
+        return self._runtime.rated(result, self._backend, request)
 
     async def aclose(self) -> None:
         await self._session.aclose()
+
+
+async def _checked(backend: SandboxBackend, seconds: float) -> Availability:
+    """What *backend* says of itself; one that depends on an engine gets no longer for that than the run may take."""
+    if backend.isolation not in _BY_ENGINES:
+        return await backend.check()
+    try:
+        async with asyncio.timeout(seconds):
+            return await backend.check()
+    except TimeoutError:
+        return Availability(
+            ok=False,
+            reason=f"its engine did not answer within {seconds:g} s",
+            remedy="see whether the engine runs, and is not stopped",
+        )
 
 
 def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteRequest:
@@ -287,4 +360,5 @@ def _completed(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
 def _check_profiles(profiles: Iterable[str]) -> None:
     unknown = sorted(set(profiles) - set(PROFILES))
     if unknown:
-        raise ConfigurationError(f"unknown security profile {unknown[0]!r}; use {', '.join(PROFILES)}")
+        hint = did_you_mean(unknown[0], PROFILES, otherwise=f"use {', '.join(PROFILES)}")
+        raise ConfigurationError(f"unknown security profile {unknown[0]!r}; {hint}")

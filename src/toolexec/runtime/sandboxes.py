@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, UnsupportedPlatformError
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.settings import checked
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.profiles import CANDIDATES
 from toolexec.runtime.runtime import Runtime
@@ -20,6 +22,7 @@ SANDBOXES: Final = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kat
 """Every kind of sandbox that there is."""
 
 
+@checked("SandboxSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
@@ -47,18 +50,26 @@ class SandboxSettings:
     def __post_init__(self) -> None:
         unknown = sorted({*self.use} - {*SANDBOXES})
         if unknown:
-            raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; use {', '.join(SANDBOXES)}")
+            hint = did_you_mean(unknown[0], SANDBOXES, otherwise=f"use {', '.join(SANDBOXES)}")
+            raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; {hint}")
 
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     """A runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, and UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
     """
     settings = settings or SandboxSettings()
     order = {profile: [kind for kind in settings.use if kind in kinds] for profile, kinds in CANDIDATES.items()}
     kinds = settings.use or SANDBOXES
-    return Runtime([_MAKERS[kind](settings) for kind in kinds], order=order if settings.use else None)
+    backends: list[SandboxBackend] = []
+    for kind in kinds:
+        try:
+            backends.append(_MAKERS[kind](settings))
+        except UnsupportedPlatformError:  # those that work here are left
+            if settings.use:
+                raise
+    return Runtime(backends, order=order if settings.use else None)
 
 
 def _shared(settings: SandboxSettings) -> dict[str, Any]:

@@ -271,7 +271,7 @@ class _Battery:
     async def _probe(self) -> str:
         """What an ordinary program has to complain about, run right after a hostile one."""
         code, expected = PROBES[self._language]
-        tools = self._site.tools(ESCAPES[0].limits, ())
+        tools = self._site.tools(ESCAPES[0].limits, None)
         request = ExecuteRequest(code=code, gateway=tools, timeout=20.0, best_effort=True, **self._settings)
         try:
             async with asyncio.timeout(2 * _CAP_SECONDS):

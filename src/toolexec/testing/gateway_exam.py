@@ -34,7 +34,7 @@ class GatewayParts:
     runner: Runner
     max_tool_calls: int = 0
     max_chain_steps: int = 0
-    allowed: Sequence[str] = ()
+    allowed: Sequence[str] | None = None
 
     def direct(self) -> DirectGateway:
         """A gateway in this process with these parts, to be put behind the one to examine."""

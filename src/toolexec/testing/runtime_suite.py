@@ -17,6 +17,7 @@ from toolexec.code.tools import Tools
 from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.errors import (
+    ClosedError,
     InvalidRequestError,
     LimitNotEnforceableError,
     MissingCodeError,
@@ -252,7 +253,8 @@ async def closing_stops_everything(exam: RuntimeExam) -> None:
     await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
     await asyncio.wait_for(runtime.aclose(), _PATIENCE)
     await asyncio.wait([task], timeout=_PATIENCE)
-    assert task.cancelled()
+    assert not task.cancelled()
+    assert isinstance(task.exception(), ClosedError)
     assert exam.wasm.closed == exam.docker.closed == 1
     assert exam.wasm.running == 0
     await _refused(runtime, exam.request(), SandboxUnavailableError)

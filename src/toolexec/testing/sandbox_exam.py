@@ -49,7 +49,7 @@ class SandboxExam:
             self._index.register(declared.tool, LocalBinding(declared.tool.id))
             local.add(declared)
 
-    def tools(self, *, limits: Limits | None = None, allowed: tuple[str, ...] = ()) -> Tools:
+    def tools(self, *, limits: Limits | None = None, allowed: tuple[str, ...] | None = None) -> Tools:
         """The gateway of one run."""
         runner = DefaultRunner(self._index, self._backends)
         return Tools(self._index, InMemoryDocStore(self._index), runner, limits=limits, allowed=allowed)

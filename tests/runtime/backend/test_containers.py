@@ -28,7 +28,7 @@ from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.owner import this_owner
 from toolexec.runtime.egress import Egress, Secret
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.full, pytest.mark.anyio]
 
 
 @pytest.fixture(params=KINDS)

@@ -12,10 +12,11 @@ import struct
 import subprocess
 import textwrap
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from tests.engines.images import test_image
+from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.container.bpf import MAX_INSTRUCTIONS, compile_filter
@@ -207,19 +208,13 @@ class TestStepByStep:
             compile_filter(default_profile(), "riscv64")
 
 
-def missing(what: str, remedy: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{what}; {remedy}")
-    pytest.skip(f"{what}; {remedy}")
-
-
 def in_kernel(*command: str, filtered: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a program under bubblewrap, with our filter in the kernel."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         missing("bubblewrap is not installed", "sudo apt-get install -y bubblewrap")
     if platform.machine() not in AUDIT:
-        missing(f"there is no filter for {platform.machine()}", "run it on x86_64 or aarch64")
+        pytest.skip(f"there is no filter for {platform.machine()}")
     root = os.environ.get("TOOLEXEC_TEST_ROOTFS") or str(test_image().root)
     reader, writer = os.pipe()
     try:
@@ -271,12 +266,14 @@ def errors(*calls: tuple[Any, ...], filtered: bool = True) -> list[int]:
 class TestInTheKernel:
     """Programs under the filter."""
 
+    @pytest.mark.full
     def test_it_is_on(self) -> None:
         """The kernel has loaded it, and the program cannot gain rights."""
         done = python("print(open('/proc/self/status').read())")
         assert "Seccomp:\t2" in done.stdout
         assert "NoNewPrivs:\t1" in done.stdout
 
+    @pytest.mark.full
     @pytest.mark.parametrize(
         "code",
         [
@@ -328,11 +325,13 @@ class TestInTheKernel:
         done = python(code)
         assert (done.returncode, done.stdout.strip()) == (0, "well"), done.stderr
 
+    @pytest.mark.full
     def test_bash(self) -> None:
         """Pipes, jobs, substitutions and redirections work."""
         done = in_kernel("bash", "-c", "sleep 0 & wait; x=$(echo well | tr a-z A-Z); cat <<< $x > f; cat < f")
         assert (done.returncode, done.stdout) == (0, "WELL\n"), done.stderr
 
+    @pytest.mark.full
     def test_node(self) -> None:
         """Its threads, timers, files and child processes work, and its list of network interfaces."""
         if in_kernel("node", "--version", filtered=False).returncode != 0:
@@ -350,6 +349,7 @@ class TestInTheKernel:
         done = in_kernel("node", "-e", code)
         assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
 
+    @pytest.mark.full
     def test_what_is_refused(self) -> None:
         """Each gives EPERM; without the filter most of them get further, so that it is the filter that refuses."""
         sigchld, new_user, new_net = 17, 0x10000000, 0x40000000
@@ -385,6 +385,7 @@ class TestInTheKernel:
         freed = {call[0] for call, error in zip(calls, free, strict=True) if error != errno.EPERM}
         assert {"unshare", "clone", "ptrace", "keyctl", "socket", "personality"} <= freed
 
+    @pytest.mark.full
     def test_what_does_not_exist(self) -> None:
         """`clone3` and calls from the future: the C library takes older ones then."""
         number = max(syscall_numbers().values()) + 1
@@ -399,6 +400,7 @@ class TestInTheKernel:
         )
         assert done.stdout.split() == [str(errno.ENOSYS)] * 3
 
+    @pytest.mark.full
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="i386 is a part of x86_64 only")
     def test_calls_of_i386(self) -> None:
         """A program cannot go round the filter by the old road into the kernel."""

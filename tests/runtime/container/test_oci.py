@@ -10,10 +10,11 @@ import subprocess
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from tests.engines.images import test_image
+from tests.tiers import missing
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError, InvalidRequestError
@@ -135,21 +136,15 @@ class TestTheConfiguration:
         assert (user["uid"], user["gid"]) == (1000, 1000)
 
 
-def missing(what: str, remedy: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{what}; {remedy}")
-    pytest.skip(f"{what}; {remedy}")
-
-
 def run(
     engine: str, folder: Path, code: str, limits: Limits = LIMITS, *, profile: str = "standard", **changes: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run Python code in a container that a real runtime makes of our configuration, and remove it."""
     found = shutil.which(engine) or shutil.which(engine, path="/usr/sbin:/sbin")
     if found is None:
-        missing(f"{engine} is not installed", "bash .ci/run installs it")
+        missing(f"{engine} is not installed", "bash .ci/run")
     if os.geteuid() != 0:
-        missing("only root can run it here", "run the tests as root")
+        missing("only root can run it here", "sudo -E bash .ci/run")
     root = os.environ.get("TOOLEXEC_TEST_ROOTFS") or str(test_image().root)
     command = ("python3", "-I", "-c", textwrap.dedent(code))
     spec = spec_for(image="x", command=command, limits=limits, profile=profile, config=ContainerConfig(), kind=engine)
@@ -172,6 +167,7 @@ ENGINES = pytest.mark.parametrize("engine", ["runc", "runsc"])
 class TestForReal:
     """What holds in a container of runc, which uses this kernel, and of runsc, which has its own."""
 
+    @pytest.mark.full
     @ENGINES
     def test_rights(self, engine: str, tmp_path: Path) -> None:
         """It is nobody, with nothing but one group and no capability, and has a filter."""
@@ -185,6 +181,7 @@ class TestForReal:
         if engine == "runc":  # the kernel of runsc reports neither
             assert (status["Seccomp"].strip(), status["NoNewPrivs"].strip()) == ("2", "1")
 
+    @pytest.mark.full
     @ENGINES
     def test_what_can_be_written(self, engine: str, tmp_path: Path) -> None:
         """The folders that are there for it, where programs can be run, and nothing else."""
@@ -207,6 +204,7 @@ class TestForReal:
         assert [line.split()[1] for line in lines[3:-1]] == ["no"] * 6
         assert lines[-1] == "/work /work"
 
+    @pytest.mark.full
     @ENGINES
     def test_the_disk(self, engine: str, tmp_path: Path) -> None:
         """It is full at its size, and a file of two thirds of the bound fits."""
@@ -229,6 +227,7 @@ class TestForReal:
         assert found[0][1] >= 0.66 * (32 << 20)
         assert sum(size for _, size in found) <= 32 << 20
 
+    @pytest.mark.full
     @ENGINES
     def test_memory(self, engine: str, tmp_path: Path) -> None:
         """Who takes more than the bound is killed."""
@@ -254,6 +253,7 @@ class TestForReal:
         )
         assert done.stdout.split() == ["11", str(LIMITS.pids - 1)], done.stderr
 
+    @pytest.mark.full
     @ENGINES
     def test_the_network(self, engine: str, tmp_path: Path) -> None:
         """There is none: a loopback interface, and no way out; nor raw packets."""

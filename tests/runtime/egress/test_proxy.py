@@ -95,6 +95,7 @@ class TestWhichHosts:
         assert status_of(reply) == status
         assert len(plain.seen) == (1 if status == 200 else 0)
 
+    @pytest.mark.full
     async def test_a_tunnel_is_for_one_host(self, bridged: Callable[..., Any], secure: Server) -> None:
         """Inside of it neither the Host header nor a whole URL can name another one."""
         host = f"api.test:{secure.port}"
@@ -190,6 +191,7 @@ class TestAddresses:
 
 
 class TestCertificates:
+    @pytest.mark.full
     async def test_hosts_are_verified(self, bridged: Callable[..., Any], secure: Server) -> None:
         """A host whose certificate is for another name, or of an unknown authority, gets no request."""
         get = b"GET / HTTP/1.1\r\nHost: %s:%d\r\nAuthorization: PLACEHOLDER_TOKEN\r\n\r\n"
@@ -460,6 +462,7 @@ class TestMessages:
             await writer.wait_closed()
         assert "expect" not in plain.seen[0].headers
 
+    @pytest.mark.full
     async def test_slow_heads(self, bridged: Callable[..., Any], plain: Server) -> None:
         """A head that comes byte by byte is cut off in time; so is silence."""
         async with bridged(policy("api.test", header_seconds=0.3, idle_seconds=0.3)) as bridge:
@@ -583,6 +586,7 @@ class TestReplies:
         assert not got.endswith(b"0\r\n\r\n")
         assert bridge.records[0].reason
 
+    @pytest.mark.full
     async def test_a_host_that_says_nothing(self, bridged: Callable[..., Any], raw: Any) -> None:
         """It is given up in time."""
         said, port = raw

@@ -11,13 +11,13 @@ from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.errors import SecretError
 from toolexec.model.redaction import Redactor
 from toolexec.runtime.egress import resolve_with
-from toolexec.runtime.egress.secrets import Known, Masked
+from toolexec.runtime.egress.secrets import Known, Masked, SecretNotThereError
 
 SECRET = 'pa"ss/wörd+=42'
 
 
 def masked(known: Known, parts: list[bytes]) -> bytes:
-    hiding = Masked(known.mask())
+    hiding = Masked(known)
     return b"".join([*(hiding.feed(part) for part in parts), hiding.finish()])
 
 
@@ -47,23 +47,30 @@ def test_parts() -> None:
         cuts = sorted(dice.sample(range(len(whole)), 6))
         parts = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
         assert masked(known, parts) == expected
-    hiding = Masked(known.mask())
+    hiding = Masked(known)
     assert hiding.feed(b"data: event\n\n") == b"data: event\n\n"
     assert hiding.feed(b"x another-sec") == b"x "
 
 
 def test_nothing_to_hide() -> None:
-    """Without secrets, and with ones too short to tell, bytes stay what they are; old ones are forgotten at last."""
+    """Without secrets bytes stay what they are; the oldest of very many are forgotten at last."""
     known = Known()
     assert not known.mask()
     assert masked(known, [b"a", b"b"]) == b"ab"
-    known.add("42")
-    assert not known.mask()
     for number in range(300):
         known.add(f"secret-{number:05}")
         known.add("secret-00000")
     assert known.mask().hide(b"secret-00000") == b"*" * 12
     assert known.mask().hide(b"secret-00001") == b"secret-00001"
+
+
+@pytest.mark.parametrize("value", ["", "42", "secret7", "  secret7  "])
+def test_short_secrets_are_refused(value: str) -> None:
+    """What cannot be told from other text is never used."""
+    known = Known()
+    with pytest.raises(SecretNotThereError, match="at least 8"):
+        known.add(value)
+    assert not known.mask()
 
 
 @pytest.mark.anyio

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolexec.runtime.gateway import pieces
-from toolexec.runtime.gateway.pieces import decode_in_pieces
-from toolexec.runtime.gateway.protocol import MAX_CONTAINERS, decode_json
+from toolexec.runtime.gateway.hostcalls import result_payload
+from toolexec.runtime.gateway.pieces import decode_in_pieces, messages_in_pieces
+from toolexec.runtime.gateway.protocol import MAX_CONTAINERS, TooManyPartsError, decode_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -126,6 +127,24 @@ def test_bounds() -> None:
     ):
         with pytest.raises(ValueError, match=reason):
             asyncio.run(decode_in_pieces(text.encode()))
+
+
+def test_brackets_in_strings_are_not_containers() -> None:
+    """A text of a million brackets is one text."""
+    text = f'["{"[" * (MAX_CONTAINERS + 10)}", "\\"[" ]'
+    assert decode_json(text) == asyncio.run(decode_in_pieces(text.encode())) == ["[" * (MAX_CONTAINERS + 10), '"[']
+
+
+def test_a_result_with_too_many_parts_is_the_programs_failure() -> None:
+    """An honest program is told what is wrong with its value; it has broken no rule."""
+    frame = f'{{"type": "result", "id": "1", "payload": {{"value": [{"[]," * MAX_CONTAINERS}1]}}}}'
+    error = result_payload(frame)["error"]
+    assert error["kind"] == "ValueError"
+    assert "more than 1,000,000 lists and objects" in error["message"]
+    with pytest.raises(TooManyPartsError):
+        asyncio.run(decode_in_pieces(frame.encode()))
+    (message,) = asyncio.run(messages_in_pieces(frame.encode()))
+    assert (message[:3], message.refused is not None) == (("result", "1", {}), True)
 
 
 async def test_others_get_their_turn() -> None:

@@ -294,15 +294,21 @@ class TestLargeValues:
         server = GatewayServer(tools_of(exam, result_bytes=100))
         answer = await ask(server, "run_tool", {"id": "exam:grow", "args": {"size": 1000}})
         assert "structured" not in answer.payload
+        handle_id = answer.payload["handle"]["id"]
         assert answer.payload["handle"] == {
-            "id": "h1", "type": "string", "bytes": 1002, "length": 1000, "preview": '"' + "x" * 499,
+            "id": handle_id, "type": "string", "bytes": 1002, "length": 1000, "preview": '"' + "x" * 499,
         }  # fmt: skip
-        part = await ask(server, "read_result", {"handle": "h1", "offset": 990, "limit": 50})
+        part = await ask(server, "read_result", {"handle": handle_id, "offset": 990, "limit": 50})
         assert part.payload == {"structured": "x" * 10}
-        again = await ask(server, "read_result", {"handle": "h1", "limit": 500})
-        assert again.payload["handle"]["id"] == "h2"
-        measured = await ask(server, "run_tool", {"id": "exam:measure", "args": {"text": {"$handle": "h1"}}})
+        again = await ask(server, "read_result", {"handle": handle_id, "limit": 500})
+        assert again.payload["handle"]["id"] != handle_id
+        page = await ask(server, "read_result", {"handle": handle_id, "page": {"offset": 995}})
+        assert page.payload == {"text": "xxxxx"}
+        measured = await ask(server, "run_tool", {"id": "exam:measure", "args": {"text": {"$handle": handle_id}}})
         assert measured.payload["structured"] == 1000
+        server.release(Message("release", "0", {"handles": [handle_id]}))
+        gone = await ask(server, "read_result", {"handle": handle_id})
+        assert gone.payload["code"] == "invalid_request"
 
     async def test_a_chain(self, exam: GatewayExam) -> None:
         """Its values are kept, too, each once; the last one is the chain's."""
@@ -312,8 +318,8 @@ class TestLargeValues:
             {"toolId": "exam:echo", "usePrevious": True},
         ]
         answer = await ask(server, "run_chain", {"steps": steps})
-        assert answer.payload["handle"]["id"] == "h1"
-        assert [step["handle"]["id"] for step in answer.payload["stepResults"]] == ["h1", "h1"]
+        assert answer.payload["handle"] == answer.payload["stepResults"][-1]["handle"]
+        assert all("structured" not in step for step in answer.payload["stepResults"])
         assert "structured" not in answer.payload
         small = await ask(server, "run_chain", {"steps": [steps[0], {"toolId": "exam:add", "args": {"a": 1}}]})
         assert small.payload["structured"] == 2

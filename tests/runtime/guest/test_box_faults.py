@@ -24,6 +24,7 @@ async def goes_on(guest: Any) -> None:
     assert guest.output.text() == "on\nchild\n"
 
 
+@pytest.mark.full
 @everywhere
 @pytest.mark.parametrize(
     "code",

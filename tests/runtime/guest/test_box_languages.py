@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiers import missing
 
 from toolexec.runtime.guest.box import compiled, processes
 from toolexec.runtime.image.store import ImageStore
@@ -107,6 +108,7 @@ require("fs").writeSync(2, "y".repeat(10)); 1
     assert guest.output.text("stderr") == "y" * 10
 
 
+@pytest.mark.full
 @everywhere
 @pytest.mark.parametrize(
     ("code", "kind"),
@@ -184,12 +186,12 @@ async def go(box: Callable[..., Any]) -> Any:
     """A guest in the image of the tests that has Go."""
     image = ImageStore().find("toolexec-test-go")
     if image is None:
-        reason = "build the image: toolexec image build --name toolexec-test-go --go"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        missing("the image with Go is not built", "toolexec image build --name toolexec-test-go --go")
     env = ("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin")
     return await box("bwrap", root=image.root, language="go", warm=True, bwrap=env)
 
 
+@pytest.mark.full
 async def test_go(go: Any) -> None:
     """Compiled in the container with what is in the image, in some seconds at most."""
     assert "go" in go.talk.capabilities
@@ -206,6 +208,7 @@ return v
     assert (await go.run("return 1", "go")).result == {"value": 1, "files": False}
 
 
+@pytest.mark.full
 async def test_failures_of_go(go: Any) -> None:
     """The compiler's own words, a panic, and one that ends the process."""
     error = await go.error("x := 1", "go")
@@ -219,6 +222,7 @@ async def test_failures_of_go(go: Any) -> None:
     assert await asyncio.wait_for(go.process.wait(), 60) == 2
 
 
+@pytest.mark.full
 async def test_go_where_files_cannot_be_run(box: Callable[..., Any], tmp_path: Path) -> None:
     """With the toolchain of this machine and a cache of its own."""
     found = shutil.which("go") or str(Path.home() / ".cache/toolexec/go/go/bin/go")
@@ -232,6 +236,7 @@ async def test_go_where_files_cannot_be_run(box: Callable[..., Any], tmp_path: P
     assert await guest.value("return 1", "go") == 1
 
 
+@pytest.mark.full
 async def test_go_outside_of_a_container(box: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the toolchain of this machine, and a cache that can be written to."""
     found = shutil.which("go") or str(Path.home() / ".cache/toolexec/go/go/bin/go")

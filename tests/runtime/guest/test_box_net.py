@@ -235,6 +235,7 @@ async def test_a_program_that_hangs_up(start: Any) -> None:
     assert ended == ["BrokenPipeError"]
 
 
+@pytest.mark.full
 async def test_a_slow_program_holds_back_only_its_own_server(start: Any) -> None:
     """The line is free for the others, and for results."""
 
@@ -251,6 +252,7 @@ value = size
     assert await guest.value(code) == 10_000_000
 
 
+@pytest.mark.full
 async def test_the_end_of_a_run_ends_its_connections(start: Any) -> None:
     """The next one begins with none, in the same guest, which has none of the old ones open."""
     guest = start(echo)

@@ -24,6 +24,7 @@ return [*seen, *asyncio.run(main()), "%d.%d" % sys.version_info[:2]]
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13"])
 async def test_it_runs_in_every_python_from_3_9_on(
     start: Callable[..., Any], find_python: Callable[[str], str], version: str

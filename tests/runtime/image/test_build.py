@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.docker import miss
 from tests.engines.images import TEST_IMAGE, test_image
 from tests.runtime.image.trees import make_tree
+from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.backend.wasm.steps import BuildStep
@@ -31,10 +31,10 @@ Built = tuple[StoredImage, Lock, list[str]]
 def require_debootstrap() -> None:
     """Only root can run it."""
     if os.geteuid() != 0:
-        miss("only root can build images with debootstrap", "sudo -E bash .ci/run")
+        missing("only root can build images with debootstrap", "sudo -E bash .ci/run")
     for program in ("debootstrap", "unshare"):
         if shutil.which(program) is None:
-            miss(f"{program} is not installed", "sudo apt-get install -y --no-install-recommends debootstrap")
+            missing(f"{program} is not installed", "sudo apt-get install -y --no-install-recommends debootstrap")
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +60,7 @@ def built() -> Iterator[Built]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.full
 def test_two_builds_are_the_same(built: Built) -> None:
     """Another day, another folder, another umask: byte for byte."""
     before, (image, _, steps) = test_image(), built
@@ -94,7 +95,7 @@ def test_what_is_in_an_image(built: Built) -> None:
 def test_programs_run_in_it(built: Built) -> None:
     """As nobody; what is compiled already needs no compiling, neither Python itself nor the packages."""
     if shutil.which("bwrap") is None:
-        miss("bwrap is not installed", "sudo apt-get install -y --no-install-recommends bubblewrap")
+        missing("bwrap is not installed", "sudo apt-get install -y --no-install-recommends bubblewrap")
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", str(built[0].root), "/", "--proc", "/proc"]
     words += ["--dev", "/dev", "--tmpfs", "/tmp", "--clearenv", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
     program = "import humanize, json, asyncio; print(humanize.naturalsize(1_000_000))"

@@ -43,6 +43,7 @@ def daemon(docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch) -> Dock
     return docker_daemon
 
 
+@pytest.mark.full
 def test_it_is_built_and_kept(daemon: DockerDaemon, folder: Path, store: ImageStore) -> None:
     """In the store and in the daemon; a second time only if it is said."""
     steps: set[str] = set()

@@ -292,7 +292,7 @@ def test_a_cut_archive_is_refused(store: ImageStore, bring: Bring, cut: int) -> 
         (b"no tar at all" * 100, "no tar"),
         (b"", "no tar"),
         (tar_of((("a", b"x"),)), "no root file system"),
-        (gzip.compress(b"no tar at all" * 100), "no tar"),
+        (gzip.compress(b"no tar at all" * 100, mtime=0), "no tar"),
     ],
 )
 def test_what_is_no_image(store: ImageStore, bring: Bring, data: bytes, why: str) -> None:

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.engines.docker import miss
+from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.image import packages as module
 from toolexec.runtime.image.packages import FOLDER, Pin, Target, compile_packages, install_packages
 from toolexec.runtime.image.toolchain import GO_CACHE, go_version, install_go
+
+pytestmark = pytest.mark.full
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 GO = """#!/bin/sh
@@ -161,7 +163,7 @@ def test_scripts_of_long_paths() -> None:
 def small_root(root: Path) -> Path:
     """A tree in which a shell runs: programs of this machine with the libraries that they need."""
     if os.geteuid() != 0 and not Path("/proc/self/ns/user").exists():
-        miss("there are no user namespaces", "sudo -E bash .ci/run")
+        missing("there are no user namespaces", "sudo -E bash .ci/run")
     for name in ("proc", "dev", "usr/bin", "tmp"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("sh", "env", "mkdir"):

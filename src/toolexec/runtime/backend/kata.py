@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.containerd import ContainerdConfig, ContainerdEngine
 from toolexec.runtime.backend.containerd.runtimes import Runtime
 from toolexec.runtime.base import Availability
@@ -37,6 +38,7 @@ _KVM: Final = Path("/dev/kvm")
 _PROCESSOR: Final = Path("/proc/cpuinfo")
 
 
+@checked("KataConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KataConfig(ContainerdConfig):
     """How the kata sandbox is set up; see `ContainerdConfig`.
@@ -110,6 +112,7 @@ class KataEngine(ContainerdEngine):
         return next((str(folder / name) for folder in _FOLDERS if (folder / name).is_file()), "")
 
 
+@checked("KataBackend")
 class KataBackend(ContainerBackend):
     """Code in virtual machines, one for each program."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.errors import InvalidRequestError, SandboxUnavailableError
+from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.config import ContainerConfig
@@ -22,6 +24,7 @@ from toolexec.runtime.container.pool import PoolStats, WarmPool
 from toolexec.runtime.container.room import Room
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
+from toolexec.runtime.image.store import ImageStore
 from toolexec.runtime.outcome import Ending
 
 __all__ = ["ContainerBackend"]
@@ -29,6 +32,11 @@ __all__ = ["ContainerBackend"]
 logger = logging.getLogger(__name__)
 _CHECK_HOLDS: Final = 10.0
 _WARM_START: Final = 60.0
+_LATE: Final = 2.0
+"""How long a run waits for the removal of its container, beyond its time limit."""
+_CANCELLED_LATE: Final = 5.0
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
 _CONTAINED: Final = ("memory_bytes", "cpus", "pids", "disk_bytes")
 
 
@@ -39,6 +47,20 @@ class _Kind(NamedTuple):
     profile: str
     limits: Limits
     language: str
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One run of a program, or one start of a session, and what has come of it until now."""
+
+    request: ExecuteRequest
+    language: str
+    began: float
+    ends: float
+    guest: ContainerGuest | None = None
+    run: Run | None = None
+    warm: bool = False
+    given_up: bool = False
 
 
 class ContainerBackend:
@@ -60,9 +82,10 @@ class ContainerBackend:
         self._known: Availability | None = None
         self._known_until = 0.0
         self._checking: asyncio.Task[Availability] | None = None
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.Task[None]] = set()
         self._sessions: set[GuestSession] = set()
+        self._tidying: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
@@ -89,6 +112,14 @@ class ContainerBackend:
         held = self.engine.enforces(request.limits)
         return replace(held, timeout=True, tool_calls=True, chain_steps=True)
 
+    def packages(self) -> dict[str, frozenset[str]]:
+        """The packages that Python has in the image, if that is one of the `ImageStore`; see `PackageSource`."""
+        try:
+            image = ImageStore().find(self.config.image)
+        except ToolExecError:
+            image = None
+        return {"python": frozenset(image.packages)} if image is not None else {}
+
     async def check(self) -> Availability:
         """See `SandboxBackend.check`; a good answer holds for ten seconds, or until a container cannot be started."""
         if self._closed:
@@ -102,6 +133,10 @@ class ContainerBackend:
     async def _check(self) -> Availability:
         first = self._known is None
         found = await self.engine.check()
+        if found.ok and (problem := await self._network.problem()):
+            found = replace(
+                found, ok=False, reason=problem, remedy="use a longer secret, or remove it from the egress policy"
+            )
         if found.ok:
             self._known, self._known_until = found, monotonic() + _CHECK_HOLDS
             if first:
@@ -128,29 +163,59 @@ class ContainerBackend:
 
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         """See `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed before
-        there was room for it."""
-        language = self._admit(request)
-        began = perf_counter()
-        ends = monotonic() + request.seconds
-        task = asyncio.current_task()
-        assert task is not None
-        guest: ContainerGuest | None = None
-        run = Run(ending=Ending(stopped="deadline", seconds=request.seconds))
-        warm = False
-        self._running.add(task)
+        there was room for it.
+
+        Returns at the time limit, and a moment later at most, also when the engine does not answer: then the result's
+        details have `cleanup`, and the container is removed behind it.
+        """
+        attempt = _Attempt(request, self._admit(request), perf_counter(), monotonic() + request.seconds)
+        done = await self._until(attempt.ends, self._attempt(attempt))
+        run = attempt.run
+        if run is None:
+            began = attempt.guest is not None
+            run = Run(ending=Ending(stopped="deadline", seconds=request.seconds, began=began))
+        result = self.result(request, run, attempt.began, attempt.guest, warm=attempt.warm)
+        if not done:
+            cleanup = "the engine does not answer; the container is removed when it does"
+            result.backend = replace(result.backend, details={**result.backend.details, "cleanup": cleanup})
+        return result
+
+    async def _attempt(self, attempt: _Attempt) -> None:
+        """Run the program in a guest and remove that; *attempt* has what came of it."""
+        request, guest = attempt.request, None
+        await self._room.enter(attempt.ends, self)
         try:
-            await self._room.enter(ends, self)
-            try:
-                guest, warm = await self._guest(request, language, ends)
-                if guest is not None:
-                    run = await guest.execute(self._bounded(request), ends, extra_for(language, request))
-            finally:
-                self._end(guest)
-                if guest is not None and run.ending.result is None:  # the code must not run on when this returns
-                    await guest.aclose()
+            guest, attempt.warm = await self._guest(request, attempt.language, attempt.ends)
+            attempt.guest = guest
+            if guest is not None:
+                extra = extra_for(attempt.language, request)
+                attempt.run = await guest.execute(self._bounded(request), attempt.ends, extra)
         finally:
-            self._running.discard(task)
-        return self.result(request, run, began, guest, warm=warm)
+            self._end(guest)
+            if guest is not None and (attempt.run is None or attempt.run.ending.result is None):
+                await guest.aclose()  # the code must not run on when this returns
+
+    async def _until(self, ends: float, work: Coroutine[Any, Any, None]) -> bool:
+        """Do *work* in a task; whether it was done at *ends* (of `monotonic()`), or a moment later. Raises what it
+        raises. What was not done goes on behind: an engine that does not answer keeps nobody waiting."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(_hear)
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, ends - monotonic()))
+            if not task.done():  # counted from now, as the event loop may have been held up
+                await asyncio.wait({task}, timeout=_LATE)
+        except asyncio.CancelledError:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task}, timeout=_CANCELLED_LATE)
+            raise
+        if task.cancelled():
+            raise ClosedError("the run was stopped: its sandbox was closed", backend=self.kind)
+        if task.done():
+            task.result()
+        return task.done()
 
     async def prepare(self, request: ExecuteRequest) -> None:
         """Have the guests for requests like this one started, and wait for them; does nothing without `config.warm`.
@@ -165,20 +230,10 @@ class ContainerBackend:
         language = self._admit(request)
         if language != "python":
             raise located(InvalidRequestError(f"{self.kind} has sessions for python only, not for {language}"), self)
-        ends = monotonic() + request.seconds
-        task = asyncio.current_task()
-        assert task is not None
-        guest = None
-        self._running.add(task)
-        try:
-            await self._room.enter(ends, self)
-            try:
-                guest, _ = await self._guest(request, language, ends)
-            finally:
-                if guest is None:
-                    self._room.leave()
-        finally:
-            self._running.discard(task)
+        attempt = _Attempt(request, language, perf_counter(), monotonic() + request.seconds)
+        if not await self._until(attempt.ends, self._open(attempt)):
+            attempt.given_up = True
+        guest = None if attempt.given_up else attempt.guest
         if guest is None:
             raise located(
                 SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
@@ -188,6 +243,17 @@ class ContainerBackend:
         session = GuestSession(self, partial(self._run_in_session, guest, held), partial(self._close_session, guest))
         self._sessions.add(session)
         return session
+
+    async def _open(self, attempt: _Attempt) -> None:
+        """Start the guest of a session."""
+        await self._room.enter(attempt.ends, self)
+        try:
+            attempt.guest, _ = await self._guest(attempt.request, attempt.language, attempt.ends)
+        finally:
+            if attempt.guest is None:
+                self._room.leave()
+            elif attempt.given_up:
+                self._end(attempt.guest)
 
     async def _run_in_session(
         self, guest: ContainerGuest, held: Limits, request: ExecuteRequest
@@ -204,12 +270,12 @@ class ContainerBackend:
         if session in self._sessions:
             self._sessions.discard(session)
             self._end(guest)
-        await guest.aclose()
+        await self._until(monotonic(), guest.aclose())
 
     async def aclose(self) -> None:
         """See `SandboxBackend.aclose`."""
         self._closed = True
-        running = self._running - {asyncio.current_task()}
+        running = [*self._running]
         for task in running:
             task.cancel()
         await asyncio.gather(*(session.aclose() for session in [*self._sessions]))
@@ -220,6 +286,9 @@ class ContainerBackend:
             await asyncio.wait({self._checking})
         while self._ends:
             await asyncio.wait([*self._ends])
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.wait({self._tidying})
         await self.engine.aclose()
 
     def result(
@@ -297,3 +366,21 @@ class ContainerBackend:
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
         task.add_done_callback(lambda _: self._room.leave())
+        task.add_done_callback(lambda _: self._tidy())
+
+    def _tidy(self) -> None:
+        """Have what the engine could not remove removed as soon as it can."""
+        if self.engine.left and not self._closed and (self._tidying is None or self._tidying.done()):
+            self._tidying = asyncio.create_task(self._try_to_tidy())
+
+    async def _try_to_tidy(self) -> None:
+        pause = _FIRST_PAUSE
+        while self.engine.left:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await self.engine.sweep()
+
+
+def _hear(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

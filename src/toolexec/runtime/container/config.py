@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
@@ -19,6 +20,7 @@ DEFAULT_LIMITS: Final = Limits(memory_bytes=512 << 20, pids=128, disk_bytes=256 
 """What a container gets when neither the operator nor the request says something else."""
 
 
+@checked("ContainerConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerConfig:
     """How a container sandbox is set up.

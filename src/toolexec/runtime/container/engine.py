@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.stream import Stream
 
-__all__ = ["Container", "ContainerEngine", "Exit", "Image"]
+__all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,15 @@ class Container(Protocol):
         ...
 
 
+@runtime_checkable
+class Killable(Protocol):
+    """A container that can be killed without asking an engine, and so whatever the event loop does."""
+
+    def kill(self) -> None:
+        """Kill what runs in it, at once; `aclose` is needed all the same. From any thread, and not after `aclose`."""
+        ...
+
+
 class ContainerEngine(Protocol):
     """Starts containers. Safe for many at once; used by one event loop."""
 
@@ -89,6 +99,11 @@ class ContainerEngine(Protocol):
         known since the last `check`."""
         ...
 
+    @property
+    def left(self) -> Collection[str]:
+        """The IDs of containers that were closed and could not be removed yet; `sweep` tries again."""
+        ...
+
     async def resolve(self, image: str) -> Image:
         """The image of that name, fetched if the engine is told to do so.
 
@@ -104,7 +119,10 @@ class ContainerEngine(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove what hosts that are dead have left behind (see `owner`). Logs what cannot be removed; never raises."""
+        """Remove what hosts that are dead have left behind (see `owner`), and what is in `left`.
+
+        Logs what cannot be removed; never raises.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from signal import SIGKILL
 from time import monotonic
 from typing import Any, Final
 
 from toolexec.errors import GatewayError, SandboxError, SandboxUnavailableError
+from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.container.engine import Container, ContainerEngine, Exit, Image
+from toolexec.runtime.container.engine import Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.container.network import Reach
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.conversation import Conversation
@@ -25,6 +27,7 @@ __all__ = ["ContainerGuest", "Run"]
 _LAST_WORDS: Final = 1.0
 _LOOK: Final = 0.1
 _LEAST_LOOK: Final = 0.01
+_KILLED: Final = (None, -SIGKILL, 128 + SIGKILL)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,10 +110,16 @@ class ContainerGuest:
 
         *extra* is added to what the guest is told of the request. Raises InvalidRequestError, with nothing run, for
         files that cannot be put.
+
+        A container that can be killed from a thread ends at *ends* also while the event loop is held up; what its
+        program gave before that counts, however late it is heard.
         """
         run = Run(ending=Ending())
+        container = self.container
+        deadline = Deadline(ends, container.kill) if isinstance(container, Killable) else None
+        patience = _LAST_WORDS if deadline is not None else 0.0
         try:
-            async with asyncio.timeout(ends - monotonic()):
+            async with asyncio.timeout(max(0.0, ends - monotonic()) + patience):
                 files = {**request.files, **self._reach.files} if self._reach is not None else request.files
                 if files:
                     await self._talk.put_files(files)
@@ -124,6 +133,14 @@ class ContainerGuest:
         except GatewayError as error:  # the guest hung up, or broke the protocol, while files went in or out
             if run.ending.result is None:
                 run.ending = await self._ended(Ending(stderr=str(error)))
+        finally:
+            if deadline is not None:
+                deadline.off()
+        if deadline is not None and deadline.late:
+            run.spent = True
+            end = run.ending
+            if end.result is None and not end.stopped and not end.oom and end.exit_code in _KILLED:
+                run.ending = Ending(stopped="deadline")
         run.spent = run.spent or run.ending.result is None or self._talk.over
         run.ending = self._explained(run.ending, request)
         run.requests = self._reach.told() if self._reach is not None else []

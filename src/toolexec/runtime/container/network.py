@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.runtime.container.spec import WORK
@@ -51,19 +52,43 @@ class Network:
             return None
         from toolexec.runtime.egress.authority import Authority
         from toolexec.runtime.egress.proxy import EgressProxy
-        from toolexec.runtime.egress.secrets import resolve_with
+        from toolexec.runtime.egress.secrets import Known
         from toolexec.runtime.egress.upstream import client_context
 
         if not self._shared:
-            resolve = self._resolve
-            if resolve is None and self._egress.secrets:
-                from toolexec.backend.secrets.resolver import SecretResolver
-
-                resolve = resolve_with(SecretResolver())
-            self._shared = {"resolve_secret": resolve, "authority": Authority(), "trust": client_context()}
+            self._shared = {
+                "resolve_secret": self._resolver(),
+                "authority": Authority(),
+                "trust": client_context(),
+                "known": Known(),  # what one container has used must not come back to another one
+            }
         reach = Reach()
         reach.proxy = EgressProxy(self._egress, **self._shared, on_request=reach.hear)
         return reach
+
+    async def problem(self) -> str:
+        """Why a secret of the policy can never be used, as far as a look at variables and files tells; "" if nothing
+        is wrong. A secret that is not there may still come."""
+        resolve = self._resolver() if self._egress is not None else None
+        if self._egress is None or resolve is None:
+            return ""
+        from toolexec.runtime.egress.secrets import SHORTEST_SECRET, too_short
+
+        for placeholder, secret in self._egress.secrets.items():
+            if secret.ref.startswith(("env:", "file:")):
+                with suppress(Exception):  # whatever it is, the request that needs the secret says so
+                    length = len((await resolve(secret.ref)).strip())
+                    if 0 < length < SHORTEST_SECRET:
+                        return f"the egress secret for {placeholder} cannot be used: {too_short(length)}"
+        return ""
+
+    def _resolver(self) -> ResolveSecret | None:
+        if self._resolve is None and self._egress is not None and self._egress.secrets:
+            from toolexec.backend.secrets.resolver import SecretResolver
+            from toolexec.runtime.egress.secrets import resolve_with
+
+            self._resolve = resolve_with(SecretResolver())
+        return self._resolve
 
 
 class Reach:

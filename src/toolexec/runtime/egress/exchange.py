@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.runtime.egress.hiding import Compressed, Mask
 from toolexec.runtime.egress.policy import Egress
 from toolexec.runtime.egress.request import Asked, RefusedError, end_to_end, values
-from toolexec.runtime.egress.secrets import Known, Mask, Masked, SecretNotThereError, Swap
+from toolexec.runtime.egress.secrets import Known, Masked, SecretNotThereError, Swap
 from toolexec.runtime.egress.upstream import Upstream, reason_of
 from toolexec.runtime.egress.wire import Wire, require_h11
 
@@ -22,6 +23,7 @@ _REFUSED_METHODS: Final = (b"TRACE", b"CONNECT")
 _OURS: Final = frozenset({b"host", b"expect", b"content-length", b"accept-encoding"})
 _PARTIAL: Final = frozenset({b"range", b"if-range"})
 _NOT_BACK: Final = frozenset({b"alt-svc", b"content-encoding", b"content-length"})
+_ENCODED: Final = "the host has encoded its response although it was asked not to"
 
 
 class BrokenError(Exception):
@@ -146,18 +148,18 @@ class Exchange:
         response = self._response(head, mask)
         self.status = head.status_code
         await self._client.send(response)
-        masked = Masked(mask)
+        body = _Body(self._policy, self._known, head)
         while isinstance(event := await server.next(self._policy.idle_seconds), h11.Data):
             self.received += len(event.data)
             if self.received > self._policy.max_response_bytes:
                 raise BrokenError(f"the response is over {self._policy.max_response_bytes} bytes")
-            data = masked.feed(bytes(event.data))
+            data = await body.feed(bytes(event.data))
             if data:
                 await self._client.send(h11.Data(data=data))
         if not isinstance(event, h11.EndOfMessage):
             raise OSError("it hung up")
         self._whole()
-        await self._client.send(h11.Data(data=masked.finish()), h11.EndOfMessage())
+        await self._client.send(h11.Data(data=body.finish()), h11.EndOfMessage())
 
     async def _head(self, server: Wire, uploading: asyncio.Task[None]) -> Any:
         """The head of the final response, which may come before all of the request is sent."""
@@ -198,20 +200,66 @@ class Exchange:
 
     def _response(self, head: h11.Response, mask: Mask) -> h11.Response:
         h11 = require_h11()
-        coding = b",".join(values(head.headers, b"content-encoding")).strip().lower()
+        coding = _coding(head)
         if mask and coding not in (b"", b"identity"):
-            raise RefusedError(502, "the host has encoded its response although it was asked not to")
+            raise RefusedError(502, _ENCODED)
         length = values(head.headers, b"content-length")
         without_body = self._method == b"HEAD" or head.status_code in (204, 304)
         if length and int(length[0]) > self._policy.max_response_bytes and not without_body:
             raise RefusedError(502, f"the response is over {self._policy.max_response_bytes} bytes")
         headers = [
-            (name, mask.hide(value)) for name, value in end_to_end(head.headers) if name.lower() not in _NOT_BACK
+            (mask.hide(name), mask.hide(value))
+            for name, value in end_to_end(head.headers)
+            if name.lower() not in _NOT_BACK
         ]
         headers += [(b"content-length", value) for value in length[:1]]
         if coding:
             headers.append((b"content-encoding", coding))
         return h11.Response(status_code=head.status_code, reason=mask.hide(head.reason), headers=headers)
+
+
+class _Body:
+    """The body of a response, without secrets."""
+
+    def __init__(self, policy: Egress, known: Known, head: h11.Response) -> None:
+        self._most = policy.max_response_bytes
+        self._known = known
+        self._encoded = _coding(head) not in (b"", b"identity")
+        self._masked = Masked(known)
+        self._inside = Compressed() if policy.secrets and not self._encoded else None
+        self._held = b""
+
+    async def feed(self, data: bytes) -> bytes:
+        """What can be passed on after one more part. Raises BrokenError."""
+        if self._encoded and self._known.mask():  # a secret that was used only since this response began
+            raise BrokenError(_ENCODED)
+        self._held += self._masked.feed(data)
+        if self._inside:
+            self._inside.feed(data)
+            await self._look_inside(self._inside)
+            if self._inside.open:
+                return b""
+        passed, self._held = self._held, b""
+        return passed
+
+    def finish(self) -> bytes:
+        """What is left when there are no more parts."""
+        return self._held + self._masked.finish()
+
+    async def _look_inside(self, inside: Compressed) -> None:
+        more = True
+        while more:
+            found, more = inside.look(self._known.mask())
+            if found:
+                raise BrokenError("the response has a secret in it, in compressed form")
+            if inside.size > self._most:
+                raise BrokenError(f"the response is over {self._most} bytes when it is decompressed")
+            if more:
+                await asyncio.sleep(0)  # others have their turn while a large one is looked at
+
+
+def _coding(head: h11.Response) -> bytes:
+    return b",".join(values(head.headers, b"content-encoding")).strip().lower()
 
 
 def _check(request: h11.Request, policy: Egress) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 
 __all__ = ["Egress", "EgressRecord", "Origin", "Place", "Scheme", "Secret", "plain_host", "read_authority"]
 
@@ -36,14 +37,15 @@ class Origin(NamedTuple):
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
+@checked("Secret")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A secret that code may use and never see.
+    """A secret that code may use, and that is hidden in what comes back (see `EgressProxy`).
 
     `ref` says where it is kept, as after `secretref:` in a configuration (`env:API_TOKEN`, `file:PATH`,
     `keyring:SERVICE/NAME`). It is put in only on the way to `hosts`, written as in `Egress`, and only in those parts of
     a request that `where` names: `headers`, `url` (path and query), `body`. Without TLS it is sent only when
-    `plain_http` is set.
+    `plain_http` is set. It needs at least 8 characters; a request that would use a shorter one is refused.
 
     Raises ConfigurationError for no hosts, and for parts that do not exist.
     """
@@ -73,6 +75,7 @@ class Secret:
         )
 
 
+@checked("Egress")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Egress:
     """What code in a sandbox may reach over HTTP and HTTPS. By default nothing.

@@ -39,12 +39,15 @@ class EgressProxy:
 
     TLS ends here and begins anew towards the host, whose certificate is verified; so each request is seen, and is
     refused unless its target, its Host header and the name in the TLS greeting are one host that *policy* allows.
-    *resolve_secret* gives the secrets of the policy (see `resolve_with`). They are never logged or recorded, and
-    hidden in whatever comes back; after a host that encodes its responses anyway has been asked with a secret, those
-    are refused. What a host does with a secret that it gets, such as to send it back in pieces, is its own affair.
+    *resolve_secret* gives the secrets of the policy (see `resolve_with`). They are never logged or recorded. A secret
+    that was used is hidden in heads and bodies of responses in every spelling that `Mask` knows; responses that come
+    encoded although the host was asked not to, and compressed files with a secret in them, are refused. A host that
+    changes a secret in another way on purpose, such as to encrypt it or to send it in pieces, can still hand it to
+    code: name only hosts that can be trusted with it. A secret of less than 8 characters is not used.
 
     *on_request* hears of every request, refused ones too. *authority* signs for hosts (default: a new one); its
     certificate is what code has to trust. *find* looks up names, *trust* verifies hosts (default: as the system does).
+    *known* are the secrets that were used, for proxies that share them (default: this one's own).
 
     One proxy serves any number of connections, of one event loop. Raises MissingExtraError without the `egress` extra,
     and SecretError when the policy has secrets and there is no *resolve_secret*.
@@ -59,6 +62,7 @@ class EgressProxy:
         authority: Authority | None = None,
         find: LookUp = look_up,
         trust: ssl.SSLContext | None = None,
+        known: Known | None = None,
     ) -> None:
         require_h11()
         if policy.secrets and resolve_secret is None:
@@ -69,7 +73,7 @@ class EgressProxy:
         self._on_request = on_request
         self._find = find
         self._trust = trust or client_context()
-        self._known = Known()
+        self._known = known or Known()
         self._open = 0
 
     @property

@@ -8,15 +8,27 @@ import binascii
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from toolexec.backend.secrets.resolver import SecretResolver
-from toolexec.backend.secrets.scrub import SHORTEST, spellings
+from toolexec.runtime.egress.hiding import Mask
 from toolexec.runtime.egress.policy import Egress, Origin
 
-__all__ = ["Known", "Mask", "Masked", "ResolveSecret", "SecretNotThereError", "Swap", "resolve_with"]
+__all__ = [
+    "SHORTEST_SECRET",
+    "Known",
+    "Masked",
+    "ResolveSecret",
+    "SecretNotThereError",
+    "Swap",
+    "resolve_with",
+    "too_short",
+]
+
+SHORTEST_SECRET: Final = 8
+"""How many characters a secret has at least: a shorter one could not be told from other text."""
 
 ResolveSecret: TypeAlias = Callable[[str], Awaitable[str]]
 """Gives the secret that a reference (`env:API_TOKEN`) names. May raise anything; of that only the type is shown."""
@@ -24,11 +36,15 @@ ResolveSecret: TypeAlias = Callable[[str], Awaitable[str]]
 _MOST: Final = 200
 _BASIC: Final = re.compile(r"(?i)basic +([A-Za-z0-9+/=_-]+)")
 _BREAKS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_MARK: Final = b"*"
 
 
 class SecretNotThereError(Exception):
     """A secret cannot be had, or not be put where it should go; the text may be shown to code."""
+
+
+def too_short(length: int) -> str:
+    """Why a secret of *length* characters cannot be used."""
+    return f"it has {length} characters, and needs at least {SHORTEST_SECRET} to be found in what comes back"
 
 
 def resolve_with(resolver: SecretResolver) -> ResolveSecret:
@@ -41,76 +57,51 @@ def resolve_with(resolver: SecretResolver) -> ResolveSecret:
 
 
 class Known:
-    """All values that secrets have had, and how they are spelled; nothing of that goes back to code."""
+    """All values that secrets have had; none of them goes back to code."""
 
     def __init__(self) -> None:
-        self._spelled: OrderedDict[str, set[bytes]] = OrderedDict()
+        self._values: OrderedDict[str, None] = OrderedDict()
         self._made: Mask | None = None
 
     def add(self, value: str) -> None:
-        """From now on *value* is one. Only the last 200 are kept."""
-        if value in self._spelled:
-            self._spelled.move_to_end(value)
+        """From now on *value* is one. Only the last 200 are kept. Raises SecretNotThereError for a value that is too
+        short to be told from other text."""
+        if len(value.strip()) < SHORTEST_SECRET:
+            raise SecretNotThereError(too_short(len(value.strip())))
+        if value in self._values:
+            self._values.move_to_end(value)
             return
-        self._spelled[value] = _spelled(value)
-        while len(self._spelled) > _MOST:
-            self._spelled.popitem(last=False)
+        self._values[value] = None
+        while len(self._values) > _MOST:
+            self._values.popitem(last=False)
         self._made = None
 
     def mask(self) -> Mask:
         """What hides them all."""
         if self._made is None:
-            self._made = Mask(text for texts in self._spelled.values() for text in texts)
+            self._made = Mask(self._values)
         return self._made
 
 
-class Mask:
-    """Hides texts in bytes under as many `*`, so that lengths stay what they are. False when there are none."""
-
-    def __init__(self, texts: Iterable[bytes]) -> None:
-        found = sorted({*texts}, key=len, reverse=True)  # the longer first: it may contain the shorter
-        self._pattern = re.compile(b"|".join(map(re.escape, found))) if found else None
-        self._starts = {text[:length] for text in found for length in range(1, len(text))}
-        self._longest = len(found[0]) if found else 0
-
-    def __bool__(self) -> bool:
-        return self._pattern is not None
-
-    def hide(self, data: bytes) -> bytes:
-        """*data* without the texts."""
-        return self._pattern.sub(lambda match: _MARK * len(match[0]), data) if self._pattern else data
-
-    def open_end(self, data: bytes) -> int:
-        """How many bytes at the end of *data* may be the start of a text."""
-        for length in range(min(self._longest - 1, len(data)), 0, -1):
-            if data[-length:] in self._starts:
-                return length
-        return 0
-
-
 class Masked:
-    """A body that comes in parts, without the texts of *mask*, also where one lies across several parts.
+    """A body that comes in parts, without the values of *known*, also where one lies across several parts.
 
-    Nothing is kept back but what may be the start of a text.
+    Nothing is kept back but what may be the start of a value.
     """
 
-    def __init__(self, mask: Mask) -> None:
-        self._mask = mask
+    def __init__(self, known: Known) -> None:
+        self._known = known
         self._kept = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be said after one more part."""
-        if not self._mask:
-            return data
-        data = self._mask.hide(self._kept + data)
-        end = len(data) - self._mask.open_end(data)
-        self._kept = data[end:]
-        return data[:end]
+        """What can be passed on after one more part."""
+        data, self._kept = self._known.mask().cut(self._kept + data, final=False)
+        return data
 
     def finish(self) -> bytes:
         """What is left when there are no more parts."""
         data, self._kept = self._kept, b""
-        return data
+        return self._known.mask().hide(data)
 
 
 class Swap:
@@ -179,7 +170,10 @@ class Swap:
                 ) from None
             if not value:
                 raise SecretNotThereError(f"the secret for {placeholder} is empty")
-            self._known.add(value)
+            try:
+                self._known.add(value)
+            except SecretNotThereError as error:
+                raise SecretNotThereError(f"the secret for {placeholder} cannot be used: {error}") from None
             self._values[placeholder] = value
         return self._values[placeholder]
 
@@ -199,14 +193,3 @@ def _decoded(text: str) -> str:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""
-
-
-def _spelled(value: str) -> set[bytes]:
-    """*value* in all spellings, also as it looks within something longer that is in base64."""
-    data = value.encode(errors="surrogatepass")
-    found = {text.encode(errors="surrogatepass") for text in spellings(value)}
-    for before in range(3):
-        coded = base64.b64encode(bytes(before) + data)
-        inner = coded[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]  # only what the value alone decides
-        found |= {inner, inner.translate(bytes.maketrans(b"+/", b"-_"))}
-    return {text for text in found if len(text) >= SHORTEST}

@@ -10,7 +10,7 @@ from toolexec.code.handles import HANDLE_KEY
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.summary import Summary
-from toolexec.errors import ToolExecError
+from toolexec.errors import OutputValidationError, ToolExecError
 from toolexec.model.binding import Binding, LocalBinding, MCPBinding, ProviderBinding, binding_from_dict
 from toolexec.model.content import ToolReply
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -60,7 +60,9 @@ def read_failure(payload: Mapping[str, Any], tool_id: str) -> Result | None:
     if not isinstance(about, Mapping):
         return None
     result = read_result(about, tool_id)
-    result.value, result.error = None, read_error(payload)
+    result.error = read_error(payload)
+    if isinstance(result.error, OutputValidationError):
+        result.error.value = result.value
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -24,8 +24,8 @@ class DirectGateway(Tools):
     """The way to the tools of *index*, documented by *docs* and run by *runner*.
 
     *max_tool_calls* and *max_chain_steps* are the caps on calls and on the steps of one chain (0: none); *allowed* are
-    the tool IDs or patterns that may be seen and called (none: all). A call that is cancelled before it begins raises
-    CancelledError and is not counted. Raises InvalidLimitsError for a cap below 0.
+    the tool IDs or patterns that may be seen and called (None: all, an empty list: none). A call that is cancelled
+    before it begins raises CancelledError and is not counted. Raises InvalidLimitsError for a cap below 0.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class DirectGateway(Tools):
         *,
         max_tool_calls: int = 0,
         max_chain_steps: int = 0,
-        allowed: Sequence[str] = (),
+        allowed: Collection[str] | None = None,
     ) -> None:
         limits = Limits(max_tool_calls=max_tool_calls, max_chain_steps=max_chain_steps)
         super().__init__(index, docs, runner, limits=limits, allowed=allowed)

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from toolexec.backend.threads import WorkerThreads
+from toolexec.backend.failures import is_cancelled
+from toolexec.backend.threads import Job, NoThreadError, WorkerThreads
 from toolexec.code.output import Output
 from toolexec.code.tools import AdmittedCall
 from toolexec.errors import ProtocolError
-from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, REQUESTS, HostState, JSONCodec, Message, decode_json
+from toolexec.runtime.gateway.protocol import (
+    MAX_FRAME_BYTES,
+    REQUESTS,
+    HostState,
+    Message,
+    TooManyPartsError,
+    decode_frame,
+    decode_json,
+    too_large_result,
+)
 from toolexec.runtime.gateway.server import GatewayServer
 
 __all__ = ["GuestStoppedError", "HostCallGateway"]
 
-_CODEC = JSONCodec()
+logger = logging.getLogger(__name__)
+
 _MAX_OPEN = 10_000
 _PATIENCE_SECONDS = 0.001
 _BUSY_CALLS = 3
@@ -32,6 +45,7 @@ _MOST_PENDING = 50_000
 _MOST_QUESTIONS = 16
 _CALLS = frozenset({"run_tool", "run_chain"})
 _LONGEST_WAIT = 1e6
+_GRACE_SECONDS = 0.1
 
 
 class GuestStoppedError(Exception):
@@ -42,7 +56,7 @@ class HostCallGateway:
     """Answers the host calls of one run. Make it on the event loop that its tools belong to.
 
     *ends* is the `time.monotonic()` at which the run is stopped. `exchange` and `post` are called in the guest's
-    thread, `stop` and `aclose` on the event loop.
+    thread, `aclose` on the event loop.
     """
 
     def __init__(
@@ -51,6 +65,7 @@ class HostCallGateway:
         """*helpers* are threads for sync handlers of calls that the guest does not wait for one by one."""
         self._helpers = helpers
         self._shared: deque[tuple[Message, AdmittedCall]] = deque()  # calls for the helpers
+        self._jobs: list[Job] = []  # of the helpers; touched in the guest's thread, and after its end
         self._done = 0  # how many of those they have made
         self._server = server
         self._output = output
@@ -117,8 +132,23 @@ class HostCallGateway:
                 rest.append((message, admitted[0]))
         if rest:
             self._loop.call_soon_threadsafe(self._begin, rest)
-        if self._helpers is not None and shared:  # one that works already may be about to end
-            self._helpers.start(self._help)
+        if shared:  # one that works already may be about to end
+            self._enlist()
+
+    def _enlist(self) -> None:
+        """Have one more helper make shared calls; without a thread for it they go to the event loop."""
+        if self._helpers is None:
+            return
+        try:
+            job = self._helpers.start(self._help)
+        except NoThreadError:
+            left: list[tuple[Message, AdmittedCall | None]] = []
+            with suppress(IndexError):
+                while True:
+                    left.append(self._shared.popleft())
+            self._loop.call_soon_threadsafe(self._begin, left)
+            return
+        self._jobs = [*(job for job in self._jobs if job.state in ("waiting", "running")), job]
 
     def _help(self) -> None:
         """Make shared calls, in a helper's thread, until there are none left."""
@@ -150,7 +180,7 @@ class HostCallGateway:
             raise ProtocolError(f"a frame of {len(frame)} characters is over the limit of {MAX_FRAME_BYTES}")
         requests: list[Message] = []
         wait = None
-        for message in _CODEC.decode(frame):
+        for message in decode_frame(frame):
             kind = message.type
             try:
                 self._state.receive(message)
@@ -169,6 +199,8 @@ class HostCallGateway:
                 wait = message
             elif kind == "cancel":
                 self._loop.call_soon_threadsafe(self._cancel, message.id)
+            elif kind == "release":
+                self._server.release(message)
             elif kind in ("print", "println"):
                 text = message.payload.get("text")
                 stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
@@ -229,7 +261,9 @@ class HostCallGateway:
         async def outcome() -> tuple[Any, BaseException | None]:
             try:
                 return await awaitable, None
-            except Exception as error:
+            except BaseException as error:  # whatever it is, it must reach the handler and not the event loop
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
                 return None, error
 
         value, error = self._on_loop(outcome())
@@ -268,7 +302,7 @@ class HostCallGateway:
             return
         if self._done - done < _BUSY_CALLS:
             for _ in range(min(len(self._shared), _MOST_HELPERS)):
-                self._helpers.start(self._help)
+                self._enlist()
 
     # -- on the event loop ----------------------------------------------------------------------------------------
 
@@ -340,25 +374,52 @@ class HostCallGateway:
                 return
 
     def stop(self) -> None:
-        """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait."""
+        """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait. From
+        any thread: elsewhere than on the event loop, the calls end when the loop gets to it."""
         with self._lock:
             self._stopped = True
         self._ring()
+        if _running_loop() is self._loop:
+            self._cancel_all()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and all its tasks are gone
+                self._loop.call_soon_threadsafe(self._cancel_all)
+
+    def _cancel_all(self) -> None:
         for task in [*self._tasks.values()]:
             task.cancel()
+        if any(job.state in ("waiting", "running") for job in self._jobs):
+            self._loop.call_later(_GRACE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        """Give up the threads of helpers whose handlers hang."""
+        for job in self._jobs:
+            if self._helpers is not None:
+                self._helpers.abandon(job)
 
     async def aclose(self) -> None:
-        """Stop, and wait until the calls that were under way have ended."""
+        """Stop, and wait a moment until the calls that were under way have ended; a tool may refuse to."""
         self.stop()
         tasks = [*self._tasks.values()]
         if tasks:
-            await asyncio.wait(tasks)
+            _, left = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+            if left:
+                logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def result_payload(text: str) -> dict[str, Any]:
     """The payload of a guest's `result` message; raises ProtocolError when it is none."""
     try:
         message = decode_json(text)
+    except TooManyPartsError as error:
+        return too_large_result(error)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the guest's result is not JSON: {error}") from error
     payload = message.get("payload") if isinstance(message, dict) and message.get("type") == "result" else None

@@ -13,7 +13,15 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from toolexec.errors import ProtocolError
-from toolexec.runtime.gateway.protocol import MAX_CONTAINERS, Message, decode_first, decode_json, read_message
+from toolexec.runtime.gateway.protocol import (
+    Message,
+    TooManyPartsError,
+    check_parts,
+    decode_first,
+    decode_frame,
+    decode_json,
+    read_message,
+)
 
 __all__ = ["PIECE", "decode_in_pieces", "messages_in_pieces"]
 
@@ -36,9 +44,11 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*+")
 
 
 async def messages_in_pieces(frame: bytes) -> list[Message]:
-    """The messages of a frame; raises ProtocolError when it is malformed."""
+    """The messages of a frame of a guest, as `decode_frame` gives them; raises ProtocolError when it is malformed."""
     try:
         data = await decode_in_pieces(frame)
+    except TooManyPartsError:
+        return await asyncio.to_thread(lambda: decode_frame(frame.decode("utf-8", "replace")))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame is not JSON: {error}") from error
     return [read_message(item) for item in (data if isinstance(data, list) else [data])]
@@ -57,9 +67,9 @@ async def decode_in_pieces(frame: bytes) -> Any:
         containers += piece.count(b"[") + piece.count(b"{")
         parts.append(decode(piece, final=start + PIECE >= len(frame)))
         await asyncio.sleep(0)
-    if containers > MAX_CONTAINERS:
-        raise ValueError(f"there are more than {MAX_CONTAINERS} lists and objects in it")
-    steps = _decode("".join(parts))
+    text = "".join(parts)
+    check_parts(text, containers)
+    steps = _decode(text)
     while True:
         try:
             next(steps)

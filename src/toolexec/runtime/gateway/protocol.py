@@ -7,6 +7,7 @@ calls travel together. On a stream of bytes each frame is preceded by its length
 guest → host   hello {protocol, version, capabilities}          first, on a stream
                run_tool, run_chain, search_tools, list_namespaces, describe_tool, list_tool_examples, read_result
                cancel {}                                        of an earlier request, by its id
+               release {handles}                                results that the guest holds no longer, by their ids
                print {text, stream, dropped}, println {text}
                wait {timeout}                                   over host calls only: block until there is an answer
                result {value} or {error}                        the end of a run; with {files: false} it left no files
@@ -36,10 +37,11 @@ the host says of network connections is in frames with data, if only with none, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from toolexec.errors import ProtocolError
+from toolexec.errors import InvalidRequestError, ProtocolError
 
 __all__ = [
     "MAX_CONTAINERS",
@@ -54,14 +56,18 @@ __all__ = [
     "JSONCodec",
     "Message",
     "Phase",
+    "TooManyPartsError",
     "Transfer",
+    "check_parts",
     "decode_first",
+    "decode_frame",
     "decode_json",
     "encode_data_frame",
     "encode_message",
     "is_data_frame",
     "read_data_frame",
     "read_message",
+    "too_large_result",
 ]
 
 PROTOCOL: Final = "toolexec-guest"
@@ -80,7 +86,7 @@ REQUESTS: Final = frozenset(
         "read_result",
     }
 )
-_NOTES: Final = frozenset({"cancel", "print", "println", "wait"})
+_NOTES: Final = frozenset({"cancel", "print", "println", "release", "wait"})
 _NETWORK: Final = frozenset({"net_open", "net_data", "net_ack", "net_eof", "net_close"})
 _WITH_DATA: Final = frozenset({"file", "net_data"})
 _SMALL: Final = 1 << 14
@@ -99,6 +105,8 @@ class Message(NamedTuple):
     type: str
     id: str
     payload: Mapping[str, Any]
+    refused: InvalidRequestError | None = None
+    """Why the payload was not read, and is empty; see `decode_frame`."""
 
 
 class Codec(Protocol):
@@ -139,13 +147,82 @@ def _refuse_constant(name: str) -> Any:
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
+class TooManyPartsError(ValueError):
+    """A text that may be right, but has over `MAX_CONTAINERS` lists and objects."""
+
+    def __init__(self) -> None:
+        super().__init__(f"there are more than {MAX_CONTAINERS:,} lists and objects in it; send less, or send text")
+
+
+_HEAD: Final = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w{1,64})"\s*,\s*"id"\s*:\s*"(\w{0,64})"')
+_TOKENS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_STRINGS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+def check_parts(text: str, count: int) -> None:
+    """Raise TooManyPartsError for JSON *text* that has too many lists and objects; *count* is that of all brackets, in
+    strings too."""
+    if count > MAX_CONTAINERS:
+        bare = _STRINGS.sub("", text)
+        if bare.count("[") + bare.count("{") > MAX_CONTAINERS:
+            raise TooManyPartsError
+
+
 def decode_json(text: str) -> Any:
     """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
-    replaced by a question mark. Raises ValueError, also for over `MAX_CONTAINERS` lists and objects, and
-    RecursionError."""
-    if len(text) > MAX_CONTAINERS and text.count("[") + text.count("{") > MAX_CONTAINERS:
-        raise ValueError(f"there are more than {MAX_CONTAINERS} lists and objects in it")
+    replaced by a question mark. Raises ValueError, RecursionError, and TooManyPartsError, which is a ValueError, for
+    over `MAX_CONTAINERS` lists and objects."""
+    if len(text) > MAX_CONTAINERS:
+        check_parts(text, text.count("[") + text.count("{"))
     return _whole(_decoder.decode(text), text)
+
+
+def decode_frame(text: str) -> list[Message]:
+    """The messages of a guest's frame. Those that have too many lists and objects, by themselves or with those before
+    them, are `refused` and have no payload: the program asked too much, and has broken no rule.
+
+    Raises ProtocolError when the frame is malformed.
+    """
+    try:
+        if len(text) > MAX_CONTAINERS:
+            check_parts(text, text.count("[") + text.count("{"))
+    except TooManyPartsError as error:
+        return _sorted_out(text, error)
+    return JSONCodec().decode(text)
+
+
+def _sorted_out(text: str, error: TooManyPartsError) -> list[Message]:
+    """The messages of a frame that has too many lists and objects in all."""
+    messages: list[Message] = []
+    outermost = 1 if text.lstrip().startswith("[") else 0
+    depth = start = count = total = 0
+    for token in _TOKENS.finditer(text):
+        bracket = token[0][0]
+        if bracket in "[{":
+            if depth == outermost:
+                start, count = token.start(), 0
+            depth += 1
+            count += 1
+        elif bracket != '"':
+            depth -= 1
+            if depth != outermost:
+                continue
+            if total + count <= MAX_CONTAINERS:
+                total += count
+                messages += JSONCodec().decode(text[start : token.end()])
+                continue
+            head = _HEAD.match(text, start, start + 300)
+            if head is None:
+                raise ProtocolError(f"a frame is not JSON: {error}") from error
+            refused = InvalidRequestError(f"what is sent is too large: {error}", details={"containers": MAX_CONTAINERS})
+            messages.append(Message(head[1], head[2], {}, refused))
+    return messages
+
+
+def too_large_result(error: object) -> dict[str, Any]:
+    """The payload of a `result` in place of one that is too large, as *error* says: the program failed, and can do
+    better."""
+    return {"error": {"kind": "ValueError", "message": f"the program's value is too large: {error}"}}
 
 
 def decode_first(text: str) -> tuple[Any, int]:

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
+from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
 from toolexec.code.names import tool_at
 from toolexec.code.tools import AdmittedCall, Tools
 from toolexec.discovery.docs import DetailLevel
 from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
 from toolexec.model.binding import Binding
+from toolexec.run.large import MAX_STEPS, Budget, encode_large, is_small, off_loop
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.gateway.base import Gateway
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, Message, encode_message
@@ -23,6 +25,8 @@ from toolexec.runtime.gateway.wire import error_payload, read_steps, result_fiel
 __all__ = ["GatewayServer", "ResultReader"]
 
 _MAX_LIMIT = 1000
+_READ_SECONDS = 30.0
+"""How long it may take to read a part of a result."""
 _MAX_TEXT = 10_000
 
 
@@ -52,15 +56,19 @@ class GatewayServer:
         """The answer to a request, as JSON; raises nothing but what cancels it."""
         try:
             return self._fitting(message, await self._payload(message))
-        except Exception as error:
-            return self.refusal(message, error)
+        except BaseException as error:
+            return self.refusal(message, contained(error))
 
     def answer_here(self, message: Message, wait: Wait, within: float) -> str | AdmittedCall | None:
-        """The answer to a `run_tool` request whose tool can run in this very thread.
+        """The answer to a `run_tool` request whose tool can run in this very thread, and to `read_result`.
 
         An admitted call when it cannot: `finish` it on the event loop; None when this is no call for it at all.
         """
         tools = self._tools
+        if message.refused is not None:
+            return self.refusal(message, message.refused)
+        if tools is not None and message.type == "read_result":
+            return self._read_here(tools, message, within)
         if tools is None or message.type != "run_tool":
             return None
         try:
@@ -69,8 +77,8 @@ class GatewayServer:
             if result is None:
                 return admitted
             return self._fitting(message, self._result(result, admitted))
-        except Exception as error:
-            return self.refusal(message, error)
+        except BaseException as error:
+            return self.refusal(message, contained(error))
 
     def admit_here(self, message: Message, within: float) -> str | tuple[AdmittedCall, bool] | None:
         """Admit the call of a `run_tool` request, and say whether `finish_here` can make it; or refuse it.
@@ -78,13 +86,15 @@ class GatewayServer:
         None when this is no call for it at all.
         """
         tools = self._tools
+        if message.refused is not None:
+            return self.refusal(message, message.refused)
         if tools is None or message.type != "run_tool":
             return None
         try:
             admitted = self._admit(tools, message.payload)
             return admitted, tools.runs_here(admitted, within)
-        except Exception as error:
-            return self.refusal(message, error)
+        except BaseException as error:
+            return self.refusal(message, contained(error))
 
     def finish_here(self, message: Message, admitted: AdmittedCall, wait: Wait, within: float) -> str | None:
         """The answer to a `run_tool` request that was admitted, made in this very thread; None when that cannot be."""
@@ -92,14 +102,31 @@ class GatewayServer:
         try:
             result = self._tools.run_here(admitted, wait, within)
             return self._fitting(message, self._result(result, admitted)) if result is not None else None
-        except Exception as error:
-            return self.refusal(message, error)
+        except BaseException as error:
+            return self.refusal(message, contained(error))
 
     async def finish(self, message: Message, admitted: AdmittedCall) -> str:
         """The answer to a `run_tool` request that was admitted."""
         assert self._tools is not None
         try:
             return self._fitting(message, self._result(await self._tools.finish(admitted), admitted))
+        except BaseException as error:
+            return self.refusal(message, contained(error))
+
+    def release(self, message: Message) -> None:
+        """Forget the results that a guest holds no longer; raises ProtocolError for a list that is none."""
+        handles = message.payload.get("handles")
+        if not isinstance(handles, list):
+            raise ProtocolError("release needs a list of handles")
+        if self._tools is not None:
+            self._tools.handles.drop(handles)
+
+    def _read_here(self, tools: Tools, message: Message, within: float) -> str:
+        try:
+            request = _ReadRequest(message.payload)
+            return self._fitting(
+                message, request.answer(tools, Budget(within, steps=MAX_STEPS, is_over=tools.is_closed))
+            )
         except Exception as error:
             return self.refusal(message, error)
 
@@ -107,6 +134,9 @@ class GatewayServer:
         """The answer that says no. That of a tool that was called and failed says where it ran, too."""
         if isinstance(error, _ToolFailed):
             payload = error_payload(error.cause) | {"result": result_fields(error.result, self._most)}
+            if error.result.value is not None:  # it ran, and broke its output schema
+                handle = self._handle(error.result.value)
+                payload["result"] |= {"handle": handle} if handle else {"structured": error.result.value}
         else:
             payload = error_payload(error)
         return encode_message("error", message.id, json.dumps(payload))
@@ -117,13 +147,18 @@ class GatewayServer:
         return encode_message("response", message.id, payload)
 
     async def _payload(self, message: Message) -> str:
+        if message.refused is not None:
+            raise message.refused
         payload = message.payload
         gateway = self.gateway
         match message.type:
             case "run_tool":
                 return await self._run_tool(payload)
             case "run_chain":
-                return self._chain(*await gateway.run_chain(read_steps(payload)))
+                result, steps = await gateway.run_chain(read_steps(payload))
+                if all(is_small(step.value) for step in steps):
+                    return self._chain(result, steps)
+                return await off_loop(lambda _: self._chain(result, steps), Budget())
             case "search_tools":
                 found = await gateway.search_tools(_text(payload, "query"), _limit(payload, "limit"))
                 return json.dumps({"results": [summary.to_dict() for summary in found]})
@@ -207,22 +242,54 @@ class GatewayServer:
         """What stands for a value that is over the byte budget."""
         if self._tools is None or value is None:
             return None
-        handle = self._tools.handles.keep(value, json.dumps(value, allow_nan=False))
+        handle = self._tools.handles.keep(value, encode_large(value))
         return handle.to_dict() if handle is not None else None
 
     async def _read_result(self, payload: Mapping[str, Any]) -> str:
-        handle_id = _text(payload, "handle")
-        limit, offset, path = payload.get("limit"), payload.get("offset") or 0, payload.get("path") or ""
-        if not _is_whole(offset) or not (limit is None or _is_whole(limit)) or not isinstance(path, str):
-            raise ProtocolError("path is a text, offset and limit are whole numbers, 0 or more")
-        if self._tools is None:
-            if not isinstance(self.gateway, ResultReader):
-                raise ProtocolError("this gateway keeps no results")
-            value = await self.gateway.read_result(handle_id, path=path, offset=offset, limit=limit)
-            return json.dumps({"structured": value}, allow_nan=False)
-        value = self._tools.handles.read(handle_id, path=path, offset=offset, limit=limit)
-        text = json.dumps(value, allow_nan=False)
-        handle = self._tools.handles.keep(value, text)
+        request, tools = _ReadRequest(payload), self._tools
+        if tools is not None:
+            budget = Budget(_READ_SECONDS, steps=MAX_STEPS, is_over=tools.is_closed)
+            return await off_loop(lambda budget: request.answer(tools, budget), budget)
+        if not isinstance(self.gateway, ResultReader) or request.page is not None:
+            raise ProtocolError("this gateway keeps no results")
+        value = await self.gateway.read_result(
+            request.handle, path=request.path, offset=request.offset, limit=request.limit
+        )
+        return json.dumps({"structured": value}, allow_nan=False)
+
+
+class _ReadRequest:
+    """What a guest wants of a result that is kept; raises ProtocolError for what makes no sense."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self.handle = _text(payload, "handle")
+        self.page: Mapping[str, Any] | None = payload.get("page")
+        if self.page is not None and not isinstance(self.page, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ProtocolError("a page is described by an object")
+        wanted = payload if self.page is None else self.page
+        self.limit: int | None = wanted.get("limit")
+        self.offset: int = wanted.get("offset") or 0
+        self.path: str = payload.get("path") or ""
+        numbers = (self.offset, self.limit or 0, wanted.get("bytes") or 0)
+        if not all(map(_is_whole, numbers)) or not isinstance(self.path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ProtocolError("path is a text, offset, limit and bytes are whole numbers, 0 or more")
+
+    def answer(self, tools: Tools, budget: Budget) -> str:
+        """The payload of the answer. Takes long where the value is large, so it is not for the event loop."""
+        handles, page = tools.handles, self.page
+        if page is not None:
+            return handles.page(
+                self.handle,
+                of="keys" if page.get("of") == "keys" else "items",
+                offset=self.offset,
+                limit=self.limit,
+                most_bytes=page.get("bytes") or handles.budget,
+                backward=page.get("backward") is True,
+                texts=page.get("texts") is not False,
+                budget=budget,
+            )
+        value = handles.read(self.handle, path=self.path, offset=self.offset, limit=self.limit, budget=budget)
+        text, handle = handles.answer(value, budget)
         return f'{{"handle":{json.dumps(handle.to_dict())}}}' if handle is not None else f'{{"structured":{text}}}'
 
 

@@ -123,6 +123,8 @@ class _Service:
             task = self._tasks.get(message.id)
             if task is not None:
                 task.cancel()
+        elif kind == "release":
+            self._server.release(message)
         else:
             self._print(message)
         return True

@@ -44,6 +44,7 @@ def error_payload(error: BaseException) -> dict[str, Any]:
     sandbox must not see."""
     if not isinstance(error, ToolExecError):
         return {"error": f"the host failed: {type(error).__name__}", "code": ToolExecError.code, "retryable": False}
+    error = error.public()
     payload: dict[str, Any] = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
     fields = (("op", error.op), ("toolId", error.tool_id), ("backend", error.backend))
     payload |= {key: value[:_MAX_TEXT] for key, value in fields if value}

@@ -18,7 +18,7 @@ _HERE: Final = Path(__file__).parent
 _LOOSE: Final = ("python", "bash")
 _BOXED: Final = ("python", "bash", "box")
 _ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
-_TEXTS: Final = ("javascript/guest.cjs", "javascript/values.cjs")
+_TEXTS: Final = ("javascript/guest.cjs", "javascript/large.cjs", "javascript/values.cjs")
 _HEAD: Final = """\
 import importlib.machinery, sys
 class Finder:  # importlib.abc would take longer to import than all of the guest
@@ -170,7 +170,8 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
 
 
 def _compiled(name: str, text: str) -> bytes:
-    return marshal.dumps(compile(text, f"<{name.replace('.', '/')}.py>", "exec", dont_inherit=True))
+    file = f"<{name.replace('.', '/')}.py>"
+    return marshal.dumps(compile(text, file, "exec", dont_inherit=True, optimize=2))  # docstrings are 25 KB to each guest
 
 
 def _sized(data: bytes) -> bytes:

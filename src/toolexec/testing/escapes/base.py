@@ -75,7 +75,7 @@ class Escape:
     check: Check = lambda attempt: ""
     timeout: float = 5.0
     limits: Limits = LIMITS
-    allowed: tuple[str, ...] = ("escape:echo", "escape:nap", "escape:large", "escape:take")
+    allowed: tuple[str, ...] | None = ("escape:echo", "escape:nap", "escape:large", "escape:take")
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 

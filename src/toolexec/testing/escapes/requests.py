@@ -194,13 +194,13 @@ attempt("path", lambda: tools.escape.large(items=2000).read("a" * 5_000_000))
             "python": TRY
             + """
 mine = tools.escape.large(items=2000)
-attempt("other", lambda: tools.escape.echo(text={"$handle": "h2"}))
+attempt("other", lambda: tools.escape.echo(text={"$handle": "h-AAAAAAAAAAAAAAAA"}))
 attempt("path", lambda: mine.read("__class__"))
 attempt("expression", lambda: mine.read("[*].{a: @, b: @, c: @}"))
 for number in ("h0", "h-1", "../h1", "1"):
-    mine.id = number
+    mine._reader.remote.data = {**mine._reader.remote.data, "id": number}
     attempt(number, lambda: mine.read())
-return {"$handle": "h99"}
+return {"$handle": "h-AAAAAAAAAAAAAAAA"}
 """,
         },
     ),

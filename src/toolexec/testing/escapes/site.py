@@ -113,7 +113,7 @@ class Site:
             program = program.replace(f"@{name}@", fact)
         return program
 
-    def tools(self, limits: Limits, allowed: Sequence[str]) -> Tools:
+    def tools(self, limits: Limits, allowed: Sequence[str] | None) -> Tools:
         """The gateway of one run."""
         return Tools(self._index, InMemoryDocStore(self._index), self._runner, limits=limits, allowed=allowed)
 

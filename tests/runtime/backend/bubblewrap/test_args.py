@@ -69,15 +69,13 @@ def test_an_old_version_is_refused() -> None:
     assert strange.reason == "/usr/bin/what is no bwrap: what?"
 
 
-def test_what_is_masked_depends_on_who_starts_it(tmp_path: Path) -> None:
-    """Root could read what nobody else can."""
-    for name, mode in (("keys", 0o444), ("secret", 0o400), ("version", 0o444), ("1", 0o444)):
+def test_what_is_masked(tmp_path: Path) -> None:
+    """Of what is there, what Docker hides; processes and links are not looked at."""
+    for name in ("keys", "version", "1"):
         (tmp_path / name).write_text("")
-        (tmp_path / name).chmod(mode)
     (tmp_path / "acpi").mkdir()
     (tmp_path / "self").symlink_to("1")
     assert masked_files(tmp_path) == ("/proc/acpi/", "/proc/keys")
-    assert masked_files(tmp_path, root=True) == ("/proc/acpi/", "/proc/keys", "/proc/secret")
 
 
 def test_a_root_is_bound_as_it_is_or_entry_by_entry(tmp_path: Path) -> None:

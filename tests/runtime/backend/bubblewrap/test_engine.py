@@ -31,11 +31,18 @@ from tests.engines.bubblewrap import (
 from tests.engines.images import test_image as image_of_tests
 from tests.servers import server_environment
 
+from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
-from toolexec.runtime.backend.bubblewrap import BubblewrapConfig, BubblewrapEngine
+from toolexec.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    LimitNotEnforceableError,
+    SandboxUnavailableError,
+)
+from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine
 from toolexec.runtime.backend.bubblewrap import container as bwrap_container
 from toolexec.runtime.backend.bubblewrap import engine as module
+from toolexec.runtime.backend.bubblewrap.host_user import HostUsers
 from toolexec.runtime.container.cgroup import Cgroups
 from toolexec.runtime.container.engine import ContainerEngine, Exit, Image
 from toolexec.runtime.container.spec import Mount, Security
@@ -176,17 +183,124 @@ async def test_a_killed_container_says_so(engine: BubblewrapEngine) -> None:
         assert (await asyncio.wait_for(container.wait(), LONG)).code == 137
 
 
+# -- whose it is -------------------------------------------------------------------------------------------------------
+
+
+def uids_of(pid: int) -> set[int]:
+    """The real, effective, saved and file system user of a process and of all below it, to the kernel."""
+    lines = [line for one in tree_of(pid) for line in Path(f"/proc/{one}/status").read_text().splitlines()]
+    return {int(number) for line in lines if line.startswith("Uid:") for number in line.split()[1:]}
+
+
+async def test_no_process_of_it_is_root(engine: BubblewrapEngine) -> None:
+    """Started by root, each container is a user of its own that nothing else on the machine is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has another user to become")
+    code = "print(open('/proc/self/uid_map').read(), end='', flush=True); import time; time.sleep(1000)"
+    async with started(engine, make_spec(code)) as one, started(engine, make_spec(code)) as two:
+        maps = [(await container.stream.read()).split() for container in (one, two)]
+        first, second = (uids_of(int(container.id)) for container in (one, two))
+        assert len(first) == len(second) == 1
+        assert 0 not in first | second
+        assert 65534 not in first | second
+        assert first != second
+        assert {map_[0] for map_ in maps} == {b"65534"}
+        for pid in (*tree_of(int(one.id)), *tree_of(int(two.id))):
+            groups = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "Groups" in line)
+            assert {int(group) for group in groups.split()[1:]} <= first | second
+        for uid in first | second:
+            others = [pid for pid in Path("/proc").glob("[0-9]*") if pid.stat().st_uid == uid]
+            mine = {*tree_of(int(one.id)), *tree_of(int(two.id))}
+            assert {int(pid.name) for pid in others} <= mine
+
+
+async def test_a_file_of_root_cannot_be_read(engine: BubblewrapEngine, tmp_path: Path) -> None:
+    """Though it is there to be seen: in the image, or in a folder that was given."""
+    if os.geteuid() != 0:
+        pytest.skip("an ordinary user has no files of root's to show")
+    tmp_path.chmod(0o755)
+    for name, mode in (("open", 0o644), ("canary", 0o600)):
+        (tmp_path / name).write_text("seen")
+        (tmp_path / name).chmod(mode)
+    code = """if 1:
+        import os
+        for name in ("open", "canary"):
+            try:
+                print(name, open("/in/" + name).read())
+            except OSError as error:
+                print(name, type(error).__name__)
+        for change in (lambda: os.chmod("/in/canary", 0o644), lambda: os.open("/in/new", os.O_CREAT | os.O_WRONLY)):
+            try:
+                change()
+            except OSError as error:
+                print(type(error).__name__)
+    """
+    spec = make_spec(code)
+    mount = Mount(type="bind", target="/in", source=str(tmp_path))
+    async with started(engine, replace(spec, mounts=(*spec.mounts, mount))) as container:
+        text = await read_all(container)
+        assert (await container.wait()).code == 0, container.said()
+    lines = text.splitlines()
+    assert lines[:2] == ["open seen", "canary PermissionError"]
+    assert lines[-2:] == ["PermissionError", "PermissionError"]
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_limit_that_is_only_watched_is_refused() -> None:
+    """A request that asks for it does not run, unless best effort is enough for it."""
+    require_bwrap()
+    backend = BubblewrapBackend(BubblewrapConfig(cgroups="never"))
+    async with Exec(runtime_backends=[backend]) as ex:
+        for name in ("memory_bytes", "cpu_ms", "cpus"):
+            with pytest.raises(LimitNotEnforceableError, match=name):
+                await ex.execute_code("return 1", limits=Limits(**{name: 1 << 28}))
+        limits = Limits(memory_bytes=1 << 28, pids=64, disk_bytes=1 << 24)
+        result = await ex.execute_code("return 1", limits=limits, best_effort=True)
+        assert result.value == 1
+        held = result.limits_enforced
+        assert (held.memory, held.cpu, held.cpus) == (False, False, False)
+        assert (held.pids, held.disk, held.timeout) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "numbers"),
+    [
+        ("0 0 4294967295\n", range(0x70000000, 0x7FFE0000)),
+        ("0 1000 1\n1 100000 65536\n", range(61438, 65534)),
+        ("0 100000 65536\n", range(61438, 65534)),
+        ("0 1000 1\n65534 65534 1\n", range(65534, 65535)),
+    ],
+)
+def test_the_users_that_there_are(tmp_path: Path, uid_map: str, numbers: range) -> None:
+    """Of those that are mapped, the ones that nothing else has; never root."""
+    file = tmp_path / "uid_map"
+    file.write_text(uid_map)
+    users = HostUsers(file)
+    assert users.numbers == numbers
+    taken = [users.take() for _ in range(min(100, len(numbers)))]
+    assert len({*taken}) == len(taken)
+    assert all(number in numbers for number in taken)
+
+
+def test_root_alone_is_nobody_to_become(tmp_path: Path) -> None:
+    """Then nothing runs at all."""
+    file = tmp_path / "uid_map"
+    file.write_text("0 1000 1\n")
+    with pytest.raises(SandboxUnavailableError, match="must not run as root"):
+        HostUsers(file)
+
+
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
 async def test_what_is_enforced_is_known_after_a_check(engine: BubblewrapEngine) -> None:
-    """A rate needs control groups."""
+    """Without control groups nothing bounds memory and CPU time in sum, and that is not claimed."""
     assert engine.enforces(Limits()) == LimitsEnforced()
     found = await engine.check()
     assert found.ok, found
     assert found.version.startswith("0.")
     groups = engine.config.cgroups == "auto"
-    assert engine.enforces(Limits()) == LimitsEnforced(memory=True, cpu=True, pids=True, disk=True, cpus=groups)
+    assert engine.enforces(Limits()) == LimitsEnforced(memory=groups, cpu=groups, pids=True, disk=True, cpus=groups)
 
 
 async def test_one_process_cannot_take_more_memory(engine: BubblewrapEngine) -> None:
@@ -244,14 +358,9 @@ FORKS = """if 1:
 
 
 async def test_there_can_only_be_so_many_processes(engine: BubblewrapEngine) -> None:
-    """One too many is refused, or ends it all where the kernel cannot refuse it."""
+    """The kernel refuses one too many, with control groups and without, whoever has started the container."""
     end, _ = await asyncio.wait_for(end_of(engine, FORKS, pids=20), LONG)
-    if engine.config.cgroups == "auto":
-        assert end == Exit(code=7, pids=True)
-    elif os.geteuid() == 0:
-        assert end == Exit(code=-9, pids=True)
-    else:
-        assert end.code == 7
+    assert end == Exit(code=7, pids=engine.config.cgroups == "auto")
 
 
 async def test_as_many_processes_as_asked_for_are_there(engine: BubblewrapEngine) -> None:
@@ -432,6 +541,7 @@ async def test_folders_can_be_given(plain: BubblewrapEngine, tmp_path: Path) -> 
 # -- images -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_an_image_of_the_store_can_be_run(engine: BubblewrapEngine) -> None:
     """By its name; it is held as long as the engine lives."""
     stored = image_of_tests()
@@ -446,6 +556,7 @@ async def test_an_image_of_the_store_can_be_run(engine: BubblewrapEngine) -> Non
         assert text.startswith("1,234 True") or "Permission denied: '/root'" in container.said(), container.said()
 
 
+@pytest.mark.full
 async def test_an_image_can_have_an_environment(plain: BubblewrapEngine, tmp_path: Path) -> None:
     """That of the container comes first."""
     stored = image_of_tests()
@@ -457,6 +568,7 @@ async def test_an_image_can_have_an_environment(plain: BubblewrapEngine, tmp_pat
     await container.aclose()
 
 
+@pytest.mark.full
 async def test_a_root_file_system_need_not_have_the_folders(plain: BubblewrapEngine) -> None:
     """They are made, and nothing in it can be written all the same."""
     root = str(image_of_tests().root)
@@ -518,9 +630,10 @@ async def test_the_program_of_the_package_works_too(engine: BubblewrapEngine) ->
 
 async def test_without_one_on_the_path_that_of_the_package_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if that on the path is too old."""
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    which = module.shutil.which
+    monkeypatch.setattr(module.shutil, "which", lambda name: which(name) if name != "bwrap" else None)
     assert module._look(BubblewrapConfig()).bwrap == wheel_bwrap()
-    monkeypatch.setattr(module.shutil, "which", lambda _: "/bin/echo")
+    monkeypatch.setattr(module.shutil, "which", lambda name: which(name) if name != "bwrap" else "/bin/echo")
     assert module._look(BubblewrapConfig()).bwrap == wheel_bwrap()
 
 
@@ -559,9 +672,9 @@ async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": folders["memory"]}))
     engine = engine_of()
     assert (await engine.check()).ok
-    assert engine.enforces(Limits()) == LimitsEnforced(memory=True, cpu=True, pids=True, disk=True)
+    assert engine.enforces(Limits()) == LimitsEnforced(memory=True, pids=True, disk=True)
     end, _ = await end_of(engine, FORKS, pids=20)
-    assert end == Exit(code=-9, pids=True)
+    assert end.code == 7
     end, _ = await end_of(engine, "bytearray(300 << 20)", memory_bytes=64 * MEGABYTE)
     assert end == Exit(code=137, oom=True)
     async with started(
@@ -576,6 +689,7 @@ async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyP
 
 async def test_a_start_that_fails_leaves_nothing(engine: BubblewrapEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails, at any point."""
+    assert (await engine.check()).ok
     fds = len(os.listdir("/proc/self/fd"))
     image = Image(name="host", reference="host")
     await engine.sweep()
@@ -593,7 +707,7 @@ async def test_a_start_that_fails_leaves_nothing(engine: BubblewrapEngine, monke
         with pytest.raises(SandboxUnavailableError, match="Invalid argument"):
             await engine.start(image, make_spec("1", pids=-9))
     engine._machine = replace(engine._machine, bwrap="/no/such/bwrap")
-    if engine._machine.cgroups is None:
+    if engine._machine.cgroups is None or os.geteuid() == 0:
         with pytest.raises(SandboxUnavailableError, match="No such file"):
             await engine.start(image, make_spec("1"))
     assert settled(fds)
@@ -644,6 +758,7 @@ async def test_daemons_end_with_their_container(engine: BubblewrapEngine) -> Non
 
 async def test_twenty_at_once(engine: BubblewrapEngine) -> None:
     """Each for itself, and nothing is left."""
+    assert (await engine.check()).ok
     fds = len(os.listdir("/proc/self/fd"))
 
     async def one(number: int) -> str:
@@ -735,7 +850,7 @@ NOBODY = """
 
 
 def test_an_ordinary_user_can_do_it_too() -> None:
-    """Then the kernel holds the number of processes even without control groups."""
+    """The kernel holds the number of processes for an ordinary user as for root."""
     require_bwrap()
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(NOBODY), FORKS],
@@ -747,7 +862,7 @@ def test_an_ordinary_user_can_do_it_too() -> None:
     assert done.returncode == 0, done.stderr
     ok, reason, enforced, code, text = json.loads(done.stdout)
     assert ok, reason
-    assert enforced["memory"]
+    assert {name for name, held in enforced.items() if held} == {"pids", "disk"}
     assert code == 7
     assert text.split()[0] == "65534"
     assert text.split()[-1] == "False"

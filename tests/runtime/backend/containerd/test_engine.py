@@ -48,7 +48,7 @@ while data := os.read(0, 1 << 16):
         data = data[os.write(1, data):]
 os._exit(7)
 """
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.full, pytest.mark.anyio]
 containerd_daemon = daemons.containerd_daemon
 engine = daemons.engine
 
@@ -633,7 +633,7 @@ class TestConfig:
         ("settings", "says"),
         [
             ({"pull": "always"}, "images pull"),
-            ({"pull": "sometimes"}, "unknown pull policy"),
+            ({"pull": "sometimes"}, "pull must be one of never, missing, always"),
             ({"image": "No Name"}, "no name of an image"),
             ({"namespace": ""}, "needs a namespace"),
             ({"warm": -1}, "warm must be 0"),

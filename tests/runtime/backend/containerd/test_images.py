@@ -247,6 +247,7 @@ class TestTakingIn:
         with pytest.raises(SandboxUnavailableError, match="is damaged"):
             await images.unpacked(broken)
 
+    @pytest.mark.full
     async def test_cancelled(self, images: Images, tmp_path: Path, containerd_daemon: ContainerdDaemon) -> None:
         """Who gives up leaves no lease and no snapshot, and the image can be taken in after that."""
         layout = Layout("c")

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, miss, request
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
 from tests.engines.docker_cases import *  # noqa: F403
 from tests.engines.docker_cases import ECHO, read_exactly, run, spec_of, start
+from tests.tiers import missing
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.runtime.backend.docker.engine import DockerConfig, DockerEngine, isolation_of
 from toolexec.runtime.container.engine import Exit
+
+pytestmark = pytest.mark.full
 
 __all__ = ["docker_daemon"]
 
@@ -129,7 +132,7 @@ async def test_a_profile_for_system_calls_is_used(engine: DockerEngine, tmp_path
 
 async def test_gvisor_is_really_gvisor(engine: DockerEngine) -> None:
     if shutil.which("runsc") is None:
-        miss("runsc is not installed", "sudo apt-get install -y -t bookworm-backports runsc")
+        missing("runsc is not installed", "sudo apt-get install -y -t bookworm-backports runsc")
     ours = DockerEngine(replace(engine.config, runtime="runsc"))
     assert (await ours.check()).ok
     assert ours.isolation == ours.details["isolation"] == "gvisor"
@@ -163,7 +166,7 @@ def test_the_runtime_decides_the_isolation(runtime: str, isolation: str) -> None
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="pull policy"):
+    with pytest.raises(ConfigurationError, match="pull must be one of never, missing, always"):
         DockerConfig(pull="sometimes")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no name of an image"):
         DockerConfig(image="No Image")

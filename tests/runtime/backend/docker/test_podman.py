@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.engines.docker import IMAGE, miss
+from tests.engines.docker import IMAGE
 from tests.engines.docker_cases import *  # noqa: F403
 from tests.engines.docker_cases import run, start
 from tests.engines.podman import PodmanService, podman_service
+from tests.tiers import missing
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
@@ -49,9 +50,10 @@ async def test_a_runtime_that_podman_would_not_use_is_refused(engine: DockerEngi
     await ours.aclose()
 
 
+@pytest.mark.full
 async def test_a_service_that_was_started_with_gvisor() -> None:
     if shutil.which("runsc") is None:
-        miss("runsc is not installed", "sudo apt-get install -y -t bookworm-backports runsc")
+        missing("runsc is not installed", "sudo apt-get install -y -t bookworm-backports runsc")
     service = PodmanService(runtime="runsc")
     try:
         service.start()

@@ -42,6 +42,7 @@ def publish(docker_daemon: DockerDaemon, registry: Registry) -> Callable[[str, b
     return put
 
 
+@pytest.mark.full
 async def test_never_pulls_nothing(docker_daemon: DockerDaemon, publish: Callable[..., tuple[str, str]]) -> None:
     name, _ = publish("never:1", b"one")
     async with engine_of(docker_daemon, "never") as engine:

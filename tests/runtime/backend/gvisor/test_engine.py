@@ -33,7 +33,7 @@ from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.image.store import ImageStore
 from toolexec.testing.gateway_exam import GatewayExam
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.full, pytest.mark.anyio]
 
 MIB = 1 << 20
 needs_cgroups = pytest.mark.skipif(find_cgroups() is None, reason="this user can make no control groups; run as root")
@@ -631,12 +631,13 @@ asyncio.run(main())
             if (image.root / part).exists():
                 copy = f"cp -al '{image.root / part}' '{folder}/root' || cp -a '{image.root / part}' '{folder}/root'"
                 await asyncio.to_thread(subprocess.run, copy, shell=True, check=True, capture_output=True)
+        runsc = shutil.copy(shutil.which("runsc") or "", folder)  # root's cache directory is closed to others
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", code, str(folder / "root")],
             capture_output=True,
             text=True,
-            env={"PATH": os.environ["PATH"], "TMPDIR": str(folder / "temp")},
+            env={"PATH": f"{Path(runsc).parent}:{os.environ['PATH']}", "TMPDIR": str(folder / "temp")},
         )
         first, *rest = done.stdout.splitlines()
         assert first == "True True  False True True", done.stdout + done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiers import missing
 
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
@@ -120,6 +121,5 @@ def go_path(monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
     if shutil.which("go") is None:
-        reason = "go is not on the PATH; `bash .ci/run` installs it"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        missing("go is not on the PATH", "bash .ci/run")
     monkeypatch.setenv("GOCACHE", os.environ.get("GOCACHE") or str(Path.home() / ".cache" / "go-build"))

@@ -113,10 +113,12 @@ return [made, code]
     assert await host.value(code, limits=Limits(max_tool_calls=3)) == [3, ToolCallLimitError.code]
 
 
-async def test_a_large_result_is_a_handle(host: Any) -> None:
-    """It stays on the host and can be read by parts."""
-    code = "handle = tools.test.large(size=2_000_000)\nreturn [len(handle), handle.read(limit=3)]"
-    assert await host.value(code) == [2_000_000, "xxx"]
+async def test_a_large_result_is_what_it_stands_for(host: Any) -> None:
+    """A text over the byte budget is a plain string."""
+    code = (
+        "text = tools.test.large(size=2_000_000)\nreturn [type(text).__name__, len(text), text[:3], text.upper()[-1]]"
+    )
+    assert await host.value(code) == ["str", 2_000_000, "xxx", "X"]
 
 
 async def test_a_forked_child_does_not_speak_for_its_parent(host: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from toolexec.errors import (
 from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "code",
     [
@@ -37,11 +40,29 @@ async def test_a_program_is_stopped_at_its_deadline(host: Any, alive: Any, code:
 
 
 async def test_a_deadline_before_the_guest_is_up_is_a_deadline(host: Any) -> None:
-    """The whole run has one time limit."""
+    """The whole run has one time limit, and the error says that the program had not begun."""
     result = await host.run("1", timeout=0.001)
     assert isinstance(result.error, SandboxTimeoutError)
+    assert result.error.message.startswith("the code had not begun after 0.001 s, which went into preparing it")
+    assert result.error.details == {"timeout": 0.001, "never_began": True}
 
 
+async def test_a_compiler_that_takes_too_long_is_told(
+    host: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first compilation on a cold machine can take all of the time: the limit is named, and what used it up."""
+    compiler = tmp_path / "go"
+    compiler.write_text("#!/bin/sh\n[ $1 = version ] && echo go version go1.21.0 linux/amd64 || exec sleep 1000\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = await host.run("return 1", language="go", timeout=1.5)
+    assert isinstance(result.error, SandboxTimeoutError)
+    assert "had not begun after 1.5 s" in result.error.message
+    assert "compiling" in result.error.message
+    assert result.error.details == {"timeout": 1.5, "never_began": True}
+
+
+@pytest.mark.full
 async def test_grandchildren_that_hide_are_ended_too(host: Any, alive: Any) -> None:
     """Deaf ones, those in a session of their own, and daemons whose parents are gone."""
     code = """
@@ -65,6 +86,7 @@ while True: pass
     assert [pid for pid in pids if alive(pid)] == []
 
 
+@pytest.mark.full
 async def test_a_fork_bomb_ends_with_its_time(host: Any, alive: Any) -> None:
     """The group goes as one."""
     code = """

@@ -22,16 +22,16 @@ def resource_of(result: Any) -> str:
 
 
 async def test_what_is_enforced_is_said_truthfully(host: Any) -> None:
-    """A rate of CPU and the space on disk are not."""
+    """What is watched from outside can be passed unseen, so it is a best effort and not enforced."""
     enforced = host.backend.enforces(host.request("1")).to_dict()
     assert enforced == {
         "timeout": True,
         "tool_calls": True,
         "chain_steps": True,
-        "memory": True,
-        "cpu": True,
+        "memory": False,
+        "cpu": False,
         "cpus": False,
-        "pids": True,
+        "pids": False,
         "disk": False,
     }
 
@@ -76,6 +76,7 @@ async def test_cpu_time_is_bounded(host: Any) -> None:
     assert resource_of(await host.run(BURN, limits=Limits(cpu_ms=300))) == "cpu"
 
 
+@pytest.mark.full
 async def test_cpu_time_is_bounded_over_all_processes(host: Any) -> None:
     """Children that come and go add up."""
     code = """
@@ -119,6 +120,7 @@ async def test_a_file_is_bounded_though_the_disk_is_not(host: Any) -> None:
     assert "File too large" in str(result.error)
 
 
+@pytest.mark.full
 async def test_a_session_gets_its_cpu_time_anew_with_each_run(host: Any) -> None:
     """What earlier runs have used does not count."""
     session = await host.backend.open_session(host.request("None"))

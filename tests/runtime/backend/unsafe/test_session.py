@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolexec.errors import InvalidRequestError, SandboxDeniedError, SandboxFailedError, SandboxTimeoutError
+from toolexec.errors import (
+    ClosedError,
+    InvalidRequestError,
+    SandboxDeniedError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+)
 
 
 async def open_session(host: Any) -> Any:
@@ -95,7 +101,7 @@ async def test_closing_a_session_cancels_its_run(host: Any) -> None:
     task = asyncio.create_task(session.execute(host.request("tools.test.wait()")))
     await asyncio.wait_for(host.begun.wait(), 60)
     await host.backend.aclose()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ClosedError):
         await task
     with pytest.raises(SandboxFailedError):
         await session.execute(host.request("1"))

@@ -35,7 +35,7 @@ class Kit:
             self._index.register(declared.tool, LocalBinding(declared.tool.id))
             local.add(declared)
 
-    def tools(self, *, max_tool_calls: int = 0, allowed: tuple[str, ...] = ()) -> Tools:
+    def tools(self, *, max_tool_calls: int = 0, allowed: tuple[str, ...] | None = None) -> Tools:
         """The gateway of one run."""
         runner = DefaultRunner(self._index, self._backends)
         limits = Limits(max_tool_calls=max_tool_calls)

@@ -46,7 +46,8 @@ def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
 def test_settings_in_either_form() -> None:
     """As one object, or by keyword."""
     config = WasmConfig(pool_size=3)
-    assert WasmBackend(config).config is config
+    assert WasmBackend(config).config == config
+    assert WasmBackend(config, disk_bytes=5).config == WasmConfig(pool_size=3, disk_bytes=5)
     assert WasmBackend(pool_size=3).config == config
 
 

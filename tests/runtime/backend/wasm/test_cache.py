@@ -436,6 +436,7 @@ def _go(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.full
 def test_processes_at_once(tmp_path: Path) -> None:
     """Of several processes that start at once, one builds, and all load what it built."""
     processes = [_process(tmp_path, 0.5) for _ in range(3)]
@@ -453,6 +454,7 @@ def test_processes_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "builds").read_text() == "built\n"
 
 
+@pytest.mark.full
 def test_builder_is_killed(tmp_path: Path) -> None:
     """When the process that builds is killed, another one takes over."""
     with _process(tmp_path, 600) as first:

@@ -24,6 +24,7 @@ from toolexec.runtime.backend.wasm.stdlib import STDLIB
 from toolexec.runtime.backend.wasm.steps import KILLED
 
 
+@pytest.mark.full
 def test_says_what_it_built(built: Any) -> None:
     """The description has the file's digest and size, and the exact versions of all that is in it."""
     data = built.path.read_bytes()
@@ -167,6 +168,7 @@ def test_package_that_cannot_go_in(tmp_path: Path, name: str) -> None:
     assert target.read_bytes() == b"before"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("offline")
 def test_package_that_fails(tmp_path: Path) -> None:
     """A package that cannot be imported in the sandbox is refused, with its error."""
@@ -175,6 +177,7 @@ def test_package_that_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_failing_build(tmp_path: Path) -> None:
     """A build that fails says why, and leaves nothing."""
     guest = tmp_path / "guest"

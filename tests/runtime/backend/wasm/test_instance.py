@@ -36,6 +36,7 @@ def ending(sandbox: Any, code: str) -> Any:
 # Running.
 
 
+@pytest.mark.full
 def test_a_guest_keeps_its_memory_from_run_to_run(sandbox: Make) -> None:
     """And another guest has none of it."""
     one, other = sandbox(), sandbox()

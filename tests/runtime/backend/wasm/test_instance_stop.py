@@ -136,6 +136,7 @@ def test_many_guests_at_once_are_apart(program: Program, in_thread: Any) -> None
         assert end == [f'[["{number}"], {number * 1000}, [{calls}]]']
 
 
+@pytest.mark.full
 def test_many_runs_leave_nothing_behind(program: Program) -> None:
     """No memory, no file descriptors, no objects: closing frees all, without the garbage collector."""
     process = psutil.Process()

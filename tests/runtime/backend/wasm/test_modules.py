@@ -646,13 +646,47 @@ GROW = """(module (memory (export "memory") 1)
     (memory.size)))"""
 
 
-@pytest.mark.parametrize(("asked", "pages"), [(0, 256), (32 << 20, 256), (10 * PAGE_BYTES + 5, 10)])
-async def test_memory_is_bounded(language: ModuleLanguage, kit: Kit, asked: int, pages: int) -> None:
-    """A memory grows to the operator's cap, or to the request's if that is lower, and no further."""
-    result = await run(language, kit, GROW, limits=Limits(memory_bytes=asked))
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("cap", [None, 256])
+@pytest.mark.parametrize("asked", [0, 10 * PAGE_BYTES + 5, 16 * MIB, 40 * MIB, 512 * MIB])
+@pytest.mark.parametrize("configured", [PAGE_BYTES, 16 * MIB, 64 * MIB, None])
+async def test_memory_is_bounded(kit: Kit, configured: int | None, asked: int, cap: int | None) -> None:
+    """A memory grows exactly to the lowest of the setting, the request and the cap in pages, whatever these are."""
+    config = WasmConfig() if configured is None else WasmConfig(memory_bytes=configured)
+    language = ModuleLanguage(config, max_memory_pages=cap)
+    bounds = [config.memory_bytes, asked or config.memory_bytes, (cap or 65_536) * PAGE_BYTES]
+    pages = min(bounds) // PAGE_BYTES
+    try:
+        result = await run(language, kit, GROW, limits=Limits(memory_bytes=asked))
+    finally:
+        await language.aclose()
     assert result.value == pages
     assert result.backend.details["max_memory_pages"] == pages
     assert result.backend.details["memory_used"] == pages * PAGE_BYTES
+    assert result.limits_enforced.memory
+
+
+async def test_a_second_memory_is_refused(language: ModuleLanguage, kit: Kit) -> None:
+    """The limit is for all that a module uses, and holds for one memory."""
+    with pytest.raises(InvalidModuleError, match="may have one"):
+        await run(language, kit, '(module (memory 1) (memory 1) (func (export "_start")))')
+
+
+async def test_tables_are_bounded(language: ModuleLanguage, kit: Kit) -> None:
+    """Tables are memory of the host, too: all of them together grow to an eighth of the limit at most."""
+    grow = """(loop $more (br_if $more (i32.ne (table.grow $%d (ref.null func) (i32.const 4096)) (i32.const -1))))
+      (local.set $sum (i32.add (local.get $sum) (table.size $%d)))"""
+    tables = "".join(f"(table $t{n} 1 funcref)" for n in range(8))
+    body = "".join(grow.replace("$%d", f"$t{n}") for n in range(8))
+    wat = f'(module {tables} (func (export "_start") (result i32) (local $sum i32) {body} (local.get $sum)))'
+    limit = 256 * MIB
+    result = await run(language, kit, wat, limits=Limits(memory_bytes=limit))
+    assert 0 < result.value * 8 <= limit // 8
+    tables = "".join(f"(table $t{n} 1 funcref)" for n in range(9))
+    with pytest.raises(InvalidModuleError, match="tables"):
+        await run(language, kit, f'(module {tables} (func (export "_start")))')
 
 
 async def test_less_than_a_page_is_refused(language: ModuleLanguage, kit: Kit) -> None:
@@ -663,8 +697,8 @@ async def test_less_than_a_page_is_refused(language: ModuleLanguage, kit: Kit) -
 
 async def test_a_module_that_starts_too_large_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """Its first memory must be within the limit."""
-    with pytest.raises(InvalidModuleError, match="more memory from the start than the 256 pages"):
-        await run(language, kit, '(module (memory 1000) (func (export "_start")))')
+    with pytest.raises(InvalidModuleError, match="more memory from the start than the 4096 pages"):
+        await run(language, kit, '(module (memory 5000) (func (export "_start")))')
 
 
 async def test_a_stopped_tool_call_does_not_hold_up_the_end(language: ModuleLanguage, kit: Kit) -> None:

@@ -16,6 +16,7 @@ from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
 from toolexec.errors import (
+    ClosedError,
     CodeError,
     InvalidRequestError,
     ProgramFailedError,
@@ -142,7 +143,7 @@ class TestPrograms:
     async def test_what_the_result_tells(self, python: PythonLanguage, kit: Kit) -> None:
         """Where it ran, and what that took."""
         result = await python.execute(kit.request("1"))
-        assert (result.backend.kind, result.backend.isolation, result.backend.readiness) == ("wasm", "wasm", "prod")
+        assert (result.backend.kind, result.backend.isolation, result.backend.readiness) == ("wasm", "wasm", "beta")
         assert result.backend.details["fuel_used"] > 0
 
 
@@ -194,9 +195,9 @@ found = [
         """The program reads parts of it, and gives the whole to another tool by name."""
         code = """
 x = tools.kit.big(size=2_000_000)
-return [type(x).__name__, x.length, x[5:8], len(x.read("", 10, 100)), tools.run("kit:measure", {"text": x}), x.id]
+return [type(x).__name__, len(x), x[5:8], tools.run("kit:measure", {"text": x})]
 """
-        assert await value(python, kit.request(code)) == ["ResultHandle", 2_000_000, "xxx", 100, 2_000_000, "h1"]
+        assert await value(python, kit.request(code)) == ["str", 2_000_000, "xxx", 2_000_000]
 
     async def test_prints_come_in_the_order_of_the_calls(self, python: PythonLanguage, kit: Kit) -> None:
         """What was printed before a call is out before it is made."""
@@ -262,11 +263,11 @@ class TestEnds:
         assert await value(python, kit.request("2")) == 2
 
     async def test_closing_ends_a_run(self, python: PythonLanguage, kit: Kit) -> None:
-        """Whoever waits for it sees a cancellation; the language can be used again."""
+        """The caller gets an error and is not cancelled; the language can be used again."""
         task = asyncio.create_task(python.execute(kit.request("tools.kit.wait()")))
         await kit.begun.wait()
         await python.aclose()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(ClosedError):
             await task
         assert python.pool is None
         assert await value(python, kit.request("2")) == 2

@@ -49,6 +49,7 @@ def test_nothing_to_install(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("offline")
 def test_needs_native_code(tmp_path: Path) -> None:
     """A package that needs one with native code is refused, and the culprit is named."""
@@ -56,6 +57,7 @@ def test_needs_native_code(tmp_path: Path) -> None:
         install_packages(["sample_asks"], tmp_path / "target", work=tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("offline")
 def test_native_code_in_a_pure_wheel(tmp_path: Path) -> None:
     """A wheel that calls itself pure and is not is refused, too."""

@@ -73,6 +73,7 @@ async def value(language: ScienceLanguage, kit: Kit, code: str, **fields: Any) -
 # -- programs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @needs_packages
 async def test_numpy_and_pandas_work(language: ScienceLanguage, kit: Kit) -> None:
     """Data comes in as a file, and a table goes out as one."""
@@ -88,6 +89,7 @@ frame = pd.read_csv("in.csv")
     assert not result.limits_enforced.cpus
 
 
+@pytest.mark.full
 @needs_packages
 async def test_programs_call_tools(language: ScienceLanguage, kit: Kit) -> None:
     """One by one, and together; each call crosses the gateway."""
@@ -102,6 +104,7 @@ one = await tools.kit.add(a=1, b=2)
     assert await value(language, kit, "tools.kit.add(a=1, b=2)") == 3
 
 
+@pytest.mark.full
 @needs_packages
 async def test_what_is_given_and_printed(language: ScienceLanguage, kit: Kit) -> None:
     """Arguments, environment and stdin arrive; both streams are captured, and what is written below them, too."""
@@ -115,6 +118,7 @@ os.write(1, b"below\\n"); os.write(2, b"below\\n")
     assert (result.stdout, result.stderr) == ("out\nbelow\n", "err\nbelow\n")
 
 
+@pytest.mark.full
 @needs_packages
 async def test_random_numbers_can_be_replayed(language: ScienceLanguage, kit: Kit) -> None:
     """Those of the module `random`."""
@@ -122,6 +126,7 @@ async def test_random_numbers_can_be_replayed(language: ScienceLanguage, kit: Ki
     assert await value(language, kit, code, seed=3) == await value(language, kit, code, seed=3)
 
 
+@pytest.mark.full
 @needs_packages
 async def test_an_error_has_the_authors_line(language: ScienceLanguage, kit: Kit) -> None:
     """As in any other Python program; what was printed is there."""
@@ -132,6 +137,7 @@ async def test_an_error_has_the_authors_line(language: ScienceLanguage, kit: Kit
     assert result.stdout == "so far\n"
 
 
+@pytest.mark.full
 @needs_packages
 @pytest.mark.parametrize(
     "code",
@@ -149,6 +155,7 @@ async def test_nothing_of_the_host_is_there(language: ScienceLanguage, kit: Kit,
     assert isinstance((await run(language, kit, code)).error, ProgramFailedError)
 
 
+@pytest.mark.full
 @needs_packages
 @pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(100)", "tools.kit.wait()"])
 async def test_the_deadline_ends_everything(language: ScienceLanguage, kit: Kit, code: str) -> None:
@@ -159,6 +166,7 @@ async def test_the_deadline_ends_everything(language: ScienceLanguage, kit: Kit,
     assert kit.stopped == (["wait"] if "wait" in code else [])
 
 
+@pytest.mark.full
 @needs_packages
 async def test_memory_is_bounded(language: ScienceLanguage, kit: Kit) -> None:
     """A program that wants more ends."""
@@ -167,6 +175,7 @@ async def test_memory_is_bounded(language: ScienceLanguage, kit: Kit) -> None:
     assert result.error.details["resource"] == "memory"
 
 
+@pytest.mark.full
 @needs_packages
 async def test_an_exit_is_a_failure(language: ScienceLanguage, kit: Kit) -> None:
     """The code of a program that ends itself below Python is told."""
@@ -175,6 +184,7 @@ async def test_an_exit_is_a_failure(language: ScienceLanguage, kit: Kit) -> None
     assert result.error.details["exit_code"] == 3
 
 
+@pytest.mark.full
 @needs_packages
 @pytest.mark.parametrize("frame", ['b"z"', 'b"r{}"', 'b"e{broken"', 'b\'r{"type":"result","payload":{"value":1}}\''])
 async def test_a_forged_frame_ends_the_program(language: ScienceLanguage, kit: Kit, frame: str) -> None:
@@ -183,6 +193,7 @@ async def test_a_forged_frame_ends_the_program(language: ScienceLanguage, kit: K
     assert isinstance(result.error, SandboxViolationError)
 
 
+@pytest.mark.full
 @needs_packages
 async def test_programs_cannot_change_the_guest_of_others(language: ScienceLanguage, kit: Kit) -> None:
     """The compiled guest program is that of the first guest, which ran no program."""
@@ -193,6 +204,7 @@ async def test_programs_cannot_change_the_guest_of_others(language: ScienceLangu
     assert await value(language, kit, "1") == 1
 
 
+@pytest.mark.full
 @needs_packages
 async def test_cancelling_stops_the_program(language: ScienceLanguage, kit: Kit) -> None:
     """Whoever cancels the run also stops its tool calls."""
@@ -204,6 +216,7 @@ async def test_cancelling_stops_the_program(language: ScienceLanguage, kit: Kit)
     assert kit.stopped == ["wait"]
 
 
+@pytest.mark.full
 @needs_packages
 async def test_closing_stops_the_program(language: ScienceLanguage, kit: Kit) -> None:
     """A run that was under way ends with an error that says so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ tool return "$x"
     assert await child.end() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "value"),
     [
@@ -146,3 +148,14 @@ def test_without_a_host_the_command_says_so(
     monkeypatch.delenv("TOOLEXEC_SOCKET")
     assert tool.main() == 2
     assert "no way to the host" in capsys.readouterr().err
+
+
+async def test_a_directory_with_a_long_name(start: Callable[..., Any], tmp_path: Path) -> None:
+    """The address of a socket holds 107 bytes; a program in a directory with a longer name calls tools all the same."""
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    module, _, name = SERVE.partition(":")
+    command = f"import os, sys; os.chdir({str(deep)!r}); from {module} import {name}; {name}(*map(int, sys.argv[1:]))"
+    child = start(command=[sys.executable, "-c", command])
+    assert await child.value("""tool return "$(tool run test:echo '{"give": 5}')" """) == 5
+    assert list(deep.iterdir()) == []

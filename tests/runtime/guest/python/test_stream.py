@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SERVE = "toolexec.runtime.guest.python.stream:serve"
 
 
@@ -125,6 +127,7 @@ async def test_failures_keep_the_session(start: Callable[..., Any]) -> None:
     assert await child.value("1") == 1
 
 
+@pytest.mark.full
 async def test_values_and_requests_that_are_too_large_are_refused(start: Callable[..., Any]) -> None:
     """Each with what to do; many that fit one by one travel in several frames."""
     child = start(SERVE)
@@ -158,6 +161,7 @@ async def test_input_is_for_the_program_and_its_children(start: Callable[..., An
     assert (await child.value(code, stdin=b"two\n"))[0] == "two\n"
 
 
+@pytest.mark.full
 async def test_seeds_make_numbers_repeat(start: Callable[..., Any]) -> None:
     """Also when random is imported only by the program."""
     code = "import random\nrandom.random()"

@@ -9,7 +9,7 @@ import pytest
 
 from toolexec.runtime.guest.python.channel import HostCalls
 from toolexec.runtime.guest.python.errors import CLASSES, ToolError, tool_error
-from toolexec.runtime.guest.python.tools import Record, ResultHandle, Tools
+from toolexec.runtime.guest.python.tools import Record, Tools
 
 HANDLE = {"id": "h1", "type": "array", "bytes": 5000, "length": 4, "preview": "[10, 11,"}
 
@@ -152,41 +152,41 @@ class TestDiscovery:
 class TestHandles:
     """Results that are too large for a program."""
 
-    def handle(self, *answers: Any) -> tuple[ResultHandle, Host]:
+    def handle(self, *answers: Any) -> tuple[Any, Host]:
         """One, and the host that has it."""
         host = Host({"handle": HANDLE}, *answers)
-        handle = tools_of(host).big.list()
-        assert isinstance(handle, ResultHandle)
-        return handle, host
+        return tools_of(host).big.list(), host
 
     def test_what_it_says(self) -> None:
-        """Type, sizes and how it begins."""
-        handle, _ = self.handle()
-        assert (handle.id, handle.type, handle.bytes, len(handle), handle.preview) == (
+        """It is a list; type, sizes and how it begins are known without reading anything."""
+        handle, host = self.handle()
+        assert isinstance(handle, list)
+        assert (handle.id, handle.type, handle.bytes, len(handle), handle.length, handle.preview) == (
             "h1",
             "array",
             5000,
             4,
+            4,
             "[10, 11,",
         )
-        assert repr(handle) == "<ResultHandle h1: array of 4 items, 5000 bytes: [10, 11,...>"
+        assert len(host.asked) == 1
 
-    def test_parts_of_it(self) -> None:
-        """By path, range, index and key."""
-        answers = [{"structured": value} for value in ("p", [11, 12], [13], [10, 11, 12, 13], "v")]
-        handle, host = self.handle(*answers)
-        assert handle.read("a[0].b", 1, 2) == "p"
+    def test_it_is_read_as_it_is_used(self) -> None:
+        """Each item once, whatever is asked for; with all of it there it is an ordinary list."""
+        handle, host = self.handle({"items": [11]}, {"items": [12, 13]}, {"items": [10]})
+        assert handle[1] == 11
         assert handle[1:3] == [11, 12]
         assert handle[-1] == 13
         assert handle[::2] == [10, 12]
-        assert handle['say "x" \\'] == "v"
-        assert [payload for _, payload in host.asked[1:]] == [
-            {"handle": "h1", "path": "a[0].b", "offset": 1, "limit": 2},
-            {"handle": "h1", "path": "", "offset": 1, "limit": 2},
-            {"handle": "h1", "path": "", "offset": 3, "limit": 1},
-            {"handle": "h1", "path": "", "offset": 0, "limit": 4},
-            {"handle": "h1", "path": '"say \\"x\\" \\\\"', "offset": 0, "limit": None},
-        ]
+        assert handle == [10, 11, 12, 13]
+        pages = [payload["page"] for _, payload in host.asked[1:]]
+        assert [(page["offset"], page["limit"]) for page in pages] == [(1, 3), (2, 2), (0, 1)]
+
+    def test_a_part_by_path(self) -> None:
+        """The host selects it."""
+        handle, host = self.handle({"structured": "p"})
+        assert handle.read("a[0].b", 1, 2) == "p"
+        assert host.asked[1][1] == {"handle": "h1", "path": "a[0].b", "offset": 1, "limit": 2}
 
     def test_as_an_argument_it_stands_for_the_whole(self) -> None:
         """The host puts the value in its place."""
@@ -194,10 +194,40 @@ class TestHandles:
         tools_of(host).other.tool(data=[handle])
         assert host.asked[1][1]["args"] == {"data": [{"$handle": "h1"}]}
 
+    def test_what_was_changed_travels(self) -> None:
+        """What the program has got and may have changed goes by value."""
+        handle, host = self.handle({"items": [{"a": 1}, 11, 12, 13]}, {"structured": 1})
+        handle[0]["a"] = 2
+        tools_of(host).other.tool(data=[handle])
+        assert host.asked[2][1]["args"] == {"data": [[{"a": 2}, 11, 12, 13]]}
+
     def test_a_part_may_be_too_large_again(self) -> None:
-        """Then it is another handle."""
+        """Then it is another one."""
         handle, _ = self.handle({"handle": {**HANDLE, "id": "h2"}})
         assert handle.read("a").id == "h2"
+
+    def test_what_the_program_drops_the_host_may_forget(self) -> None:
+        """It hears of that with the next request, in the same frame."""
+        handle, _host = self.handle()
+        channel = handle._reader.remote.channel
+        del handle
+        frames: list[str] = []
+        channel.connect(lambda frame: frames.append(frame) or '[{"type":"response","id":"2","payload":{}}]', print)
+        channel.ask("list_namespaces", {})
+        assert [message["type"] for message in json.loads(frames[0])] == ["release", "list_namespaces", "wait"]
+        assert json.loads(frames[0])[0]["payload"] == {"handles": ["h1"]}
+
+    def test_a_huge_text(self) -> None:
+        """It is read in parts as well, and whole when that is needed."""
+        data = {"id": "h1", "type": "string", "bytes": 1 << 25, "length": 1 << 25, "preview": ""}
+        whole = [{"text": "y" * (1 << 24)}] * 2
+        host = Host({"handle": data}, {"text": "abc"}, {"text": "z"}, *whole)
+        text = tools_of(host).big.text()
+        assert isinstance(text, str)
+        assert (len(text), text[5:8], text[-1]) == (1 << 25, "abc", "z")
+        assert text.count("y") == 1 << 25
+        assert ("y" in text, text == "y", len(text + "!")) == (True, False, (1 << 25) + 1)
+        assert len(host.asked) == 5
 
 
 class TestErrors:

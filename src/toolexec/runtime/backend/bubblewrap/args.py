@@ -36,9 +36,10 @@ _MASKED: Final = (
 _NAMESPACES: Final = ("user", "ipc", "pid", "uts")
 
 
-def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...]) -> list[str]:
+def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_at: str = "") -> list[str]:
     """The arguments of `bwrap` for *spec*, but for the command and for descriptors, over the root file system *root*
-    (or `HOST`); *masked* is what `masked_files` has found.
+    (or `HOST`); *masked* is what `masked_files` has found. *look_at* is where this process finds *root* if that is a
+    path for `bwrap` alone.
 
     The root is read-only under every profile, as containers share it. So are `/proc` and `/dev`: the kernel lets root
     write to its settings in `/proc/sys` by its number alone, without any capability, and `/dev` is a tmpfs of no
@@ -58,7 +59,7 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...]) -> list[
     args = [f"--unshare-{name}" for name in (*_NAMESPACES, "net")]
     args += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"]
     args += ["--uid", uid, "--gid", gid or uid, "--cap-drop", "ALL", "--hostname", "sandbox"]
-    args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts])
+    args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts], look_at=look_at)
     args += ["--proc", "/proc"]
     for path in masked:
         args += ["--tmpfs", path] if path.endswith("/") else ["--ro-bind", os.devnull, path]
@@ -73,35 +74,34 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...]) -> list[
     return [*args, "--chdir", spec.working_dir]
 
 
-def root_args(root: str, targets: list[PurePosixPath]) -> list[str]:
-    """The arguments for the root file system, with room for mounts at *targets*.
+def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> list[str]:
+    """The arguments for the root file system, with room for mounts at *targets*; *look_at* as for `bwrap_args`.
 
     A root that has a folder for each is bound as it is. Bubblewrap makes folders that are missing, and cannot do so in
     what is bound read-only; so of a root that lacks some, each entry is bound by itself.
     """
     if root == HOST:
         return [*_host_args(Path("/"))]
-    place = Path(root)
+    place, there = Path(look_at or root), Path(root)
     tops = {target.parts[1] for target in targets if len(target.parts) > 1}
     if all(stat.S_ISDIR(_mode(place / name)) for name in {*tops, "proc", "dev"}):
         return ["--ro-bind", root, "/"]
     args: list[str] = []
     for name in sorted(entry.name for entry in place.iterdir()):
         if name not in _PER_KERNEL and not (name in tops and stat.S_ISDIR(_mode(place / name))):
-            args += _entry(place, name)
+            args += _entry(place, name, there)
     return args
 
 
-def masked_files(proc: Path = _PROC, *, root: bool = False) -> tuple[str, ...]:
+def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
     """What of `/proc` nobody in a container may see, of what is there, with a `/` at the end of folders: what Docker
-    hides, and with *root*, for containers that root starts, what only root can read: the kernel knows it by its number,
-    however few its rights."""
+    hides."""
     found: list[str] = []
     for entry in os.scandir(proc):
         if entry.name.isdecimal() or entry.is_symlink():
             continue
         mode = entry.stat(follow_symlinks=False).st_mode
-        if entry.name in _MASKED or (root and not mode & stat.S_IROTH):
+        if entry.name in _MASKED:
             found.append(f"/proc/{entry.name}/" if stat.S_ISDIR(mode) else f"/proc/{entry.name}")
     return (*sorted(found),)
 
@@ -115,10 +115,10 @@ def _host_args(host: Path) -> Iterator[str]:
         yield from ("--ro-bind-try", str(host / "etc" / name), f"/etc/{name}")
 
 
-def _entry(place: Path, name: str) -> list[str]:
+def _entry(place: Path, name: str, there: Path | None = None) -> list[str]:
     if stat.S_ISLNK(_mode(place / name)):
         return ["--symlink", str((place / name).readlink()), f"/{name}"]
-    return ["--ro-bind", str(place / name), f"/{name}"]
+    return ["--ro-bind", str((there or place) / name), f"/{name}"]
 
 
 def _mount(mount: Mount) -> list[str]:

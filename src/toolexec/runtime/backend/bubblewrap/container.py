@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.runtime.backend.bubblewrap.args import HOST
+from toolexec.runtime.backend.bubblewrap.host_user import HostUsers, Stage
 from toolexec.runtime.backend.bubblewrap.watch import Watch
 from toolexec.runtime.container.cgroup import Cgroups, Group
 from toolexec.runtime.container.child import Child
@@ -19,18 +20,42 @@ from toolexec.runtime.container.spec import ContainerSpec, Resources
 from toolexec.runtime.process import to_the_end
 from toolexec.runtime.stream import Stream
 
-__all__ = ["BubblewrapContainer", "Start"]
+__all__ = ["BubblewrapContainer", "Identity", "Start", "has_shell"]
 
 logger = logging.getLogger(__name__)
 
 _OWN_PROCESSES: Final = 2  # bwrap itself, and the first process in the container
 
 
+class Identity:
+    """The user of the host that one container runs as, and the stage that this user finds everything on.
+
+    A stage of the container's own (*own*) is closed with it.
+    """
+
+    def __init__(self, users: HostUsers, stage: Stage, *, own: bool = False) -> None:
+        self._users = users
+        self._stage = stage
+        self._own = own
+        self.number = users.take()
+
+    def becoming(self, command: Sequence[str]) -> list[str]:
+        """A command that becomes that user and then *command*."""
+        return self._users.becoming(self.number, command, self._stage)
+
+    def close(self) -> None:
+        """Nothing runs as this user any more."""
+        self._users.leave(self.number)
+        if self._own:
+            self._stage.close()
+
+
 class BubblewrapContainer:
     """A container that runs; see `Container`."""
 
-    def __init__(self, child: Child, group: Group | None, watch: Watch | None) -> None:
+    def __init__(self, child: Child, group: Group | None, watch: Watch | None, identity: Identity | None) -> None:
         self._child = child
+        self._identity = identity
         self._group = group
         self._watch = watch
         self._cpu: float | None = None
@@ -63,6 +88,10 @@ class BubblewrapContainer:
                 used = await self._watch.cpu_seconds()
             self._cpu = used if used is not None else self._cpu
         return self._cpu
+
+    def kill(self) -> None:
+        """See `Killable.kill`."""
+        self._child.kill()
 
     async def aclose(self) -> None:
         """See `Container.aclose`."""
@@ -106,26 +135,30 @@ class BubblewrapContainer:
         await self._ended
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        if self._identity is not None:
+            self._identity.close()
 
 
 class Start:
     """The start of one container, without a pause in it, so that no cancellation can come in between. *bwrap* is the
-    program, *args* are its arguments, and *seccomp* is the filter of system calls, b"" for none. Over the file system
-    *root*; within a control group unless *cgroups* is None.
+    program, *args* are its arguments, and *seccomp* is the filter of system calls, b"" for none. With *shell* there is
+    one in the image; within a control group unless *cgroups* is None; as the user *identity* unless that is None.
     """
 
     def __init__(
         self,
         spec: ContainerSpec,
-        root: str,
         *,
         bwrap: str,
         args: Sequence[str],
         seccomp: bytes,
+        shell: bool,
         cgroups: Cgroups | None,
+        identity: Identity | None,
     ) -> None:
         self._spec = spec
-        self._root = root
+        self._shell = shell
+        self._identity = identity
         self._bwrap = bwrap
         self._args = args
         self._seccomp = seccomp
@@ -140,7 +173,7 @@ class Start:
             pids = asked.pids + _OWN_PROCESSES if asked.pids else 0
             self._group = cgroups.create(memory_bytes=asked.memory_bytes, pids=pids, cpus=asked.cpus)
         child = self._spawn()
-        return BubblewrapContainer(child, self._group, self._watch(child))
+        return BubblewrapContainer(child, self._group, self._watch(child), self._identity)
 
     async def undo(self) -> None:
         """Leave nothing of a start that has failed."""
@@ -148,6 +181,8 @@ class Start:
             await self._child.aclose()
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        if self._identity is not None:
+            self._identity.close()
 
     def _spawn(self) -> Child:
         opened: list[int] = []
@@ -158,6 +193,8 @@ class Start:
                 opened.append(_memory_file(self._seccomp))
                 command += ["--seccomp", str(opened[1])]
             command += ["--", *self._command()]
+            if self._identity is not None:
+                command = self._identity.becoming(command)
             if self._group is not None:
                 command = self._group.joining(command, first=self._file_bounds())
             # It sees to its end by itself, and would pass on what it is given to the container.
@@ -168,15 +205,15 @@ class Start:
         return child
 
     def _command(self) -> Sequence[str]:
-        """The command; where nothing but a look now and then would bound it, the kernel does so too, for each process
-        (memory) and for all in its user namespace (their number, unless root has started it)."""
-        asked = self._spec.resources
-        if self._group is not None or not _has_shell(self._root):
+        """The command, under the kernel's own bounds where no control group has one: on the number of processes in the
+        user namespace, and on the memory of each process, which bounds what one of them can take before a look."""
+        asked, held = self._spec.resources, self._held()
+        if not self._shell or {"memory", "pids"} <= held:
             return self._spec.command
         bounds = [self._file_bounds()]
-        if asked.memory_bytes:
+        if asked.memory_bytes and "memory" not in held:
             bounds.append(f"ulimit -d {asked.memory_bytes >> 10}")
-        if asked.pids:  # each shell has a letter of its own for it; the first process in the container counts
+        if asked.pids and "pids" not in held:  # each shell has a letter of its own; the first process counts
             bounds.append(f"{{ ulimit -u {asked.pids + 1} 2>/dev/null || ulimit -p {asked.pids + 1}; }}")
         return ["/bin/sh", "-c", f'{" && ".join(bounds)} && exec "$@"', "sh", *self._spec.command]
 
@@ -188,9 +225,12 @@ class Start:
         bound = min(wanted, most) if most != resource.RLIM_INFINITY else wanted
         return f"ulimit -c 0 && ulimit -n {bound}" if bound else "ulimit -c 0"
 
+    def _held(self) -> frozenset[str]:
+        return self._cgroups.controllers if self._cgroups is not None else frozenset()
+
     def _watch(self, child: Child) -> Watch | None:
         """What looks after the bounds that no control group holds."""
-        held = self._cgroups.controllers if self._cgroups is not None else frozenset[str]()
+        held = self._held()
         if {"memory", "pids", "cpuacct"} <= held:
             return None
         asked = self._spec.resources
@@ -198,7 +238,8 @@ class Start:
         return Watch(child.pid, Resources(memory_bytes=memory, pids=0 if "pids" in held else asked.pids))
 
 
-def _has_shell(root: str) -> bool:
+def has_shell(root: str) -> bool:
+    """Whether there is a shell in the root file system *root*."""
     top = Path("/") if root == HOST else Path(root)
     return any(os.path.lexists(top / name) for name in ("bin/sh", "usr/bin/sh"))
 

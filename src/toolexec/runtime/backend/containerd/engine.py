@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.containerd.checks import ask_daemon, has_program, look_at_runtime, look_at_socket
 from toolexec.runtime.backend.containerd.runtimes import (
     RUNTIMES,
@@ -52,6 +53,7 @@ _EXTRA: Final = "containerd"
 _ROOT: Final = "rootfs"
 
 
+@checked("ContainerdConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerdConfig(ContainerConfig):
     """How the containerd sandbox is set up.
@@ -180,6 +182,11 @@ class ContainerdEngine:
             raise
         return container
 
+    @property
+    def left(self) -> frozenset[str]:
+        """See `ContainerEngine.left`."""
+        return frozenset(self._left)
+
     async def sweep(self) -> None:
         """See `ContainerEngine.sweep`."""
         try:
@@ -291,6 +298,7 @@ class ContainerdEngine:
                 self._left.discard(id)
 
 
+@checked("ContainerdBackend")
 class ContainerdBackend(ContainerBackend):
     """Code in containers of containerd's; with `runtime="runsc"` in gVisor's, which share no kernel with the host."""
 

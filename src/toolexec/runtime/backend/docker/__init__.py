@@ -1,5 +1,8 @@
 """Containers of a Docker or Podman daemon, here or on another machine."""
 
-from toolexec.runtime.backend.docker.engine import DockerBackend, DockerConfig, DockerEngine
+from toolexec.errors.extras import unix_needed
+
+with unix_needed("the sandbox docker"):
+    from toolexec.runtime.backend.docker.engine import DockerBackend, DockerConfig, DockerEngine
 
 __all__ = ["DockerBackend", "DockerConfig", "DockerEngine"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.docker.attach import AttachedStream
 from toolexec.runtime.backend.docker.checks import Isolation, enforced, isolation_of, not_started, problem, runtime_of
 from toolexec.runtime.backend.docker.host import DockerHost, explain, find_host
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 _NOTHING: Final = LimitsEnforced()
 
 
+@checked("DockerConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerConfig(ContainerConfig):
     """How the docker sandbox is set up.
@@ -173,6 +175,11 @@ class DockerEngine:
         if await give_up(api, name, stream, error):
             self._left.discard(name)
 
+    @property
+    def left(self) -> frozenset[str]:
+        """See `ContainerEngine.left`."""
+        return frozenset(self._left)
+
     async def sweep(self) -> None:
         """See `ContainerEngine.sweep`. What this engine itself could not remove, its daemon being gone, goes too."""
         try:
@@ -262,6 +269,7 @@ def _import_client() -> None:
     importlib.import_module("toolexec.runtime.backend.docker.images")
 
 
+@checked("DockerBackend")
 class DockerBackend(ContainerBackend):
     """Code in containers of a Docker or Podman daemon. See `DockerConfig`."""
 

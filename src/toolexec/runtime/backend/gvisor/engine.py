@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.gvisor.runsc import (
     Bundle,
     bundle_config,
@@ -62,6 +63,7 @@ _TRIAL: Final = ContainerSpec(
 )
 
 
+@checked("GvisorConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GvisorConfig(ContainerConfig):
     """How the gvisor sandbox is set up.
@@ -147,6 +149,10 @@ class GvisorContainer:
             self._used = self._group.cpu_seconds()
         return self._used
 
+    def kill(self) -> None:
+        """See `Killable.kill`."""
+        self._child.kill()
+
     async def aclose(self) -> None:
         """See `Container.aclose`."""
         if self._closing is None:
@@ -229,6 +235,11 @@ class GvisorEngine:
         except asyncio.CancelledError:
             await to_the_end(asyncio.create_task(_undo(starting)))
             raise
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """See `ContainerEngine.left`: there is no daemon that could be away."""
+        return ()
 
     async def sweep(self) -> None:
         """See `ContainerEngine.sweep`."""
@@ -347,6 +358,7 @@ class GvisorEngine:
                 logger.warning("the folder %s of a dead process cannot be removed: %s", bundle.folder, error)
 
 
+@checked("GvisorBackend")
 class GvisorBackend(ContainerBackend):
     """The sandbox `gvisor`; see `GvisorEngine`."""
 

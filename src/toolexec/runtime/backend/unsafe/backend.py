@@ -16,11 +16,12 @@ from toolexec.errors import (
     SandboxDeniedError,
     SandboxUnavailableError,
 )
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.unsafe.guest import Guest, Run
 from toolexec.runtime.backend.unsafe.languages import Launcher
-from toolexec.runtime.backend.unsafe.limits import CAN_WATCH
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
 from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["UnsafeConfig", "UnsafeHostBackend"]
 
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 _KNOWN_MODES: Final = ("subprocess", "interpreter")
 
 
+@checked("UnsafeConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsafeConfig:
     """How the unsafe backend behaves.
@@ -46,13 +48,14 @@ class UnsafeConfig:
             raise ConfigurationError(f"unknown mode {self.mode!r} of unsafe_host; use {' or '.join(_KNOWN_MODES)}")
 
 
+@checked("UnsafeHostBackend")
 class UnsafeHostBackend:
     """Runs code with the rights of this very process: it can read and change whatever the user can.
 
-    What holds: the time limit, after which the process ends with all that it started; limits on memory, CPU time and
-    processes (Linux; looked at every 50 ms, so that something shorter can pass unseen); a private working directory;
-    no environment variables, descriptors or input of the host. Nothing else does. A disk limit bounds each file, and is
-    not reported as enforced.
+    What holds: the time limit, after which the process ends with all that it started; a private working directory; no
+    environment variables, descriptors or input of the host. Nothing else does. With `best_effort` memory, CPU time and
+    processes are watched (Linux, every 50 ms), and a disk limit bounds each file; processes that live for less can pass
+    unseen, so none of these is reported as enforced.
     """
 
     kind: str = "unsafe_host"
@@ -62,15 +65,13 @@ class UnsafeHostBackend:
     def __init__(self, config: UnsafeConfig | None = None) -> None:
         self.config = config or UnsafeConfig()
         self._launcher = Launcher(self.config.python)
-        self._running: set[asyncio.Task[Any]] = set()
+        self._runs = OwnRuns()
         self._sessions: set[GuestSession] = set()
         self._closed = False
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         """See `SandboxBackend.enforces`."""
-        return LimitsEnforced(
-            timeout=True, tool_calls=True, chain_steps=True, memory=CAN_WATCH, cpu=CAN_WATCH, pids=CAN_WATCH
-        )
+        return LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
 
     async def check(self) -> Availability:
         """Whether Python can be run; the reason lists the languages, and what is missing for the others."""
@@ -102,20 +103,19 @@ class UnsafeHostBackend:
 
     async def execute(self, request: ExecuteRequest) -> ExecuteResult:
         """See `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
+        return await self._runs.run(self._execute(request))
+
+    async def _execute(self, request: ExecuteRequest) -> ExecuteResult:
         language = self._admit(request)
         began = perf_counter()
         toolchain = await self._launcher.toolchain(language)
         self.warn(request, language)
         guest = Guest(self._launcher, language)
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
         try:
             run = await guest.execute(request, last=True)
         except OSError as error:
             raise self._unavailable(language, error) from error
         finally:
-            self._running.discard(task)
             await guest.aclose()
         return self.result(request, language, toolchain.version, run, began)
 
@@ -139,7 +139,7 @@ class UnsafeHostBackend:
             self.warn(request, language)
             done = await guest.execute(request, last=False)
             result = self.result(request, language, toolchain.version, done, began)
-            return result, done.ending.result is not None
+            return result, not done.spent
 
         async def close(session: GuestSession) -> None:
             self._sessions.discard(session)
@@ -152,12 +152,7 @@ class UnsafeHostBackend:
     async def aclose(self) -> None:
         """Kill everything that runs and refuse what comes after."""
         self._closed = True
-        running = self._running - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*(session.aclose() for session in [*self._sessions]))
-        if running:
-            await asyncio.wait(running)
+        await asyncio.gather(self._runs.aclose(), *(session.aclose() for session in [*self._sessions]))
 
     def _admit(self, request: ExecuteRequest) -> str:
         """The language of a request that may run here."""

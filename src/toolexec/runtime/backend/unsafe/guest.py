@@ -7,9 +7,11 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from signal import SIGKILL
 from time import monotonic
 
 from toolexec.errors import GatewayError
+from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.backend.unsafe.languages import CompileFailedError, Launcher, base_environment
 from toolexec.runtime.backend.unsafe.limits import Watch
 from toolexec.runtime.base import ExecuteRequest
@@ -32,6 +34,8 @@ class Run:
     ending: Ending
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     left_out: Sequence[str] = ()
+    spent: bool = False
+    """Whether the guest can run nothing more: it was stopped, or has ended."""
 
 
 class Guest:
@@ -86,40 +90,53 @@ class Guest:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return Run(ending=Ending(stopped="deadline"))
+            return Run(ending=self._explained(Ending(stopped="deadline", began=False), request), spent=True)
         except CompileFailedError as error:
-            return Run(ending=Ending(result={"error": dict(error.error)}))
-        ending = await self._drive(request, last, ends)
+            return Run(ending=Ending(result={"error": dict(error.error)}), spent=True)
+        ending, late = await self._drive(request, last, ends)
         if last:
             await self._stop()
         files = await asyncio.to_thread(self._folder.take)
-        return Run(ending=self._explained(ending, request), files=files, left_out=self._folder.left_out)
+        return Run(
+            ending=self._explained(ending, request),
+            files=files,
+            left_out=self._folder.left_out,
+            spent=late or ending.result is None,
+        )
 
-    async def _drive(self, request: ExecuteRequest, last: bool, ends: float) -> Ending:
-        """Run the program until it is done, gone, over a limit or out of time, whichever comes first."""
+    async def _drive(self, request: ExecuteRequest, last: bool, ends: float) -> tuple[Ending, bool]:
+        """Run the program until it is done, gone, over a limit or out of time, whichever comes first; and whether it
+        was stopped at its deadline. What it gave before that counts, however late it is heard."""
         process, talk = self._process, self._talk
         assert process is not None
         assert talk is not None
         process.listen(request.output.write)
+        deadline = Deadline(ends, process.kill)
         running = asyncio.create_task(self._converse(talk, process, request, last))
         gone = asyncio.create_task(process.wait())
         try:
-            await asyncio.wait({running, gone}, timeout=ends - monotonic(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, gone, deadline.passed}, return_when=asyncio.FIRST_COMPLETED)
+            if deadline.late:
+                await asyncio.wait({gone}, timeout=_LAST_WORDS)
             if gone.done():  # what it said last may be on its way
                 await asyncio.wait({running}, timeout=_LAST_WORDS)
             if not running.done():
-                ending = Ending(exit_code=gone.result()) if gone.done() else Ending(stopped="deadline")
+                ending = Ending(exit_code=gone.result() if gone.done() else None)
             else:
                 ending = running.result()
                 if ending.result is None and not ending.stopped:
                     await asyncio.wait({gone}, timeout=_LAST_WORDS)
                     ending = replace(ending, exit_code=gone.result() if gone.done() else None)
+            killed = ending.exit_code in (None, -SIGKILL)  # what had ended by itself has an exit code of its own
+            if deadline.late and ending.result is None and not ending.stopped and killed:
+                ending = replace(ending, stopped="deadline")
         finally:
+            deadline.off()
             running.cancel()
             gone.cancel()
             await asyncio.wait({running, gone})
         process.drain()
-        return ending
+        return ending, deadline.late
 
     async def _converse(self, talk: Conversation, process: GuestProcess, request: ExecuteRequest, last: bool) -> Ending:
         """Talk with the guest while its processes are watched."""

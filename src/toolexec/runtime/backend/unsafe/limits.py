@@ -15,9 +15,9 @@ from toolexec.code.limits import Limits
 from toolexec.runtime.family import Family
 from toolexec.runtime.outcome import Stopped
 
-__all__ = ["CAN_WATCH", "Watch"]
+__all__ = ["Watch"]
 
-CAN_WATCH: Final = sys.platform == "linux"
+_CAN_WATCH: Final = sys.platform == "linux"
 """Whether sums over processes can be had here."""
 
 _PERIOD: Final = 0.05
@@ -35,10 +35,10 @@ class Watch:
     def __init__(self, family: Family, limits: Limits, language: str, *, last: bool) -> None:
         self._family = family
         self._limits = limits
-        self._asked = CAN_WATCH and bool(limits.memory_bytes or limits.cpu_ms or limits.pids)
+        self._asked = _CAN_WATCH and bool(limits.memory_bytes or limits.cpu_ms or limits.pids)
         self._seen: dict[tuple[int, int], float] = {}
         self._before = self._used() if self._asked else _Used(0, 0.0, 0.0, 0)
-        if CAN_WATCH:
+        if _CAN_WATCH:
             self._set_kernel_limits(language, last)
 
     async def run(self) -> Stopped:

@@ -7,16 +7,21 @@ program, and in `toolexec_packages` the added packages; see `component.py`.
 
 from __future__ import annotations
 
+import builtins
 import codecs
 import encodings
+import errno
 import gc
 import importlib
+import io
 import json
+import os
 import pkgutil
 import sys
 import zoneinfo
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import toolexec_guest
 import toolexec_stdlib
@@ -63,6 +68,67 @@ def _settle() -> None:
     gc.freeze()  # what is here stays; collecting it again would touch, and so copy, all of the shared memory
 
 
+_real_open, _real_write = io.open, os.write
+
+
+class _WrittenFile(io.FileIO):
+    """A file whose writes fail with ENOSPC when the disk is full. The C library says EIO, and only then."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _disk_full(error) from None
+
+
+def _disk_full(error: OSError) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if error.errno == errno.EIO else error
+
+
+def _open(
+    file: Any,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Any = None,
+) -> Any:
+    """`open` as it is, but with `_WrittenFile` below whatever is written to."""
+    binary = isinstance(mode, str) and "b" in mode
+    odd = (encoding or errors or newline) is not None if binary else buffering == 0
+    if odd or not isinstance(mode, str) or ("t" in mode and binary) or set("wax+").isdisjoint(mode):
+        return _real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+    raw = _WrittenFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+    if buffering == 0:
+        return raw
+    size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
+    made = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, size)
+    if binary:
+        return made
+    text: Any = io.TextIOWrapper(made, io.text_encoding(encoding), errors, newline, buffering == 1)
+    text.mode = mode
+    return text
+
+
+def _write(fd: int, data: Any) -> int:
+    try:
+        return _real_write(fd, data)
+    except OSError as error:
+        raise _disk_full(error) from None
+
+
+_open.__name__ = _open.__qualname__ = "open"
+_write.__name__ = _write.__qualname__ = "write"
+
+
+def _tell_of_full_disks() -> None:
+    builtins.open = io.open = sys.modules["_io"].open = _open  # type: ignore[assignment]
+    posix: Any = sys.modules["posix"]
+    os.write = posix.write = _write
+
+
 def _answer(frame: str) -> str:
     """A host for the warm-up: there is none while the component is built."""
     answers = [{"type": "response", "id": message["id"], "payload": {"structured": 1}} for message in json.loads(frame)]
@@ -78,5 +144,6 @@ class WitWorld(wit_world.WitWorld):
 
 
 _preload()
+_tell_of_full_disks()
 toolexec_guest.start(json.dumps({"type": "warm"}), _answer, _answer)  # no run has to do that again
 _settle()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
-from toolexec.runtime.backend.wasm.config import WasmConfig
+from toolexec.errors.extras import unix_needed
+from toolexec.runtime.backend.wasm.config import WasmConfig, WasmSettings
 from toolexec.runtime.backend.wasm.languages import WasmLanguage
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession
 
@@ -37,9 +39,11 @@ class WasmBackend:
     isolation = "wasm"
     languages = frozenset(_HOMES)
 
-    def __init__(self, config: WasmConfig | None = None, **settings: Any) -> None:
-        """Settings are those of `WasmConfig`, as one object or by keyword. Raises ConfigurationError."""
-        self.config = config if config is not None else WasmConfig(**settings)
+    def __init__(self, config: WasmConfig | None = None, **settings: Unpack[WasmSettings]) -> None:
+        """Settings are those of `WasmConfig`, as one object, by keyword, or both: keywords then change the object's.
+
+        Raises ConfigurationError for an unknown setting and for an invalid value."""
+        self.config = replace(config, **settings) if config is not None else WasmConfig(**settings)
         self._loaded: dict[str, WasmLanguage] = {}
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
@@ -58,6 +62,12 @@ class WasmBackend:
             raise
         except ToolExecError as error:
             return Availability(ok=False, reason=str(error))
+
+    def packages(self) -> dict[str, frozenset[str]]:
+        """The packages that Python has here, by language; see `PackageSource`."""
+        from toolexec.runtime.backend.wasm.science import science_packages
+
+        return {"python-science": science_packages()}
 
     async def start(self) -> None:
         """Have Python ready, so that the first run is quick: builds the sandbox if need be.
@@ -98,7 +108,8 @@ class WasmBackend:
                     f"the wasm sandbox does not run {name}; it runs {', '.join(sorted(_HOMES))}", backend=self.kind
                 )
             module, kind = _HOMES[name]
-            make: Callable[[WasmConfig], WasmLanguage] = getattr(import_module(module), kind)
+            with unix_needed("the sandbox wasm"):
+                make: Callable[[WasmConfig], WasmLanguage] = getattr(import_module(module), kind)
             known = self._loaded[name] = make(self.config)
         return known
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 from toolexec.runtime.backend.wasm.steps import BuildStep
 
-__all__ = ["WasmConfig"]
+__all__ = ["WasmConfig", "WasmSettings"]
 
 
+@checked("WasmConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasmConfig:
     """Settings of a `WasmBackend`.
@@ -42,3 +45,17 @@ class WasmConfig:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.pool_size < 0:
             raise ConfigurationError(f"pool_size must be 0 or more, not {self.pool_size}")
+
+
+class WasmSettings(TypedDict, total=False):
+    """The settings of a `WasmBackend` by keyword: the fields of `WasmConfig`, for type checkers."""
+
+    packages: tuple[str, ...]
+    memory_bytes: int
+    disk_bytes: int
+    max_guests: int
+    pool_size: int
+    cache_folder: Path | None
+    on_build_step: Callable[[BuildStep], None] | None
+    enable_wasi: bool
+    allowed_host_functions: tuple[str, ...]

@@ -23,6 +23,10 @@ __all__ = ["CoreGuest", "CoreInstance", "TextWriter"]
 
 _NO_LIMIT = 2**62
 _PAGE_BYTES = 65_536
+_TABLES = 8
+_ELEMENT_BYTES = 8
+_LEAST_ELEMENTS = 1 << 17
+_LARGE = 4 << 30
 _DEADLINE = 1  # in raises of the engine's epoch: every raise asks every running guest
 
 
@@ -96,7 +100,8 @@ class CoreInstance:
     """A core module with a store of its own. `stop` may be called by any thread; the rest is for one at a time."""
 
     def __init__(self, engine: Engine, guest: CoreGuest, *, memory_bytes: int | None, fuel: int | None) -> None:
-        """*memory_bytes* bounds each of its memories and *fuel* the instructions; None sets no bound of its own."""
+        """*memory_bytes* bounds its memory, of which there can be one, and *fuel* the instructions; None sets no bound
+        of its own. Its tables together take at most an eighth of that memory, or 8 MiB if that is more."""
         self._engine = engine
         self._guest = guest
         self._fuel = _NO_LIMIT if fuel is None else min(fuel, _NO_LIMIT)
@@ -104,9 +109,9 @@ class CoreInstance:
         self._store = Store(engine)
         self._store.set_limits(
             memory_size=self.most_memory_bytes,
-            table_elements=1_000_000,
-            memories=8,
-            tables=64,
+            table_elements=max(_LEAST_ELEMENTS, min(self.most_memory_bytes, _LARGE) // (8 * _TABLES * _ELEMENT_BYTES)),
+            memories=1,
+            tables=_TABLES,
         )
         self._store.set_fuel(self._fuel)
         self._store.set_epoch_deadline(_DEADLINE)

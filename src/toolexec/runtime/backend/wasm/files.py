@@ -53,7 +53,8 @@ class Directory(Node):
 
 
 class MemoryFiles:
-    """A tree of files that exists only in memory. There are no links, owners or permissions.
+    """A tree of files that exists only in memory. There are no links, owners or permissions. Beside the `root` there is
+    a directory `temporary`, whose files count as all others do, and are in no mapping.
 
     At most *max_bytes* of content (default 64 MiB) and *max_entries* files and directories (default 4096) can exist;
     a file that is deleted while it is open counts until it is closed. *now* gives the time in nanoseconds since 1970.
@@ -78,6 +79,7 @@ class MemoryFiles:
         self._numbers = itertools.count(1)
         self._given: dict[str, bytes] = {}
         self.root = Directory(next(self._numbers), now())
+        self.temporary = Directory(next(self._numbers), now())
         self.bytes_used = 0
         self.entries_used = 0
 

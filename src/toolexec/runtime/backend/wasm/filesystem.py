@@ -1,4 +1,4 @@
-"""wasi:filesystem on the guest's private files, as host functions: one open directory, `/workspace`."""
+"""wasi:filesystem on the guest's private files, as host functions: two open directories, `/workspace` and `/tmp`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from toolexec.runtime.backend.wasm.streams import (
 )
 from toolexec.runtime.backend.wasm.values import Handle
 
-__all__ = ["FUNCTIONS", "ROOT_PATH", "Descriptor", "EntryStream", "RootDescriptor"]
+__all__ = ["FUNCTIONS", "ROOT_PATH", "TEMPORARY_PATH", "Descriptor", "EntryStream", "RootDescriptor"]
 
 ROOT_PATH = "/workspace"
 """Where the guest finds its files."""
+TEMPORARY_PATH = "/tmp"  # noqa: S108 - in the guest
+"""Where the guest finds room for files that are not part of its result."""
 
 _LAST_OFFSET = 2**63  # beyond it, a file's offset has no meaning in the guest
 
@@ -60,14 +62,18 @@ class Descriptor(Thing):
 
 
 class RootDescriptor(Descriptor):
-    """`/workspace`, open from the start. The guest's C library asks for it once, so it is always that of the run."""
+    """`/workspace` or `/tmp`, open from the start. The guest's C library asks for them once, so they are always those
+    of the run."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: Guest, *, temporary: bool = False) -> None:
+        self._temporary = temporary
         super().__init__(guest.files, guest.files.root, readable=True, writable=True)
+        self.follow(guest)
 
     def follow(self, guest: Guest) -> None:
         """Stand for the files that the guest has now."""
-        self.files, self.node = guest.files, guest.files.root
+        self.files = guest.files
+        self.node = self.files.temporary if self._temporary else self.files.root
 
 
 class EntryStream(Thing):
@@ -103,7 +109,10 @@ def _own(guest: Guest, thing: Thing) -> Handle:
 
 
 def _directories(guest: Guest) -> list[tuple[Handle, str]]:
-    return [(guest.handles.own(RootDescriptor(guest)), ROOT_PATH)]
+    return [
+        (guest.handles.own(RootDescriptor(guest)), ROOT_PATH),
+        (guest.handles.own(RootDescriptor(guest, temporary=True)), TEMPORARY_PATH),
+    ]
 
 
 def _open_at(

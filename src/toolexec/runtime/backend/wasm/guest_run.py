@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -13,6 +15,7 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, SandboxError
+from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.clocks import Clock, Random, make_clock, make_random
 from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
 from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, InstanceFailed, InstanceStopped
@@ -49,29 +52,48 @@ class GuestRuns:
     async def run(self, work: Callable[[], T], *, stop: Callable[[], None], ends: float) -> tuple[T | None, bool]:
         """What *work* gives in a thread, and whether it had to be stopped at *ends* (of `time.monotonic`).
 
-        *stop* is called on the event loop: on the deadline, on cancellation, and by `aclose`. What does not end soon
+        *stop* is called from any thread: on the deadline, on cancellation, and by `aclose`. What does not end soon
         after it, such as compiling, is left behind and gives None. Raises what *work* raises, and ConfigurationError
         when threads have too little stack for a guest.
         """
+        loop = asyncio.get_running_loop()
+        rang: asyncio.Future[None] = loop.create_future()
+        lock = threading.Lock()  # guards the two below
+        over = late = False
 
         def _checked() -> T:
+            nonlocal over
             _check_stack()
-            return work()
+            try:
+                return work()
+            finally:
+                with lock:
+                    over = True
+
+        def _ring() -> None:
+            nonlocal late
+            with lock:
+                late = not over
+                if late:
+                    stop()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, rang)
 
         task: asyncio.Task[T] = asyncio.create_task(self._threads.run(_checked))
         self._stops.add(stop)
-        late = False
+        alarm = ALARMS.at(ends, _ring)
         try:
-            await asyncio.wait({task}, timeout=max(ends - monotonic(), 0.0))
+            await asyncio.wait({task, rang}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                late = True
-                stop()
                 await asyncio.wait({task}, timeout=_GRACE_SECONDS)
         except asyncio.CancelledError:
             stop()
             raise
         finally:
+            alarm.off()
             self._stops.discard(stop)
+            if not task.done():  # its thread is lost, and another one takes its place
+                asyncio.get_running_loop().call_later(_GRACE_SECONDS, task.cancel)
             task.add_done_callback(_hear)
         return (task.result(), late) if task.done() else (None, late)
 
@@ -80,6 +102,11 @@ class GuestRuns:
         for stop in [*self._stops]:
             stop()
         self._threads.close()
+
+
+def _settle(rang: asyncio.Future[None]) -> None:
+    if not rang.done():
+        rang.set_result(None)
 
 
 def _hear(task: asyncio.Task[Any]) -> None:
@@ -103,7 +130,7 @@ def describe_end(
     end = end or GuestEnd()
     error = judge(_ending(request, end, late))
     result = ExecuteResult(
-        backend=BackendInfo(kind=_KIND, readiness="prod", isolation="wasm", details=end.details),
+        backend=BackendInfo(kind=_KIND, isolation="wasm", details=end.details),
         stdout=request.output.text("stdout"),
         stderr=request.output.text("stderr"),
         duration=monotonic() - started,

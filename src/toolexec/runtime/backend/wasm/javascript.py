@@ -41,7 +41,11 @@ __all__ = ["JavaScriptLanguage"]
 _PACKAGE: Final = "quickjs-rs"
 _FITS: Final = "0.2.6"
 _EXTRA: Final = "javascript"
-_GUEST: Final = [Path(__file__).with_name(f"javascript_{part}.js") for part in ("values", "guest")]
+_GUEST: Final = [
+    Path(__file__).with_name("javascript_values.js"),
+    Path(__file__).parents[2] / "guest" / "javascript" / "large.cjs",
+    Path(__file__).with_name("javascript_guest.js"),
+]
 _FUNCTIONS: Final = ("exchange", "post", "sleep", "file", "finish")
 _NO_MEMORY: Final = "InternalError: out of memory"
 _FULL: Final = 0.9

@@ -9,8 +9,13 @@ globalThis.__toolexec = (() => {
     host[name] = globalThis[name];
     delete globalThis[name];
   }
-  const { fromText, shown, toText } = globalThis.__toolexec; // of javascript_values.js
+  const values = globalThis.__toolexec; // of javascript_values.js
+  const { fromText, shown, toText } = values;
+  const makeLarge = globalThis.__toolexecLarge; // of large.cjs
+  delete globalThis.__toolexecLarge;
   const { parse, stringify } = JSON;
+  const then = Function.prototype.call.bind(Promise.prototype.then);
+  const VALUE_KEYS = [Symbol.toPrimitive, Symbol.iterator, Symbol.asyncIterator];
   const evaluate = globalThis.eval;
   const sinceBoot = performance.now.bind(performance);
   let began = 0;
@@ -27,10 +32,19 @@ globalThis.__toolexec = (() => {
 
   const outbox = [];
   const waiting = new Map();
+  const released = [];
   let lastId = 0;
 
+  // A large value of an error is read when somebody looks at it.
+  function readLater(error, read) {
+    const set = (value) =>
+      Object.defineProperty(error, "value", { value, writable: true, enumerable: true, configurable: true });
+    const get = () => set(read()).value;
+    Object.defineProperty(error, "value", { get, set, enumerable: true, configurable: true });
+  }
+
   class ToolError extends Error {
-    constructor(message = "", { code, toolId, op, backend, retryable, details } = {}) {
+    constructor(message = "", { code, toolId, op, backend, retryable, details, result } = {}) {
       super(message);
       this.name = "ToolError";
       this.code = code ?? "internal";
@@ -39,12 +53,14 @@ globalThis.__toolexec = (() => {
       this.backend = backend ?? null;
       this.retryable = retryable === true;
       this.details = details ?? {};
+      this.value = result?.structured ?? null;
+      if (result?.handle) readLater(this, () => large(result.handle));
     }
   }
 
-  function ask(type, payload, convert) {
+  function ask(type, payload, convert, name) {
     const asked = new Error().stack;
-    return new Promise((resolve, reject) => {
+    return watched(new Promise((resolve, reject) => {
       const refuse = (message, fields) => reject(failedAt(asked, message, fields));
       let text;
       try {
@@ -56,8 +72,40 @@ globalThis.__toolexec = (() => {
         return refuse(`a request of ${text.length} characters is too large; at most 16 MiB fit`, { code: "protocol" });
       }
       const id = String(++lastId);
+      if (released.length > 0) outbox.push(message("release", "0", stringify({ handles: released.splice(0) })));
       outbox.push(message(type, id, text));
-      waiting.set(id, { resolve: (answer) => resolve(convert(answer)), refuse });
+      const finish = (answer) => {
+        try {
+          resolve(convert(answer));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      waiting.set(id, { resolve: finish, refuse, payload, name }); // a large result in it must not be forgotten before
+    }), { seen: false, name });
+  }
+
+  const rejected = []; // of promises that nobody had looked at by then
+
+  // A promise that tells when it is used like the value that it will have, and whose failure is not lost.
+  function watched(promise, state) {
+    then(promise, undefined, (error) => state.seen || rejected.push({ state, error }));
+    const misused = () => {
+      throw new TypeError(`the result of ${state.name}() is a promise still: write \`await ${state.name}(...)\``);
+    };
+    return new Proxy(promise, {
+      get(target, key) {
+        if (key === "then" || key === "catch" || key === "finally") {
+          return (...given) => {
+            state.seen = true;
+            return watched(target[key](...given), { seen: false, name: state.name });
+          };
+        }
+        if (key === "constructor" || (typeof key === "symbol" && !VALUE_KEYS.includes(key))) return target[key];
+        return misused();
+      },
+      has: misused,
+      ownKeys: misused,
     });
   }
 
@@ -76,7 +124,13 @@ globalThis.__toolexec = (() => {
     waiting.delete(answer.id);
     const payload = answer.payload ?? {};
     const failed = answer.type === "error" ? payload : payload.failed; // a call that failed, or a step of a chain
-    if (failed) asked.refuse(failed.error ?? "unknown error", failed);
+    if (failed) {
+      if (outcome !== undefined) {
+        const what = `${asked.name} failed after the program had ended`;
+        print(`${what}: ${failed.error}; await the function that calls it\n`, "stderr");
+      }
+      asked.refuse(failed.error ?? "unknown error", failed);
+    }
     else asked.resolve(payload);
   }
 
@@ -88,31 +142,30 @@ globalThis.__toolexec = (() => {
 
   // -- tools -----------------------------------------------------------------------------------------------------
 
-  class ResultHandle {
-    constructor(data) {
-      Object.assign(this, data);
-    }
-    read(path = "", { offset = 0, limit = null } = {}) {
-      return ask("read_result", { handle: this.id, path, offset, limit }, structured);
-    }
-    toJSON() {
-      return { $handle: this.id };
-    }
-  }
+  const { large, reference } = makeLarge({
+    askNow: (payload) => {
+      const [answer] = fromText(host.exchange(`[${message("read_result", String(++lastId), stringify(payload))}]`));
+      if (answer.type !== "error") return answer.payload;
+      throw failedAt(new Error().stack, answer.payload.error, answer.payload);
+    },
+    ask: (payload) => ask("read_result", payload, structured, "read"),
+    release: (id) => released.push(id),
+  });
+  values.reference = reference;
 
-  const structured = (payload) => (payload.handle ? new ResultHandle(payload.handle) : payload.structured ?? null);
+  const structured = (payload) => (payload.handle ? large(payload.handle) : payload.structured ?? null);
 
-  const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured);
-  const runChain = (steps) => ask("run_chain", { steps: Array.from(steps, chainStep) }, structured);
+  const run = (id, args = {}, { timeout } = {}) => ask("run_tool", { id, args, timeout }, structured, "tools.run");
+  const runChain = (steps) => ask("run_chain", { steps: Array.from(steps, chainStep) }, structured, "tools.runChain");
   const chainStep = (step) => ({
     toolId: step.toolId ?? step.tool_id ?? step.tool ?? step.id,
     args: step.args ?? null,
     usePrevious: Boolean(step.usePrevious ?? step.use_previous),
   });
-  const search = (query, limit = 10) => ask("search_tools", { query, limit }, (payload) => payload.results ?? []);
-  const describe = (id, level = "full") => ask("describe_tool", { id, level }, (payload) => payload);
-  const listNamespaces = () => ask("list_namespaces", {}, (payload) => payload.namespaces ?? []);
-  const examples = (id, max = 10) => ask("list_tool_examples", { id, max }, (payload) => payload.examples ?? []);
+  const search = (query, limit = 10) => ask("search_tools", { query, limit }, (payload) => payload.results ?? [], "tools.search");
+  const describe = (id, level = "full") => ask("describe_tool", { id, level }, (payload) => payload, "tools.describe");
+  const listNamespaces = () => ask("list_namespaces", {}, (payload) => payload.namespaces ?? [], "tools.listNamespaces");
+  const examples = (id, max = 10) => ask("list_tool_examples", { id, max }, (payload) => payload.examples ?? [], "tools.examples");
   const println = (...values) => print(`${values.map(shown).join(" ")}\n`, "stdout");
 
   const methods = Object.assign(Object.create(null), {
@@ -132,7 +185,8 @@ globalThis.__toolexec = (() => {
       if (given.length > 1 || (given.length === 1 && (given[0] === null || typeof given[0] !== "object"))) {
         throw new TypeError(`tools take one object: tools.${path.replaceAll(":", ".")}({name: value})`);
       }
-      return ask("run_tool", { id: path, args: given[0] ?? {}, path: true }, structured);
+      const name = `tools.${path.replaceAll(":", ".")}`;
+      return ask("run_tool", { id: path, args: given[0] ?? {}, path: true }, structured, name);
     };
     return new Proxy(call, { get: (_, name) => (noTool(name) ? undefined : toolAt(`${path}:${name}`)) });
   }
@@ -356,8 +410,15 @@ globalThis.__toolexec = (() => {
     }
   }
 
+  // The outcome; the failure of a call that nobody awaited is that of the program.
+  function whole() {
+    const lost = outcome.failed ? undefined : rejected.find(({ state }) => !state.seen);
+    if (lost !== undefined) outcome = { failed: true, text: stringify({ error: described(lost.error) }) };
+    return outcome;
+  }
+
   function next() {
-    if (outcome !== undefined && (outcome.failed || waiting.size === 0)) return void host.finish(outcome.text);
+    if (outcome !== undefined && (outcome.failed || waiting.size === 0)) return void host.finish(whole().text);
     const due = outcome === undefined ? untilDue() : undefined;
     if (waiting.size > 0) {
       const alone = waiting.size === 1 && outbox.length === 1 && due === undefined;

@@ -23,6 +23,8 @@ globalThis.__toolexec = (() => {
     if (depth > MOST_LEVELS) {
       throw new TypeError(`${what} has more than ${MOST_LEVELS} levels, or contains itself`);
     }
+    if (value instanceof Promise) throw notJSON(what, path, "a promise (await it)");
+    value = values.reference(value) ?? value;
     if (value !== null && typeof value === "object" && typeof value.toJSON === "function") value = value.toJSON();
     switch (typeof value) {
       case "string":
@@ -43,7 +45,6 @@ globalThis.__toolexec = (() => {
   }
 
   function plainObject(value, path, what, depth) {
-    if (value instanceof Promise) throw notJSON(what, path, "a promise (await it)");
     if (value instanceof Number || value instanceof String || value instanceof Boolean) {
       return plain(value.valueOf(), path, what, depth);
     }
@@ -87,7 +88,7 @@ globalThis.__toolexec = (() => {
     if (value instanceof Error) return `${value.name}: ${value.message}`;
     if (value instanceof Date) return isFinite(value.getTime()) ? value.toISOString() : "Invalid Date";
     if (value instanceof RegExp) return String(value);
-    if (value instanceof Promise) return "Promise {}";
+    if (value instanceof Promise) return "Promise {} (not awaited)";
     const list = Array.isArray(value) || ArrayBuffer.isView(value) || value instanceof Set;
     if (around.length > 4) return list ? "[Array]" : "[Object]";
     const deeper = [...around, value];
@@ -104,5 +105,7 @@ globalThis.__toolexec = (() => {
     return parts.join(", ");
   }
 
-  return { fromText, shown, toText };
+  // `reference` gives what stands for a large result; `javascript_guest.js` sets it.
+  const values = { fromText, reference: () => undefined, shown, toText };
+  return values;
 })();

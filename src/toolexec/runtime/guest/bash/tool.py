@@ -7,7 +7,7 @@ import sys
 from _socket import AF_UNIX, socket  # socket and json take longer to import than all else that a call takes
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["main", "short_path"]
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def main() -> int:
     request = '{"argv":[' + ",".join(map(quote, sys.argv[1:])) + '],"stdin":' + quote(stdin) + "}\n"
     connection = socket(AF_UNIX)
     try:
-        connection.connect(os.environ["TOOLEXEC_SOCKET"])
+        connection.connect(short_path(os.environ["TOOLEXEC_SOCKET"]))
         connection.sendall(request.encode())
         answer = b""
         while not answer.endswith(b"\n"):
@@ -37,6 +37,17 @@ def main() -> int:
     sys.stdout.write(said["stdout"])
     sys.stderr.write(said["stderr"])
     return said["exit"]
+
+
+def short_path(path: str) -> str:
+    """Return a name of the socket at *path* that fits into an address, which holds 107 bytes at most.
+
+    A long one leads through an open descriptor of its directory, which the caller may close after use.
+    """
+    if len(os.fsencode(path)) <= 100:
+        return path
+    directory, _, name = path.rpartition("/")
+    return f"/proc/self/fd/{os.open(directory, os.O_PATH | os.O_DIRECTORY)}/{name}"
 
 
 def _codec() -> Any:

@@ -11,7 +11,7 @@ from .processes import remove, scratch, write_file
 
 __all__ = ["Node"]
 
-_TEXTS = ("guest.cjs", "values.cjs")
+_TEXTS = ("guest.cjs", "large.cjs", "values.cjs")
 
 
 class Node:

@@ -9,10 +9,17 @@ const fs = require("node:fs");
 const net = require("node:net");
 const vm = require("node:vm");
 const { createRequire } = require("node:module");
-const { FILE, ToolError, describeError, toText } = require("./values.cjs");
+const values = require("./values.cjs");
+require("./large.cjs");
+
+const { FILE, ToolError, describeError, toText } = values;
+const makeLarge = globalThis.__toolexecLarge;
+delete globalThis.__toolexecLarge;
 
 const FD = Number(process.argv[2]);
+const SLEEPER = new Int32Array(new SharedArrayBuffer(4));
 const MAX_FRAME = 16 << 20;
+const VALUE_KEYS = new Set([Symbol.toPrimitive, Symbol.iterator, Symbol.asyncIterator]);
 const realExit = process.reallyExit.bind(process);
 
 // -- the line to the host ---------------------------------------------------------------------------------------------
@@ -25,6 +32,7 @@ class Line {
     this._chunks = [];
     this._size = 0;
     this._lastId = 0;
+    this._released = [];
     this._socket = new net.Socket({ fd: FD, readable: true, writable: true });
     this._socket.on("data", (chunk) => this._hear(chunk));
     this._socket.on("error", () => endGroup());
@@ -40,9 +48,49 @@ class Line {
     const site = new Error(); // an answer comes when the caller's frames are gone; to make their text now takes long
     this._socket.ref();
     return new Promise((resolve, reject) => {
-      this._pending.set(id, { resolve, reject, site });
+      this._pending.set(id, { resolve, reject, site, payload }); // a large result in it must not be forgotten before
+      this._sendReleased();
       this.send(`{"type":"${type}","id":"${id}","payload":${text}}`);
     });
+  }
+
+  // The answer to a request, with the program standing still: what it reads of a large result is there at once.
+  askNow(type, payload) {
+    if (this._socket.writableLength > 0) {
+      throw new ToolError({ error: "a large call is being sent; await it before you read this result", code: "protocol" });
+    }
+    const id = String(++this._lastId);
+    let answer;
+    const settle = (kind) => (value) => (answer = [kind, value]);
+    this._pending.set(id, { resolve: settle("value"), reject: settle("error"), site: new Error() });
+    this._sendReleased();
+    this.sendNow(`{"type":"${type}","id":"${id}","payload":${JSON.stringify(payload)}}`);
+    const piece = Buffer.alloc(1 << 16);
+    while (answer === undefined) {
+      let size;
+      try {
+        size = fs.readSync(FD, piece, 0, piece.length, null);
+      } catch (error) {
+        if (error.code !== "EAGAIN") throw error;
+        Atomics.wait(SLEEPER, 0, 0, 1);
+        continue;
+      }
+      if (size === 0) endGroup();
+      this._hear(Buffer.from(piece.subarray(0, size)));
+    }
+    if (answer[0] === "error") throw answer[1];
+    return answer[1];
+  }
+
+  // Have the host forget results that the program holds no longer.
+  release(id) {
+    this._released.push(id);
+  }
+
+  _sendReleased() {
+    if (this._released.length === 0) return;
+    const handles = JSON.stringify(this._released.splice(0));
+    this.send(`{"type":"release","id":"0","payload":{"handles":${handles}}}`);
   }
 
   // What is sent in one turn of the program travels together.
@@ -119,6 +167,8 @@ class Line {
     if (message.type === "error") {
       const failure = new ToolError(message.payload);
       failure.stack = `ToolError: ${failure.message}\n${entry.site.stack.split("\n").slice(1).join("\n")}`;
+      const { result } = message.payload ?? {};
+      if (result?.handle) readLater(failure, () => structured(this, result));
       entry.reject(failure);
     } else entry.resolve(message.payload ?? {});
     return undefined;
@@ -127,26 +177,50 @@ class Line {
 
 // -- the object `tools` -----------------------------------------------------------------------------------------------
 
-class ResultHandle {
-  #line;
-  constructor(line, data) {
-    this.#line = line;
-    Object.assign(this, data);
-  }
-  async read({ path = "", offset = 0, limit = null } = {}) {
-    return structured(this.#line, await this.#line.ask("read_result", { handle: this.id, path, offset, limit }));
-  }
-  toJSON() {
-    return { $handle: this.id };
-  }
-}
+let large;
 
 function structured(line, payload) {
-  return payload.handle ? new ResultHandle(line, payload.handle) : payload.structured ?? null;
+  if (!payload.handle) return payload.structured ?? null;
+  if (large === undefined) {
+    const made = makeLarge({
+      askNow: (wanted) => line.askNow("read_result", wanted),
+      ask: async (wanted) => structured(line, await line.ask("read_result", wanted)),
+      release: (id) => line.release(id),
+    });
+    large = made.large;
+    values.reference = made.reference;
+  }
+  return large(payload.handle);
+}
+
+// A large value of an error is read when somebody looks at it.
+function readLater(error, read) {
+  const set = (value) =>
+    Object.defineProperty(error, "value", { value, writable: true, enumerable: true, configurable: true });
+  const get = () => set(read()).value;
+  Object.defineProperty(error, "value", { get, set, enumerable: true, configurable: true });
+}
+
+// A promise that tells when it is used like the value that it will have.
+function watched(promise, name) {
+  const misused = () => {
+    throw new TypeError(`the result of ${name}() is a promise still: write \`await ${name}(...)\``);
+  };
+  return new Proxy(promise, {
+    get(target, key) {
+      const value = target[key];
+      if (key === "then" || key === "catch" || key === "finally") return value.bind(target);
+      if (key === "constructor" || (typeof key === "symbol" && !VALUE_KEYS.has(key))) return value;
+      return misused();
+    },
+    has: misused,
+    ownKeys: misused,
+  });
 }
 
 function makeTools(line) {
-  const call = async (payload) => structured(line, await line.ask("run_tool", payload));
+  const call = (payload, name = "tools.run") =>
+    watched((async () => structured(line, await line.ask("run_tool", payload)))(), name);
   const own = {
     run: (id, args = null, options = {}) =>
       call(options.timeout === undefined ? { id, args } : { id, args, timeout: options.timeout }),
@@ -164,6 +238,10 @@ function makeTools(line) {
     examples: async (id, limit = 10) => (await line.ask("list_tool_examples", { id, max: limit })).examples ?? [],
     println: (...values) => console.log(...values),
   };
+  for (const name of ["runChain", "search", "describe", "listNamespaces", "examples"]) {
+    const method = own[name];
+    own[name] = (...given) => watched(method(...given), `tools.${name}`);
+  }
   Object.assign(own, {
     runTool: own.run,
     searchTools: own.search,
@@ -179,7 +257,8 @@ function makeTools(line) {
   const at = (path) =>
     new Proxy(() => {}, {
       get: (_, name) => (typeof name === "symbol" || name === "then" ? undefined : at(`${path}:${name}`)),
-      apply: (_, __, args) => call({ id: path, args: args[0] ?? {}, path: true }),
+      apply: (_, __, args) =>
+        call({ id: path, args: args[0] ?? {}, path: true }, `tools.${path.replaceAll(":", ".")}`),
     });
   return new Proxy(own, {
     get: (target, name) => {
@@ -306,9 +385,10 @@ function printed(stream) {
   return new Promise((resolve) => stream.write("", resolve));
 }
 
-// Calls that nobody awaited are finished, too.
+// Calls that nobody awaited are finished, too; and node tells of a failure that nobody heard of after its microtasks.
 async function settled() {
   while (line.busy) await new Promise((resolve) => setTimeout(resolve, 1));
+  await new Promise((resolve) => setImmediate(resolve));
 }
 
 function finish(outcome, value) {

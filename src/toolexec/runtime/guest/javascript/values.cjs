@@ -14,13 +14,17 @@ class ToolError extends Error {
     this.backend = payload?.backend ?? null;
     this.retryable = payload?.retryable === true;
     this.details = payload?.details ?? {};
+    this.value = payload?.result?.structured ?? null;
   }
 }
 
 function toText(value, what) {
   const text = JSON.stringify(value, function (key, plain) {
     const given = this[key];
+    const reference = module.exports.reference(given);
+    if (reference !== undefined) return reference;
     const where = key ? ` at ${JSON.stringify(key)}` : "";
+    if (given instanceof Promise) throw new TypeError(`${what}${where} is a promise (await it)`);
     if (typeof plain === "number" && !Number.isFinite(plain)) {
       throw new TypeError(`${what}${where} is ${plain}, which JSON does not have`);
     }
@@ -72,4 +76,4 @@ function placeIn(stack) {
   return found ? { line: Number(found[1]), column: Number(found[2] ?? 0) } : null;
 }
 
-module.exports = { FILE, ToolError, describeError, toText };
+module.exports = { FILE, ToolError, describeError, reference: () => undefined, toText };

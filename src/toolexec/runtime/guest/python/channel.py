@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ToolError, tool_error
 from .values import NotJSONError, from_text, to_text
 
-__all__ = ["Channel", "HostCalls", "StreamChannel"]
+__all__ = ["Channel", "HostCalls", "StreamChannel", "request_text"]
 
 _MAX_FRAME = 16 << 20
 
@@ -24,12 +24,13 @@ class Channel:
         self._outbox: list[str] = []
         self._last_id = 0
         self._answers: dict[str, Any] = {}
+        self._released: list[str] = []
         self.listeners: dict[str, Callable[[Any], None]] = {}
         """By the ID of a request: who is told its answer."""
 
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; raises the ToolError that the host answers with."""
-        request_id = self._queue(kind, payload)
+        request_id = self._queue(kind, request_text(payload))
         message = self._wait_for(request_id)
         if message["type"] == "error":
             raise tool_error(message.get("payload"))
@@ -37,7 +38,7 @@ class Channel:
 
     def submit(self, kind: str, payload: Any, listener: Callable[[Any], None]) -> str:
         """Queue a request; *listener* gets the answering message. Returns the request's ID."""
-        request_id = self._queue(kind, payload)
+        request_id = self._queue(kind, request_text(payload))
         self.listeners[request_id] = listener
         return request_id
 
@@ -52,6 +53,10 @@ class Channel:
         """Tell the host that nobody waits for a submitted request any more."""
         if self.listeners.pop(request_id, None) is not None:
             self._outbox.append(_message("cancel", request_id, "{}"))
+
+    def release(self, handle_id: str) -> None:
+        """Have the host forget a result, with the next request: what is sent before may refer to it."""
+        self._released.append(handle_id)
 
     def post(self, kind: str, payload: Any) -> None:
         """Send a message that has no answer, with what else waits to be sent."""
@@ -70,16 +75,16 @@ class Channel:
             self._deliver(message)
         return len(messages)
 
-    def _queue(self, kind: str, payload: Any) -> str:
-        try:
-            text = to_text(payload, "an argument")
-        except NotJSONError as error:
-            raise ToolError(str(error), code="validation_input") from None
+    def _queue(self, kind: str, text: str) -> str:
+        """Put a request into the outbox, around a payload that is JSON."""
         self._last_id += 1
         request_id = str(self._last_id)
         message = _message(kind, request_id, text)
         if len(message) > _MAX_FRAME - 64:
             raise ToolError(f"a request of {len(message)} bytes is too large; at most 16 MiB fit", code="protocol")
+        if self._released:
+            released, self._released = self._released, []
+            self._outbox.append(_message("release", "0", to_text({"handles": released})))
         self._outbox.append(message)
         return request_id
 
@@ -128,7 +133,9 @@ class HostCalls(Channel):
         """Send a request and block until its answer is there; the shortest way for the most usual case."""
         if self._outbox or self.listeners:
             return super().ask(kind, payload)
-        self._queue(kind, payload)
+        request_id = self._queue(kind, request_text(payload))
+        if len(self._outbox) > 1:
+            return answer_value(self._wait_for(request_id))
         (message,) = self._outbox
         self._outbox = []
         (answer,) = from_text(self._exchange_frame("[" + message + "]"))
@@ -207,6 +214,14 @@ def answer_value(message: Any) -> Any:
     if message.get("type") == "error":
         raise tool_error(payload)
     return payload if isinstance(payload, dict) else {}
+
+
+def request_text(payload: Any) -> str:
+    """The payload of a request as JSON. Large results in it may have to be read first, so no lock may be held."""
+    try:
+        return to_text(payload, "an argument")
+    except NotJSONError as error:
+        raise ToolError(str(error), code="validation_input") from None
 
 
 def _message(kind: str, message_id: str, payload: str) -> str:

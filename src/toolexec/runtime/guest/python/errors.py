@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CLASSES", "ToolError", "tool_error"]
+__all__ = ["CLASSES", "ToolError", "large_value", "tool_error"]
+
+large_value: Any = None
+"""Makes a value of what the host says of one that it keeps; whoever has a channel to the host sets it."""
 
 
 class ToolError(Exception):
     """A tool call failed; `except ToolError` catches every such failure.
 
     `code` is a stable word, `message` the text, `retryable` whether another try may help. `tool_id`, `op`, `backend`
-    and `details` are set as far as they are known.
+    and `details` are set as far as they are known. `value` is what the tool gave where it ran and only broke its output
+    schema.
     """
 
     code = "internal"
@@ -26,6 +30,7 @@ class ToolError(Exception):
         backend: Any = None,
         retryable: bool = False,
         details: Any = None,
+        value: Any = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -35,6 +40,14 @@ class ToolError(Exception):
         self.backend = backend
         self.retryable = retryable
         self.details = details or {}
+        self.value = value
+        self._held: Any = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "value" and self._held is not None:
+            held, self._held = self._held, None
+            self.value = large_value(held)
+        return super().__getattribute__(name)
 
 
 def _tree() -> dict[str, tuple[str, str]]:
@@ -92,7 +105,9 @@ def tool_error(payload: Any) -> ToolError:
         payload = {}
     code = payload.get("code")
     kind: Any = _BY_CODE.get(code, ToolError) if isinstance(code, str) else ToolError
-    return kind(
+    about = payload.get("result")
+    about = about if isinstance(about, dict) else {}
+    error = kind(
         str(payload.get("error") or "unknown error"),
         code=code if isinstance(code, str) else "",
         tool_id=payload.get("toolId"),
@@ -100,4 +115,8 @@ def tool_error(payload: Any) -> ToolError:
         backend=payload.get("backend"),
         retryable=payload.get("retryable") is True,
         details=payload.get("details"),
+        value=about.get("structured", about.get("handle")),
     )
+    if large_value is not None and "structured" not in about:
+        error._held = about.get("handle")  # noqa: SLF001 - it is read when somebody looks
+    return error

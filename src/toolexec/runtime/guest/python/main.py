@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 from .channel import Channel, HostCalls
 from .errors import CLASSES, ToolError
+from .importing import make_importable
 from .program import LAST, NOTHING, compile_program
 from .streams import Printed
 from .tools import Tools
@@ -19,6 +21,8 @@ __all__ = ["Guest", "start"]
 
 _MAX_TEXT = 20_000
 _MAX_LINES = 60
+_MAX_CAUSES = 8
+_MAX_CAUSE = 1000
 
 
 def _keep_source(filename: str, entry: Any) -> None:
@@ -96,6 +100,10 @@ class Guest:
         cwd = payload.get("cwd")
         if cwd and os.getcwd() != cwd:  # noqa: PTH109 - a Path for it would be made at each run
             os.chdir(cwd)
+        cwd = cwd or os.getcwd()  # noqa: PTH109
+        if cwd not in sys.path and "" not in sys.path:
+            sys.path.append(cwd)  # last, so that a program's own modules hide none
+            sys.dont_write_bytecode = True
         seed, random = payload.get("seed"), sys.modules.get("random")
         if seed is not None and random is not None and self._runs == 1:
             random.seed(seed)  # what was imported when the sandbox was made would be alike in all of them
@@ -103,7 +111,7 @@ class Guest:
     def _value(self, source: str, filename: str) -> Any:
         space = self._namespace
         space.pop("__out", None)
-        space["tools"] = Tools(self._channel)
+        space["tools"] = make_importable(Tools(self._channel))
         program = compile_program(source, filename)
         self._install_loop()
         try:
@@ -130,6 +138,10 @@ class Guest:
         kind = type(error).__name__
         message = _text_of(error)
         found: dict[str, Any] = {"kind": kind, "message": f"{kind}: {message}" if message else kind}
+        causes = _causes(error)
+        if causes:
+            found["message"] += ": " + "; ".join(self._cause(cause, filename) for cause in causes[:_MAX_CAUSES])
+            found["message"] += f"; and {len(causes) - _MAX_CAUSES} more" if len(causes) > _MAX_CAUSES else ""
         if isinstance(error, SystemExit):
             found["message"] = f"the program ended itself with exit code {message}"
         if isinstance(error, SyntaxError) and error.filename == filename:
@@ -142,6 +154,7 @@ class Guest:
             found.update(line=line, column=column, source=text)
         found["traceback"] = self._traceback(error)
         found["message"] = found["message"][:_MAX_TEXT]
+        error = causes[0] if len(causes) == 1 else error
         if isinstance(error, ToolError):
             found["tool_error"] = {
                 "error": error.message,
@@ -153,6 +166,12 @@ class Guest:
                 "details": error.details,
             }
         return found
+
+    def _cause(self, cause: BaseException, filename: str) -> str:
+        """One of the errors in a group: its kind, its message and its line."""
+        message, line = _text_of(cause)[:_MAX_CAUSE], self._where(cause, filename)[0]
+        text = f"{type(cause).__name__}: {message}" if message else type(cause).__name__
+        return f"{text} (line {line})" if line else text
 
     def _where(self, error: BaseException, filename: str) -> tuple[int, int]:
         """Line and column (from 1; 0 unknown) of the innermost place in the program itself."""
@@ -211,6 +230,24 @@ def _column(trace: Any, filename: str) -> int:
     return 0
 
 
+def _causes(error: BaseException) -> list[BaseException]:
+    """The errors in a group and in the groups in it; none for any other error."""
+    found: list[BaseException] = []
+    pending = [*reversed(_members(error))]
+    while pending and len(found) < _MAX_TEXT:
+        cause = pending.pop()
+        inner = _members(cause)
+        pending.extend(reversed(inner))
+        if not inner:
+            found.append(cause)
+    return found
+
+
+def _members(error: Any) -> tuple[BaseException, ...]:
+    kind: Any = getattr(builtins, "BaseExceptionGroup", ())  # from Python 3.11 on
+    return error.exceptions if isinstance(error, kind) else ()
+
+
 def _text_of(error: BaseException) -> str:
     try:
         text = str(error)
@@ -235,6 +272,7 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
     if not _guests:
         from .loop import GuestLoop
 
+        _refuse_threads()
         channel = HostCalls(exchange, post)
         _guests.append(Guest(channel, lambda: GuestLoop(channel)))
     guest = _guests[0]
@@ -244,6 +282,25 @@ def start(frame: str, exchange: Callable[[str], str], post: Callable[[str], None
         return "{}"
     payload = guest.execute(message.get("payload") or {})
     return '{"type":"result","id":"' + str(message.get("id")) + '","payload":' + payload + "}"
+
+
+def _refuse_threads() -> None:
+    """Have threads fail with advice: a guest behind two functions of the host has none."""
+    import _thread
+
+    def start(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "can't start new thread: this sandbox has no threads; call tools at the same time with "
+            "`await asyncio.gather(tools.a.b(...), tools.a.c(...))`, and do everything else in turn"
+        )
+
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        if hasattr(_thread, name):
+            setattr(_thread, name, start)
+    threading: Any = sys.modules.get("threading")
+    for name in ("_start_new_thread", "_start_joinable_thread"):
+        if hasattr(threading, name):
+            setattr(threading, name, start)
 
 
 def run_to_end(loop: Any, main: Any) -> Any:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .channel import StreamChannel, answer_value
+from .channel import StreamChannel, answer_value, request_text
 from .errors import ToolError
 from .main import Guest
 from .process import end_group, flush_files, fork_quietly, move_descriptors, set_stdin
@@ -67,9 +67,10 @@ class Line(StreamChannel):
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; raises the ToolError that the host answers with."""
         waiter = _Waiter()
+        text = request_text(payload)
         with self._lock:
             self._check()
-            request_id = self._queue(kind, payload)
+            request_id = self._queue(kind, text)
             self.listeners[request_id] = waiter
             self._post(self._take_outbox())
         try:
@@ -84,9 +85,10 @@ class Line(StreamChannel):
         import asyncio
 
         loop = asyncio.get_running_loop()
+        text = request_text(payload)
         with self._lock:
             self._check()
-            request_id = self._queue(kind, payload)
+            request_id = self._queue(kind, text)
             self.listeners[request_id] = _LoopListener(loop, listener)
         loop.call_soon(self._flush)
         return request_id

@@ -27,6 +27,17 @@ class Printed(io.TextIOBase):
         self._parts: list[str] = []
         self._size = 0
         self._dropped = 0
+        self._buffer: _Bytes | None = None
+
+    @property
+    def buffer(self) -> _Bytes:
+        """Takes bytes, as text in UTF-8."""
+        if self._buffer is None:
+            self._buffer = _Bytes(self)
+        return self._buffer
+
+    def reconfigure(self, **settings: Any) -> None:
+        """Nothing is changed: text goes to the host as it is."""
 
     def writable(self) -> bool:
         """It is."""
@@ -60,6 +71,37 @@ class Printed(io.TextIOBase):
 
     def finish(self) -> None:
         """Send what there is, and how much was over the limit."""
+        if self._buffer is not None:
+            self._buffer.finish()
         self.flush()
         if self._dropped:
             self._channel.post("print", {"text": "", "stream": self._stream, "dropped": self._dropped})
+
+
+class _Bytes(io.BufferedIOBase):
+    """The stream below a text stream."""
+
+    def __init__(self, text: Printed) -> None:
+        super().__init__()
+        import codecs
+
+        self._text = text
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Take *data*; what is not UTF-8 becomes the replacement character."""
+        if isinstance(data, str):
+            raise TypeError("a bytes-like object is required, not 'str'")
+        data = bytes(data)
+        self._text.write(self._decoder.decode(data))
+        return len(data)
+
+    def flush(self) -> None:
+        self._text.flush()
+
+    def finish(self) -> None:
+        """Write what the end of the data left open."""
+        self._text.write(self._decoder.decode(b"", final=True))

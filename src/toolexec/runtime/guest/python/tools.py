@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from . import errors
 from .channel import Channel
-from .errors import tool_error
+from .errors import CLASSES, tool_error
+from .large import answered, large_result
 
-__all__ = ["Record", "ResultHandle", "Tools"]
+__all__ = ["Record", "Tools"]
 
 
 class Record(dict):  # type: ignore[type-arg] # subscripting it would need typing at run time
@@ -19,45 +21,6 @@ class Record(dict):  # type: ignore[type-arg] # subscripting it would need typin
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
-
-
-class ResultHandle:
-    """Stands for a result that is too large for the program; it stays on the host.
-
-    `type`, `bytes`, `length` and `preview` say what it is. `read(path, offset, limit)` fetches a part: `path` is
-    a JMESPath. As an argument of a tool, or as the program's value, it stands for the whole.
-    """
-
-    def __init__(self, channel: Channel, data: dict[str, Any]) -> None:
-        self._channel = channel
-        self.id: str = data["id"]
-        self.type: str = data["type"]
-        self.bytes: int = data["bytes"]
-        self.length: int = data["length"]
-        self.preview: str = data["preview"]
-
-    def read(self, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
-        """A part of the value; another handle if that is too large again."""
-        payload = {"handle": self.id, "path": path, "offset": offset, "limit": limit}
-        return _value(self._channel, self._channel.ask("read_result", payload))
-
-    def __toolexec_value__(self) -> Any:
-        return {"$handle": self.id}
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            start, stop, step = key.indices(self.length)
-            return self.read("", start, max(stop - start, 0))[::step]
-        if isinstance(key, int):
-            return self.read("", key % self.length, 1)[0]
-        return self.read('"{}"'.format(str(key).replace("\\", "\\\\").replace('"', '\\"')))
-
-    def __repr__(self) -> str:
-        size = f"{self.length} items, {self.bytes} bytes"
-        return f"<ResultHandle {self.id}: {self.type} of {size}: {self.preview[:80]}...>"
 
 
 class _Tool:
@@ -96,10 +59,13 @@ class Tools:
 
     def __init__(self, channel: Channel) -> None:
         self.__channel = channel
+        errors.large_value = lambda held: large_result(channel, held)
 
-    def __getattr__(self, name: str) -> _Tool:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in CLASSES:  # `from tools import ToolError`
+            return CLASSES[name]
         tool = self.__dict__[name] = _Tool(self, name)  # found at once from now on
         return tool
 
@@ -161,7 +127,7 @@ class Tools:
         return convert(self.__channel.ask(kind, payload))
 
     def __value(self, payload: dict[str, Any]) -> Any:
-        return payload["structured"] if "structured" in payload else _value(self.__channel, payload)
+        return payload["structured"] if "structured" in payload else answered(self.__channel, payload)
 
     def __last(self, payload: dict[str, Any]) -> Any:
         failed = payload.get("failed")
@@ -173,11 +139,6 @@ class Tools:
     search_tools = search
     describe_tool = describe
     list_tool_examples = examples
-
-
-def _value(channel: Channel, payload: dict[str, Any]) -> Any:
-    handle = payload.get("handle")
-    return ResultHandle(channel, handle) if handle is not None else payload.get("structured")
 
 
 def _records(payload: dict[str, Any], key: str) -> list[Record]:

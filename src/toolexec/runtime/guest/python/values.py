@@ -8,6 +8,12 @@ from typing import Any
 __all__ = ["NotJSONError", "from_text", "to_text"]
 
 _MAX_DEPTH = 120
+_MAX_NODES = 10_000_000
+_FLAT = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
+_DAY = 86_400
+by_reference = False
+"""Whether there have been results that travel as references, which only a look at each value finds."""
 
 
 class NotJSONError(TypeError):
@@ -17,16 +23,60 @@ class NotJSONError(TypeError):
 def to_text(value: Any, what: str = "the value") -> str:
     """*value* as JSON text.
 
-    Beside JSON itself these have the form that one expects: tuples, sets, dataclasses, named tuples, dates, times,
-    Decimal, UUID, paths and enum members. Raises NotJSONError that says where something else is.
+    Beside JSON itself these have the form that the host gives them, too: tuples, sets, dataclasses, named tuples,
+    dates, times, Decimal, Fraction, UUID, paths, enum members, and bytes that are UTF-8. Raises NotJSONError that says
+    where something else is, and for more than 10,000,000 values, where what is in several places counts in each.
     """
+    is_too_large, is_plain = _look(value)
+    if is_too_large:
+        raise NotJSONError(
+            f"{what} has more than {_MAX_NODES:,} values in it, where what is in several places counts in each, or "
+            "contains itself; make it smaller"
+        )
     try:
-        return _encode(value)
+        if is_plain and not by_reference:
+            return _encode(value)
     except (TypeError, ValueError, RecursionError):
         pass  # what goes wrong below must not seem to come from here
     import json
 
     return json.dumps(_plain(value, "", what, 0), allow_nan=False)
+
+
+def _look(value: Any) -> tuple[bool, bool]:
+    """Whether there are too many values in it, and whether all dicts have texts as keys and nothing is too deep. Takes
+    no longer for what is shared, however often."""
+    level, times, total, is_plain = {id(value): value}, {id(value): 1}, 1, True
+    for _ in range(_MAX_DEPTH):
+        deeper: dict[int, Any] = {}
+        deeper_times: dict[int, int] = {}
+        for number, part in level.items():
+            if hasattr(type(part), "__toolexec_value__"):
+                continue  # it is on the host, or on its way
+            if isinstance(part, dict):
+                items: Any = dict.values(part)
+                is_plain = is_plain and _TEXT.issuperset(map(type, dict.keys(part)))
+            elif isinstance(part, (list, tuple)):
+                items = part if type(part) in (list, tuple) else [*_iterate(part)]
+            else:
+                continue
+            count = times[number]
+            total += count * len(items)
+            if not _FLAT.issuperset(map(type, items)):
+                for item in items:
+                    if type(item) not in _FLAT:
+                        deeper[id(item)] = item
+                        deeper_times[id(item)] = deeper_times.get(id(item), 0) + count
+        if total > _MAX_NODES:
+            return True, False
+        if not deeper:
+            return False, is_plain
+        level, times = deeper, deeper_times
+    return False, False
+
+
+def _iterate(part: Any) -> Any:
+    return list.__iter__(part) if isinstance(part, list) else tuple.__iter__(part)
 
 
 def _refuse(value: Any) -> Any:
@@ -83,7 +133,7 @@ def _plain(value: Any, path: str, what: str, depth: int) -> Any:
     if settled is not None:
         value = settled(value)
     if value is None or isinstance(value, (bool, str)):
-        return str(value) if type(value) is not str and isinstance(value, str) else value
+        return str.__str__(value) if type(value) is not str and isinstance(value, str) else value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -93,7 +143,9 @@ def _plain(value: Any, path: str, what: str, depth: int) -> Any:
     if isinstance(value, dict):
         plain = {}
         for key, item in value.items():
-            name = key if isinstance(key, str) else _key(key, path, what)
+            name = str.__str__(key) if isinstance(key, str) else _key(key, path, what)
+            if name in plain:
+                raise NotJSONError("two keys of {} at {} become {!r}".format(what, path or "its root", name))
             plain[name] = _plain(item, path + "/" + name, what, depth + 1)
         return plain
     if isinstance(value, (list, tuple, set, frozenset)) or _is_view(value):
@@ -102,9 +154,14 @@ def _plain(value: Any, path: str, what: str, depth: int) -> Any:
 
 
 def _key(key: Any, path: str, what: str) -> str:
-    if key is None or isinstance(key, (bool, int, float)):
+    enum = sys.modules.get("enum")
+    if enum is not None and isinstance(key, enum.Enum) and not isinstance(key, (int, float)):
+        key = key.value
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int)) or (isinstance(key, float) and key - key == 0):
         return _encode(key)
-    text = _known_form(key)
+    text = None if isinstance(key, (bytes, bytearray, float)) else _known_form(key)
     if isinstance(text, str):
         return text
     raise NotJSONError("a key of {} at {} is of type {}; use text".format(what, path or "its root", type(key).__name__))
@@ -114,7 +171,8 @@ def _form(value: Any, path: str, what: str) -> Any:
     form = _known_form(value)
     if form is not None:
         return form
-    hint = "decode it, or use base64" if isinstance(value, (bytes, bytearray)) else "use dicts, lists, text and numbers"
+    is_bytes = isinstance(value, (bytes, bytearray))
+    hint = "use base64, as it is not UTF-8" if is_bytes else "use dicts, lists, text and numbers"
     raise NotJSONError(
         "{} at {} is of type {}, which is not JSON; {}".format(what, path or "its root", type(value).__name__, hint)
     )
@@ -126,6 +184,11 @@ def _is_view(value: Any) -> bool:
 
 def _known_form(value: Any) -> Any:
     """The JSON form of some classes; modules that nobody has imported have no instances."""
+    if isinstance(value, (bytes, bytearray)):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
     modules = sys.modules
     enum = modules.get("enum")
     if enum is not None and isinstance(value, enum.Enum):
@@ -135,14 +198,45 @@ def _known_form(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     datetime = modules.get("datetime")
     if datetime is not None:
-        if isinstance(value, (datetime.date, datetime.time)):
+        if isinstance(value, (datetime.datetime, datetime.time)):
+            return _time_text(value)
+        if isinstance(value, datetime.date):
             return value.isoformat()
         if isinstance(value, datetime.timedelta):
-            return value.total_seconds()
+            return _duration_text(value)
     for module, name in (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PurePath"), ("fractions", "Fraction")):
         if module in modules and isinstance(value, getattr(modules[module], name)):
             return str(value)
     return None
+
+
+def _time_text(value: Any) -> str:
+    """A time in ISO 8601 as the host writes it: UTC is Z, and offsets have no seconds."""
+    text, offset = value.replace(tzinfo=None).isoformat(), value.utcoffset()
+    if offset is None:
+        return text
+    seconds = offset.days * _DAY + offset.seconds
+    if seconds == 0:
+        return text + "Z"
+    minutes = abs(seconds) // 60
+    return "{}{}{:02}:{:02}".format(text, "-" if seconds < 0 else "+", minutes // 60, minutes % 60)
+
+
+def _duration_text(value: Any) -> str:
+    """A timedelta in ISO 8601 as the host writes it: a year has 365 days there."""
+    micros = (value.days * _DAY + value.seconds) * 1_000_000 + value.microseconds
+    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
+    days, rest = divmod(micros, _DAY * 1_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    years, days = divmod(days, 365)
+    date = (f"{years}Y" if years else "") + (f"{days}D" if days else "")
+    hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
+    time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
+    if seconds or fraction:
+        time += f"{seconds}" + (f".{fraction:06}".rstrip("0") if fraction else "") + "S"
+    if not date and not time:
+        time = "0S"
+    return sign + "P" + date + ("T" + time if time else "")
 
 
 _encode = _encoder()

@@ -1,0 +1,173 @@
+"""What the author of a program that failed should do instead, where its error alone does not say.
+
+A program is mostly written by a model that expects another machine: one with a network, with the packages that it knows
+from its training, or with Node.js. Advice says only what is true of the sandbox that ran the program and of those that
+the runtime has beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+__all__ = ["INSTEAD", "Failure", "PackageSource", "advise", "distribution_of", "missing_module"]
+
+_TOOLS: Final = "call a tool instead; `tools.search('...')` finds one"
+_FETCH: Final = "there is no network: call a tool that fetches; `tools.search('fetch a URL')` finds it if there is one"
+_REACHED: Final = "use `urllib.request` for the hosts that can be reached"
+_DATABASE: Final = f"sqlite3 is there for data of the program's own; for a database elsewhere {_TOOLS}"
+_SERVER: Final = "a program cannot serve anything: return the value"
+_TABLES: Final = "use `csv`, `json`, `statistics` and `sqlite3`, or plain lists and dicts"
+_NUMBERS: Final = "use `math`, `statistics`, `fractions` and lists"
+_LEARNING: Final = f"no model can be loaded or trained here; {_TOOLS}"
+_CHART: Final = "nothing can be drawn here: return the numbers"
+_PARSE: Final = "use `html.parser` or `xml.etree.ElementTree`"
+_TIME: Final = "use `datetime` and `zoneinfo`"
+
+INSTEAD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("requests", "httpx", "aiohttp", "urllib3", "websockets", "websocket", "paramiko"), _FETCH),
+    **dict.fromkeys(("openai", "anthropic", "boto3", "botocore", "google", "googleapiclient", "slack_sdk"), _TOOLS),
+    **dict.fromkeys(("github", "git", "stripe", "twilio", "mcp", "langchain"), _TOOLS),
+    **dict.fromkeys(
+        ("selenium", "playwright", "pyppeteer"),
+        "there is no browser: call a tool that has one; `tools.search('open a web page')` finds it if there is one",
+    ),
+    **dict.fromkeys(("sqlalchemy", "psycopg2", "psycopg", "pymysql", "MySQLdb", "redis", "pymongo"), _DATABASE),
+    **dict.fromkeys(("flask", "fastapi", "django", "starlette", "uvicorn", "streamlit", "gradio"), _SERVER),
+    **dict.fromkeys(("pandas", "polars", "pyarrow", "openpyxl", "xlsxwriter"), _TABLES),
+    **dict.fromkeys(("numpy", "scipy", "sympy"), _NUMBERS),
+    **dict.fromkeys(("sklearn", "torch", "tensorflow", "keras", "transformers", "xgboost", "nltk", "spacy"), _LEARNING),
+    **dict.fromkeys(("matplotlib", "seaborn", "plotly"), _CHART),
+    **dict.fromkeys(("bs4", "lxml", "html5lib"), _PARSE),
+    **dict.fromkeys(("dateutil", "pytz", "arrow", "pendulum", "tzlocal"), _TIME),
+    **dict.fromkeys(("PIL", "cv2"), f"images cannot be read or drawn here; {_TOOLS}"),
+    "yaml": "use `json` or `tomllib`; for YAML, read its lines",
+    "toml": "use `tomllib`",
+    "dotenv": "the environment is in `os.environ`, and there is no .env file",
+    "click": "arguments are in `sys.argv`; `argparse` reads them",
+    "typer": "arguments are in `sys.argv`; `argparse` reads them",
+    "rich": "use `print`",
+    "tqdm": "loop without it, and use `print`",
+    "tabulate": "use f-strings",
+    "colorama": "use `print`",
+    "pydantic": "use `dataclasses`",
+    "attr": "use `dataclasses`",
+    "attrs": "use `dataclasses`",
+    "jinja2": "use f-strings or `string.Template`",
+    "simplejson": "use `json`",
+    "ujson": "use `json`",
+    "orjson": "use `json`",
+    "regex": "use `re`",
+    "tenacity": "try again in a loop",
+    "cryptography": "`hashlib`, `hmac` and `secrets` are there",
+    "psutil": "there are no other processes to look at",
+    "pytest": "use `assert`, or `unittest`",
+}
+"""Module → what a program uses where it is not there."""
+
+_NETWORK: Final = frozenset(name for name, text in INSTEAD.items() if text is _FETCH)
+_DISTRIBUTIONS: Final = {
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "git": "gitpython",
+    "github": "pygithub",
+    "MySQLdb": "mysqlclient",
+    "psycopg2": "psycopg2-binary",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_NO_MODULES: Final = (
+    "this JavaScript has no modules, from npm or of Node.js: `tools`, `files`, `console`, `env`, `args` and `stdin` "
+    "are there without an import"
+)
+_NOT_DEFINED: Final = {
+    "require": _NO_MODULES,
+    "module": _NO_MODULES,
+    "exports": _NO_MODULES,
+    "fetch": _FETCH.replace("tools.search", "await tools.search"),
+    "XMLHttpRequest": _FETCH.replace("tools.search", "await tools.search"),
+    "axios": _FETCH.replace("tools.search", "await tools.search"),
+    "process": "this is not Node.js: `env`, `args` and `stdin` are there by these names",
+    "Buffer": "this is not Node.js: use Uint8Array, `atob` and `btoa`",
+    "document": "there is no browser and no DOM",
+    "window": "there is no browser and no DOM",
+}
+_UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
+_NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
+_FENCE: Final = re.compile(r"^[ \t]*(?:`{3}|~{3})", re.MULTILINE)
+
+
+@runtime_checkable
+class PackageSource(Protocol):
+    """A sandbox that knows which packages its programs can import."""
+
+    def packages(self) -> Mapping[str, frozenset[str]]:
+        """Language → the names of the distributions that are there beside the standard library. May read files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A program that failed: the `kind` and `message` of its error, its `code`, and where it ran. `has_network` says
+    whether it could reach some hosts."""
+
+    kind: str
+    message: str
+    code: str
+    backend: str
+    has_network: bool = False
+
+
+def missing_module(failure: Failure) -> str:
+    """The package of Python that the program could not import; "" when it failed otherwise."""
+    found = _MISSING.match(failure.message)
+    return found[1].partition(".")[0] if found is not None else ""
+
+
+def distribution_of(module: str) -> str:
+    """The name under which the package of a module is installed."""
+    return _DISTRIBUTIONS.get(module, module.lower().replace("_", "-"))
+
+
+def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = ()) -> str:
+    """What to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing module: the
+    kind of each, and the language to ask for."""
+    if module := missing_module(failure):
+        return _about_module(module, failure, elsewhere)
+    if failure.kind == "SyntaxError" and _FENCE.search(failure.code):
+        return "the code has Markdown in it; send the program alone, without text and ``` around it"
+    if failure.backend == "wasm":
+        return _about_javascript(failure)
+    if found := _NODE_MISSING.search(failure.message):
+        return (
+            f"{found[1]} is not in this sandbox, and nothing can be installed; use what Node.js itself has, or `tools`"
+        )
+    return ""
+
+
+def _about_module(module: str, failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:
+    instead = INSTEAD.get(module, "use the standard library, or `tools`")
+    if failure.has_network and module in _NETWORK:
+        instead = _REACHED
+    places = [
+        f"language={language!r} has it" if kind == failure.backend else f"the sandbox {kind} has it ({language})"
+        for kind, language in elsewhere
+    ]
+    where = f"; {', '.join(places)}" if places else ""
+    final = "" if failure.has_network else ", and nothing can be installed"
+    return f"{module} is not in this sandbox{final}: {instead}{where}"
+
+
+def _about_javascript(failure: Failure) -> str:
+    if failure.kind == "ReferenceError" and (found := _UNDEFINED.match(failure.message)):
+        return _NOT_DEFINED.get(found[1], "")
+    if failure.kind == "SyntaxError" and re.search(r"^\s*(?:import|export)\b", failure.code, re.MULTILINE):
+        return _NO_MODULES
+    return ""

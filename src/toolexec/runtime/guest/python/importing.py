@@ -1,0 +1,47 @@
+"""`import tools` and `from tools.math import add`, though `tools` is an object and no module."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["make_importable"]
+
+
+class _Finder:
+    """Finds `tools`, and namespaces and tools in it, where no module of this name is."""
+
+    def __init__(self) -> None:
+        self.tools: Any = None
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The specification of a module that is an object of ours."""
+        if name.partition(".")[0] != "tools" or name.partition(".")[2].startswith("_"):
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> Any:
+        """The object itself."""
+        found = self.tools
+        for name in spec.name.split(".")[1:]:
+            found = getattr(found, name)
+        return found
+
+    def exec_module(self, module: Any) -> None:
+        """Do nothing: there is nothing to run."""
+
+
+_finder = _Finder()
+
+
+def make_importable(tools: Any) -> Any:
+    """Have programs import *tools* (which is returned) by the name `tools`; a module of that name comes first."""
+    for name in [name for name in sys.modules if name == "tools" or name.startswith("tools.")]:
+        if isinstance(getattr(getattr(sys.modules[name], "__spec__", None), "loader", None), _Finder):
+            del sys.modules[name]  # of an earlier run
+    _finder.tools = tools
+    if _finder not in sys.meta_path:
+        sys.meta_path.append(_finder)  # type: ignore[arg-type]
+    return tools

