@@ -225,6 +225,7 @@ async def test_a_killable_handler_takes_only_its_process_down(
     assert await asyncio.gather(*others) == [0, 1, 2]
 
 
+@pytest.mark.full
 async def test_a_time_limit_kills_a_killable_handler_and_its_children(killable: ModuleType, tmp_path: Path) -> None:
     """The whole way: a call with a timeout through the facade leaves nothing behind."""
     path = tmp_path / "pids"

@@ -221,6 +221,7 @@ async def test_closing_early_closes_a_sync_generator(backend: LocalBackend, inli
     assert (closed[0] == threading.get_ident()) is inline
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("context", [True, False])
 async def test_closing_early_closes_an_async_generator(backend: LocalBackend, context: bool) -> None:
     """Also one that reports progress, and so runs in a task of its own."""
@@ -246,6 +247,7 @@ async def test_closing_early_closes_an_async_generator(backend: LocalBackend, co
     assert closed == ["yes"]
 
 
+@pytest.mark.full
 async def test_a_generator_that_is_left_while_a_thread_is_inside(backend: LocalBackend) -> None:
     """The consumer goes at once; the generator is closed when the thread comes out."""
     started, gate, closed = threading.Event(), threading.Event(), threading.Event()

@@ -118,6 +118,7 @@ async def test_what_a_handler_prints_does_not_disturb(pool: WorkerProcesses) -> 
     assert await run(pool, "add", a=1) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -339,6 +340,7 @@ def test_two_loops_at_once_share_the_workers() -> None:
     assert results == {offset: list(range(offset, offset + 8)) for offset in (0, 1000)}
 
 
+@pytest.mark.full
 def test_a_loop_that_is_closed_in_the_middle_of_a_call(tmp_path: Path) -> None:
     """A call whose loop is gone ends with its process when it is thrown away."""
     pool = WorkerProcesses()
@@ -416,6 +418,7 @@ GUARD
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_handlers_of_the_main_script(tmp_path: Path, how: str) -> None:
     """A handler may live in the program itself, started as a file or with -m; a worker does not start the program."""
@@ -459,6 +462,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("handler", ["sleep_with_child", "match_for_ever"])
 @pytest.mark.parametrize(
     ("leave", "code"), [("os.kill(os.getpid(), signal.SIGKILL)", -9), ("os._exit(0)", 0), ("return", 0)]

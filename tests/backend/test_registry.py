@@ -204,7 +204,7 @@ def test_the_factory_of_mcp_servers(registry: BackendRegistry) -> None:
     """It is there from the start, and knows what can be configured."""
     backend = registry.create("mcp", "git", {"command": "git-server"})
     assert isinstance(backend, MCPBackend)
-    with pytest.raises(ConfigurationError, match=r"MCP server x: unknown keys comand; known: .*command"):
+    with pytest.raises(ConfigurationError, match=r"MCP server x has no setting 'comand'; did you mean command"):
         registry.create("mcp", "x", {"comand": "y"})
 
 

@@ -235,6 +235,7 @@ async def test_a_busy_thread_ends_after_its_call_when_the_pool_is_closed() -> No
     await until(lambda: workers(pool) == 0)
 
 
+@pytest.mark.full
 async def test_arguments_and_results_are_let_go(pool: WorkerThreads) -> None:
     """An idle thread keeps nothing of its last call alive."""
 

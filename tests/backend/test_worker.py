@@ -89,7 +89,7 @@ def test_a_typed_result_that_has_no_json_form(monkeypatch: pytest.MonkeyPatch, k
     monkeypatch.setattr(target, "handler", type(target.handler)(call=lambda _: 1, kind="sync", finish=lie))
     reply = ask("mirror", point={"x": 1, "y": 2}, colour="blue", when="2026-01-31")
     assert reply["kind"] == "invalid"
-    assert "has no JSON form" in reply["value"]
+    assert "object is not a JSON type" in reply["value"]
 
 
 def test_what_cannot_be_loaded() -> None:

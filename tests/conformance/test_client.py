@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.conformance.suite import VERSIONS, Version, run_suite
 
+pytestmark = pytest.mark.full
+
 CLIENT = f"{sys.executable} {Path(__file__).parent / 'client.py'}"
 MUST_PASS = {
     "stable": {"initialize", "tools_call", "sse-retry"},
@@ -23,7 +25,7 @@ MUST_PASS = {
 }
 
 
-@pytest.mark.servers
+@pytest.mark.full
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_client_conforms(version: Version) -> None:
     """All scenarios pass but those that are expected to fail, and those do fail."""

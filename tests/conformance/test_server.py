@@ -8,6 +8,8 @@ import pytest
 from tests.conformance.suite import VERSIONS, Version, expected_failures, run_suite
 from tests.servers import server_environment
 
+pytestmark = pytest.mark.full
+
 MUST_PASS = {
     "stable": {
         "server-initialize",
@@ -60,7 +62,7 @@ def url() -> Iterator[str]:
         server.stdout.close()
 
 
-@pytest.mark.servers
+@pytest.mark.full
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_server_conforms(version: Version, url: str) -> None:
     """All scenarios pass but those that are expected to fail; of those that apply in part, no check is lost."""

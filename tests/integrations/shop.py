@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import pytest
+from tests.tiers import missing
 
 from toolexec import Exec, Tool, ToolReply, tool
 from toolexec.errors import PolicyError
@@ -29,10 +28,7 @@ def require(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
-        reason = f"{module} is not installed; pip install 'toolexec[{extra}]' has it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason, allow_module_level=True)
+        missing(f"{module} is not installed", f"pip install 'toolexec[{extra}]'")
 
 
 class Guard:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from tests.integrations.shop import Guard, make_shop, require
 
 from toolexec import Filters
@@ -129,6 +130,7 @@ def test_the_tools_can_be_called_without_an_event_loop(sandbox: None) -> None:
         assert json.loads(code["execute_code"].invoke({"code": "1 + 1"})) == {"value": 2}
 
 
+@pytest.mark.full
 def test_without_the_package_the_extra_is_named() -> None:
     """Who lacks the package reads which extra to install."""
     code = "import sys; sys.modules['langchain_core.tools'] = None; import toolexec.integrations.langchain"

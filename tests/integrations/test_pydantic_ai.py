@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -72,6 +73,32 @@ async def test_a_tool_call_goes_through_the_gate_and_its_value_back_to_the_model
     assert script.heard == [{"item": "tea", "price": 3, "currency": "EUR"}]
     assert [(call.tool_id, call.origin) for call in guard.calls] == [("shop:price", origin)]
     assert script.tools["shop__price"].metadata["annotations"] == {"readOnlyHint": True}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_runs_share_a_toolset(wrapped: bool) -> None:
+    """A run calls the tools that its own step saw, whatever another run of the toolset has seen since."""
+    saw, changed, first = asyncio.Event(), asyncio.Event(), Script(("shop__price", {"item": "tea"}))
+    second = Script(("late", {}))
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if not saw.is_set():
+            saw.set()
+            await changed.wait()
+        return first.answer(messages, info)
+
+    async with make_shop() as ex:
+        shared: Any = ExecToolset(ex)
+        shared = shared.filtered(lambda ctx, tool: True) if wrapped else shared
+        running = asyncio.create_task(Agent(FunctionModel(slow), toolsets=[shared]).run("go"))
+        await saw.wait()
+        ex.index.unregister("shop:price")
+        ex.add(lambda: 5, "late")
+        await Agent(FunctionModel(second.answer), toolsets=[shared]).run("go")
+        changed.set()
+        await running
+    assert second.heard == [5]
+    assert first.heard[0]["error"]["code"] == "tool_not_found"
 
 
 async def test_what_is_refused_or_fails_is_a_value_and_the_run_goes_on() -> None:

@@ -56,7 +56,10 @@ class _Asking:
             description=tool.description,
             path=call.origin.path,
         )
-        answer = await ask(request)  # type: ignore[misc]
+        try:
+            answer = await ask(request)  # type: ignore[misc]
+        except TimeoutError:
+            answer = "no"
         self._part.answers.append(answer)
         if answer == "no":
             raise ApprovalDeniedError(f"{tool.id} was not approved", tool_id=tool.id)

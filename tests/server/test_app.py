@@ -14,11 +14,12 @@ from tests.server.harness import ERAS, connect, eventually, serving
 
 from toolexec import Exec, Tool, ToolContext, ToolReply
 from toolexec.errors import ConfigurationError, InvalidCursorError, RateLimitedError
-from toolexec.model.content import image
+from toolexec.model.content import image, text
 from toolexec.model.origin import current_origin
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+from toolexec.server.tools.catalogue import meta_tools
 
 both = pytest.mark.parametrize("era", ERAS)
 OPEN = {"type": "object"}
@@ -49,9 +50,12 @@ async def test_every_tool_of_the_server_is_listed_with_schemas(era: str) -> None
         names = [tool.name for tool in tools]
         assert {"search_tools", "describe_tool", "run_tool", "run_chain", "execute_code"} <= set(names)
         for tool in tools:
-            for schema in (tool.input_schema, tool.output_schema):
-                assert schema is not None
-                jsonschema.Draft202012Validator.check_schema(schema)
+            jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+            # A published schema would have clients insist on structured content, and with it on sending all twice.
+            once = {"run_tool", "run_chain", "execute_code", "read_result", "stubs"}
+            assert (tool.output_schema is None) == (tool.name in once)
+            if tool.output_schema is not None:
+                jsonschema.Draft202012Validator.check_schema(tool.output_schema)
 
 
 @both
@@ -69,7 +73,7 @@ async def test_find_read_run_chain_and_code(era: str) -> None:
         ("list_backends", {}),
     ]
     async with serving(calculator()) as server, connect(server, era) as client:
-        schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+        schemas = {tool.name: dict(tool.output_schema) for tool in meta_tools("meta", code_enabled=True)}
         replies = []
         for name, args in calls:
             reply = await client.call_tool(name, args)
@@ -85,6 +89,47 @@ async def test_find_read_run_chain_and_code(era: str) -> None:
         assert unknown.structured_content["error"]["code"] == "tool_not_found"
         assert chained.structured_content["final"] == 2
         assert coded.structured_content["value"] == 42
+
+
+FILE = "".join(f"line {number}\tof 'a' \"file\"\\n\n" for number in range(4000))
+
+
+@both
+@pytest.mark.parametrize("call", ["run_tool", "structured", "chain", "code", "page"])
+async def test_a_long_text_is_sent_once(era: str, call: str) -> None:
+    """What a tool read is in a reply once, on whatever path: a model would pay for it twice."""
+    ex = Exec()
+    reply = ToolReply(content=[text(FILE)], structured={"content": FILE}, has_structured=True)
+    ex.add(lambda: FILE, "files:read")
+    ex.add(lambda: reply, "files:structured")
+    size = len(json.dumps(FILE))
+    async with serving(ex, max_result_bytes=2 * size) as server, connect(server, era) as client:
+        if call == "chain":
+            answer = await client.call_tool("run_chain", {"steps": [{"tool_id": "files:read"}]})
+        elif call == "code":
+            answer = await client.call_tool("execute_code", {"code": "return tools.files.read()"})
+        elif call == "page":
+            cut = await client.call_tool("run_tool", {"tool_id": "files:read", "max_bytes": 1000})
+            answer = await client.call_tool("read_result", {"handle": cut.structured_content["handle"]})
+        else:
+            answer = await client.call_tool("run_tool", {"tool_id": f"files:{call.replace('run_tool', 'read')}"})
+        assert not answer.is_error
+        assert len(FILE) > 100_000
+        assert size <= len(answer.model_dump_json(by_alias=True, exclude_none=True)) <= 1.1 * size
+
+
+@both
+async def test_structured_content_on_request(era: str) -> None:
+    """A short reply has it, a long one has it for a program that asks for it."""
+    ex = Exec()
+    ex.add(lambda n: ["x" * 10] * n, "rows")
+    async with serving(ex) as server, connect(server, era) as client:
+        short = await client.call_tool("run_tool", {"tool_id": "rows", "args": {"n": 3}})
+        assert short.structured_content["structured"] == ["x" * 10] * 3
+        args = {"tool_id": "rows", "args": {"n": 500}}
+        assert (await client.call_tool("run_tool", args)).structured_content is None
+        whole = await client.call_tool("run_tool", args | {"include_structured": True})
+        assert whole.structured_content["structured"] == ["x" * 10] * 500
 
 
 @both

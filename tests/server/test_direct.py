@@ -74,6 +74,32 @@ async def test_every_value_fits_its_published_schema(era: str) -> None:
 
 
 @both
+async def test_text_is_sent_once(era: str) -> None:
+    """A tool that gives text has no output schema, which would only have the text sent twice; one that promises more
+    than text keeps its schema, and its value."""
+    page = "words " * 500
+    ex = Exec()
+
+    def read() -> str:
+        """Read a page."""
+        return page
+
+    ex.add(read, "t:read")
+    ex.add(Tool(name="bare", namespace="t", input_schema=OPEN), handler=lambda args: page)
+    both_ways = ToolReply(content=[text(page)], structured=page, has_structured=True)
+    ex.add(Tool(name="reply", namespace="t", input_schema=OPEN), handler=lambda args: both_ways)
+    word = {"type": "string", "enum": [page]}
+    ex.add(Tool(name="word", namespace="t", input_schema=OPEN, output_schema=word), handler=lambda args: page)
+    async with serving(ex, expose="direct") as server, connect(server, era) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for name, times in (("t__read", 1), ("t__bare", 1), ("t__reply", 1), ("t__word", 2)):
+            reply = await client.call_tool(name, {})
+            assert reply.content[0].text == page
+            assert reply.model_dump_json().count(page) == times, name
+            assert (tools[name].output_schema is not None) is (times == 2)
+
+
+@both
 async def test_parts_come_through(era: str) -> None:
     """Images, sounds, links, resources and annotations of a reply arrive as they were; parts that MCP does not know are
     told of in words."""
@@ -255,14 +281,37 @@ async def test_what_is_listed(era: str) -> None:
             await client.list_tools(cursor=page.next_cursor)
 
 
-async def test_the_first_list_waits_a_little_for_backends() -> None:
-    """Backends that start quickly are in the first list; those that do not start hold it up no longer than set."""
+def slow_server(tools: int) -> list[str]:
+    """The command of an MCP server that takes more than a second to start."""
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 
+    script = ScriptedServer(tools=[ScriptedTool(f"echo{number}", "echo") for number in range(tools)]).command()
+    return ["sh", "-c", 'sleep 1.2; exec "$@"', "sh", *script]
+
+
+@pytest.mark.full
+@both
+async def test_the_first_list_has_all_tools(era: str) -> None:
+    """By default it waits until the backends have listed theirs: many clients ask once and never again."""
     ex = Exec()
-    ex.add_mcp("quick", command=ScriptedServer(tools=[ScriptedTool("echo")]).command())
-    async with serving(ex, expose="direct", direct_wait=10) as server, connect(server, "auto") as client:
-        assert "quick__echo" in [tool.name for tool in (await client.list_tools()).tools]
+    ex.add_mcp("slow", command=slow_server(51))
+    ex.add_mcp("gone", command=["/no/such/program"])
+    async with serving(ex, expose="direct") as server, connect(server, era) as client:
+        page = await client.list_tools()
+        tools = [*page.tools, *(await client.list_tools(cursor=page.next_cursor)).tools]
+    assert len([tool for tool in tools if tool.name.startswith("slow__")]) == 51
+
+
+async def test_a_call_before_the_first_list() -> None:
+    """A client may call what it saw the last time, as soon as it is connected."""
+    ex = Exec()
+    ex.add_mcp("slow", command=slow_server(1))
+    async with serving(ex, expose="direct") as server, connect(server, "auto") as client:
+        assert not (await client.call_tool("slow__echo0", {"text": "x"})).is_error
+
+
+async def test_a_backend_that_does_not_start_holds_up_the_list_no_longer_than_set() -> None:
+    """The time counts from the start of the server, for all who ask."""
     ex = Exec()
     ex.add_mcp("dead", command=["sleep", "60"], connect_timeout=30)
     async with serving(ex, expose="direct", direct_wait=0.05) as server, connect(server, "auto") as client:

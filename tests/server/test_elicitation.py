@@ -112,12 +112,12 @@ async def test_a_client_that_cannot_ask(era: str, call: Any) -> None:
 
 
 async def test_a_client_that_fails_to_ask() -> None:
-    """A client of the handshake era that answers with an error has said no."""
+    """A client of the handshake era that answers with an error has asked nobody, and the call is not made."""
     ex, _, ran = dangerous()
     failing = Person(ErrorData(code=-32603, message="the window is gone"))
     async with serving(ex) as server, connect(server, "legacy", elicitation_callback=failing) as client:
         reply = await client.call_tool(*RUN)
-        assert reply.structured_content["error"]["code"] == "approval_denied"
+        assert reply.structured_content["error"]["code"] == "approval_required"
     assert ran == []
 
 
@@ -285,7 +285,8 @@ async def test_only_so_many_calls_may_wait() -> None:
             modern = Modern(client)
             first = await modern.call()
             reply = await modern.call()
-            assert reply.structured_content["error"]["code"] == "approval_denied"
+            assert reply.structured_content["error"]["code"] == "approval_required"
+            assert "nobody was asked: 1 of your calls" in reply.structured_content["error"]["message"]
             await modern.answer(first.request_state)
             assert isinstance(await modern.call(), InputRequiredResult)
     assert ran == ["/x"]

@@ -215,7 +215,7 @@ async def test_nobody_is_asked(bench: Bench) -> None:
     bench.ex.add(really, "t:really")
     await asyncio.sleep(0.1)
     answer = await bench.call("really")
-    assert answer["result"]["content"][0]["text"] in ("no", "approval_denied")
+    assert answer["result"]["content"][0]["text"] in ("no", "approval_required")
 
 
 async def test_after_the_end(bench: Bench) -> None:

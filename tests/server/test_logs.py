@@ -131,6 +131,6 @@ async def test_without_a_server() -> None:
 
 def test_unknown_levels_are_refused() -> None:
     """A level that is none names those that are."""
-    with pytest.raises(ConfigurationError, match="unknown log level 'loud'; use debug"):
+    with pytest.raises(ConfigurationError, match="unknown log level 'loud'; there are debug"):
         ToolContext("t:x").log("loud", "x")  # type: ignore[arg-type]
     ToolContext("t:x").log("info", "nobody hears")

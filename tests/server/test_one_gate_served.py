@@ -21,6 +21,8 @@ from toolexec.server.auth.api_keys import hash_key
 from toolexec.server.http import HttpSettings, serve_http
 from toolexec.server.settings import ServeSettings
 
+pytestmark = pytest.mark.full
+
 ANSWERS = {"approved": "once", "remote and destructive, approved": "once", "not approved": "no"}
 CALLERS = sorted({(row.caller, row.roles) for row in TABLE.values()})
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.servers import npm_folder, require_modern_node, require_npm_entry, server_environment
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.full
 CLIENTS = Path(__file__).parent / "clients"
 CONFIG = """
 [sources]

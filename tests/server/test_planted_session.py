@@ -17,6 +17,8 @@ from tests.servers import server_environment
 
 from toolexec.backend.secrets.scrub import spellings
 
+pytestmark = pytest.mark.full
+
 TOOLS = ("described", "texts", "nested", "failing", "refusing", "telling")
 
 

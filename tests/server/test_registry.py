@@ -297,6 +297,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.full
 def test_over_stdio() -> None:
     """A process that serves a registry answers on stdout and ends with its client."""
     lines = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'

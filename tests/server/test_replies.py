@@ -59,9 +59,10 @@ def test_the_text_of_an_own_reply() -> None:
 def test_nothing_published_for_nothing_given() -> None:
     """A tool without an output schema has none here, and null is no structured content."""
     assert published_output(None, LEGACY) is None
-    assert published_output(Schema.of(True), MODERN) == {
-        "type": "object", "properties": {"result": True}, "required": ["result"],
-    }  # fmt: skip
+    published = published_output(Schema.of(True), MODERN)
+    assert published is not None
+    assert published["properties"]["result"] in (True, {})  # equal schemas are kept once, in the form that came first
+    assert (published["type"], published["required"]) == ("object", ["result"])
     assert "structuredContent" not in success(None, None, (), True, MODERN)
 
 

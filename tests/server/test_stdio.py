@@ -254,7 +254,7 @@ async def test_a_client_that_does_not_read() -> None:
             beats += 1
         assert beats == 50
         await lines.read()
-        assert len((await lines.read())["result"]["structuredContent"]["structured"]) == 3_000_000
+        assert len((await lines.read())["result"]["content"][0]["text"]) == 3_000_000
 
 
 async def test_a_client_that_is_gone() -> None:
@@ -320,6 +320,7 @@ def server_process() -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=["-c", textwrap.dedent(NOISY)], env=environment)
 
 
+@pytest.mark.full
 @both
 async def test_the_official_client_and_a_process_of_its_own(era: str, tmp_path: Path) -> None:
     """The official client drives a server process; whatever a tool prints, stdout carries the protocol only."""
@@ -345,6 +346,7 @@ async def test_the_official_client_and_a_process_of_its_own(era: str, tmp_path: 
         assert word in text, word
 
 
+@pytest.mark.full
 async def test_every_byte_of_stdout_is_protocol() -> None:
     """Read raw, stdout has one JSON message per line; a line of 100 MB takes no memory to speak of."""
     parameters = server_process()

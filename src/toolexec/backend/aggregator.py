@@ -20,6 +20,7 @@ from toolexec.errors import (
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["Aggregator", "CollisionPolicy", "HostedTool", "Listing"]
@@ -46,6 +47,7 @@ class Listing:
     failures: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
 
 
+@checked("Aggregator")
 class Aggregator:
     """Lists and calls the tools of every enabled backend of a registry. A tool without a namespace gets the backend's
     name as its namespace. Every ID in a listing can be called."""

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
-from toolexec.errors import ExecutionError, HandlerError
+from toolexec.backend.here import here
+from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
+from toolexec.model.json_value import NotJSONError
 
-__all__ = ["handler_failure"]
+__all__ = ["contained", "handler_failure", "is_cancelled", "result_not_json"]
 
 _MOST_TEXT = 2000
 
 
 def handler_failure(name: str, error: BaseException, *, generating: bool = True) -> ExecutionError:
-    """The error to report when the handler *name* ended with *error*.
+    """Return the error to report when the handler *name* ended with *error*.
 
-    Raises *error* itself when it is not the handler's: a cancellation that someone else asked for, or the closing of a
-    generator (of a coroutine, when *generating* is false). `SystemExit` and `KeyboardInterrupt` out of a handler are
-    failures of that call, not orders to the process; a cancellation that nobody asked this task for is one too (the
-    handler awaited something cancelled).
+    Only two things are not the handler's and are raised: a cancellation that was asked of the current task, and the
+    closing of a generator (of a coroutine, when *generating* is false). All else is a failure of that call, whatever
+    its class: `SystemExit`, `KeyboardInterrupt`, a cancellation that was not asked of this task. A call in a thread of
+    its own cannot be cancelled or closed, so there every exception is the handler's.
     """
-    if isinstance(error, ExecutionError):
+    if isinstance(error, ExecutionError) and not error.never_began:  # of the handler's own call it says nothing
         return error
-    if isinstance(error, GeneratorExit) and (generating or _task() is None):
+    alone = here.wait is not None  # in a thread without an event loop
+    if isinstance(error, GeneratorExit) and not alone and (generating or _task() is None):
         raise error
     if isinstance(error, asyncio.CancelledError):
-        task = _task()
-        if task is None or task.cancelling():
+        if not alone and is_cancelled():
             raise error
         wrapped = HandlerError(f"{name} was cancelled from inside: something that it waited for was cancelled")
     elif isinstance(error, SystemExit):
@@ -38,6 +41,27 @@ def handler_failure(name: str, error: BaseException, *, generating: bool = True)
     wrapped.details["type"] = type(error).__name__
     wrapped.__cause__ = error
     return wrapped
+
+
+def contained(error: BaseException) -> Exception:
+    """Return *error* as one that can be reported; raises it when it is a cancellation asked of the current task."""
+    return error if isinstance(error, Exception) else handler_failure("the call", error, generating=False)
+
+
+def is_cancelled() -> bool:
+    """Return whether a cancellation was asked of the current task; also true where there is no task."""
+    task = _task()
+    return task is None or task.cancelling() > 0
+
+
+def result_not_json(name: str, error: NotJSONError, what: str = "returned something") -> InvalidResultError:
+    """The error to report when the tool *name* ran and its result has no JSON form."""
+    first = error.violations[0]
+    return InvalidResultError(
+        f"{name} {what} that is not JSON at {first.path or 'its root'}: {first.message}",
+        op="normalize",
+        details={"violations": [asdict(violation) for violation in error.violations]},
+    )
 
 
 def _task() -> asyncio.Task[object] | None:

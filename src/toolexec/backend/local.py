@@ -7,20 +7,23 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from toolexec.backend.base import BackendStatus
-from toolexec.backend.failures import handler_failure
+from toolexec.backend.failures import handler_failure, result_not_json
 from toolexec.backend.here import here
 from toolexec.backend.processes import WorkerProcesses
-from toolexec.backend.threads import WorkerThreads
+from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.backend.weave import weave
 from toolexec.errors import (
+    BackendBusyError,
     BackendDisabledError,
     BackendNotFoundError,
     ConfigurationError,
+    ExecutionError,
     HandlerError,
     InputValidationError,
     StreamNotSupportedError,
@@ -30,7 +33,8 @@ from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler, ToolContext, mapping_handler
-from toolexec.model.json_value import explain_not_json, shorten
+from toolexec.model.json_value import NotJSONError, own_args, shorten, to_json
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["LocalBackend"]
@@ -41,13 +45,16 @@ _GENERATORS = ("generator", "async_generator")
 _CLOSE_SECONDS = 5.0
 
 
+@checked("LocalBackend")
 class LocalBackend:
     """Runs handlers: async functions on the event loop, sync ones in worker threads (or inline, or in a process that is
     killed on cancellation), generators piece by piece.
 
     A handler cannot harm its neighbours: whatever it raises, `SystemExit` included, is a failure of its own call, and
     one that blocks holds up no more than its thread. *handlers* maps names to functions that take all arguments as one
-    dict; it is looked up at each call, so entries may be added to it later. *threads* bounds the worker threads.
+    dict; it is looked up at each call, so entries may be added to it later. *threads* bounds the worker threads. A
+    thread whose call was given up (at its time limit, or cancelled) is lost and replaced, up to 256 at a time; calls
+    for which there is no thread left are refused with BackendBusyError.
     """
 
     kind: BindingKind = "local"
@@ -83,8 +90,8 @@ class LocalBackend:
             self._tools[name] = tool
 
     def add(self, function_tool: FunctionTool[..., Any]) -> Tool:
-        """Host a function declared with `@tool`, under its tool's ID; returns the tool."""
-        self.register(function_tool.tool.id, function_tool.handler, function_tool.tool)
+        """Host a function declared with `@tool`, under its tool's ID; returns the tool. Raises InvalidSchemaError."""
+        self.register(function_tool.tool.id, function_tool.handler, function_tool.tool.check_schemas())
         return function_tool.tool
 
     def unregister(self, name: str) -> None:
@@ -105,8 +112,9 @@ class LocalBackend:
         return handler.kind == "sync" and handler.mode == "thread"
 
     def status(self) -> BackendStatus:
-        """How the backend is."""
+        """How the backend is; `info` counts lost threads, those that hang in calls which were given up."""
         reason = None if self.enabled else "switched off"
+        lost = self._threads.lost
         return BackendStatus(
             name=self.name,
             kind="local",
@@ -114,6 +122,7 @@ class LocalBackend:
             available=self.enabled,
             reason=reason,
             tools=len(self._handlers.keys() | self._live.keys()),
+            info={"lost_threads": lost} if lost else {},
         )
 
     async def start(self) -> None:
@@ -152,14 +161,18 @@ class LocalBackend:
             else:
                 value = await self._run(name, handler, args, call)
             return value if handler.finish is None or handler.mode == "process" else handler.finish(value)
+        except NoThreadError:
+            raise self._busy(name) from None
         except BaseException as error:
+            if handler.mode == "process" and isinstance(error, ExecutionError):
+                raise  # the backend's own word, as nothing else comes out of a worker process
             raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Run the handler piece by piece; see `StreamingBackend.stream`.
 
-        A generator's values are chunks and the value of `done` is the list of them. It may also yield Progress, and
-        StreamEvents as they are: a `done` among them ends it with another value.
+        A generator's values are chunks, each as plain JSON, and the value of `done` is the list of them. It may also
+        yield Progress, and StreamEvents as they are: a `done` among them ends it with another value.
         """
         handler = self._find(name)
         if handler is None or not self.enabled:
@@ -173,22 +186,28 @@ class LocalBackend:
             )
 
         def start(report: ProgressCallback | None = None) -> AsyncGenerator[Any, None]:
-            heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin)
+            heard = call
+            if report is not None:
+                heard = ToolCall(call.tool_id, call.args, on_progress=report, origin=call.origin)
             return self._items(name, handler, heard) if generates else self._whole(name, heard)
 
         chunks: list[Any] = []
+        own_id = ""
         async with aclosing(weave(start) if handler.wants_context else start()) as items:
             async for item in items:
                 event = _event(item)
                 if event.kind == "done":
-                    value = event.data
+                    value, own_id = event.data, event.tool_id
                     break
                 if event.kind == "chunk":
-                    chunks.append(event.data)
+                    data = _chunk(name, handler, event.data)
+                    if data is not event.data:
+                        event = replace(event, data=data)
+                    chunks.append(data)
                 yield event
             else:
                 value = chunks
-        yield StreamEvent(kind="done", data=_finished(name, handler, value) if generates else value)
+        yield StreamEvent(kind="done", data=value, tool_id=own_id)
 
     async def _whole(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         yield StreamEvent(kind="done", data=await self.call(name, call))
@@ -207,9 +226,9 @@ class LocalBackend:
             elif handler.mode == "process" and handler.source is not None:
                 if self._processes is None:
                     self._processes = WorkerProcesses()
-                value = await self._processes.run(name, handler.source, args)
+                value = await self._processes.run(name, handler.source, args, call)
             else:
-                value = await self._threads.run(handler.call, args, *context)
+                value = await self._threads.run(handler.call, args, *context, tool_call=call)
             return await value if inspect.isawaitable(value) else value
 
     async def _collect(self, name: str, handler: Handler, call: ToolCall) -> Any:
@@ -221,7 +240,7 @@ class LocalBackend:
                 if event.kind == "done":
                     return event.data
                 if event.kind == "chunk":
-                    chunks.append(event.data)
+                    chunks.append(_chunk(name, handler, event.data))
                 elif call.on_progress is not None:
                     tell(call.on_progress, _progress(event.data))
         return chunks
@@ -234,21 +253,27 @@ class LocalBackend:
                 generator = handler.call(args, *context)
             except BaseException as error:
                 raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+            began: ToolCall | None = call  # the call begins with the first step of the generator
             try:
-                while (item := await self._next(name, handler, generator)) is not _END:
+                while (item := await self._next(name, handler, generator, began)) is not _END:
+                    began = None
                     if isinstance(item, StreamEvent) and item.kind == "error":
-                        raise item.error or HandlerError(f"{name} ended with the error {shorten(str(item.data), 2000)}")
+                        raise _failure_of(name, item)
                     yield item
             finally:
                 await self._close(name, handler, generator)
 
-    async def _next(self, name: str, handler: Handler, generator: Any) -> Any:
+    async def _next(self, name: str, handler: Handler, generator: Any, call: ToolCall | None) -> Any:
         try:
             if handler.kind == "async_generator":
                 return await anext(generator, _END)
             if handler.mode == "inline":
                 return next(generator, _END)
-            return await self._threads.run(next, generator, _END)
+            return await self._threads.run(next, generator, _END, tool_call=call)
+        except NoThreadError:
+            if call is not None:
+                raise self._busy(name) from None
+            raise ExecutionError(f"{name} was left in the middle: every worker thread hangs") from None
         except BaseException as error:
             raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
 
@@ -287,6 +312,14 @@ class LocalBackend:
             return kept[1]
         keys = [key for key, tool in self._tools.items() if name in (tool.id, tool.name) or bare in (key, tool.name)]
         return self._handlers.get(keys[0]) if len(keys) == 1 else None
+
+    def _busy(self, name: str) -> BackendBusyError:
+        return BackendBusyError(
+            f"{name} was not called: all threads of backend {self.name} hang in {self._threads.lost} calls that were "
+            "given up; call again when some have ended, or declare the hanging tools async or killable",
+            backend=self.name,
+            details={"lost_threads": self._threads.lost},
+        )
 
     def _refusal(self, name: str) -> Exception:
         if not self.enabled:
@@ -350,8 +383,11 @@ def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, .
 
 def _converted(name: str, handler: Handler, args: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments as the handler's types want them; a worker process gets JSON and converts it there."""
-    if handler.mode == "process" and (problems := explain_not_json(dict(args))):
-        raise InputValidationError(problems, op="validate_input")
+    if handler.mode == "process":
+        try:
+            args = own_args(args)
+        except NotJSONError as error:
+            raise InputValidationError(error.violations, op="validate_input") from None
     if handler.convert is None:
         return args
     try:
@@ -363,11 +399,29 @@ def _converted(name: str, handler: Handler, args: Mapping[str, Any]) -> Mapping[
     return args if handler.mode == "process" else converted
 
 
+def _failure_of(name: str, event: StreamEvent) -> ExecutionError:
+    """The failure that an `error` event of a generator tells of, with the tool's ID that it came with."""
+    error: Exception | None = event.error
+    if error is None:
+        error = HandlerError(f"{name} ended with the error {shorten(str(event.data), 2000)}")
+    return handler_failure(name, error, generating=False).locate(tool_id=event.tool_id or None)
+
+
 def _finished(name: str, handler: Handler, value: Any) -> Any:
     try:
         return value if handler.finish is None else handler.finish(value)
     except BaseException as error:
         raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
+
+
+def _chunk(name: str, handler: Handler, value: Any) -> Any:
+    """One value of a generator as plain JSON; written at once, as the generator may change it before the next one."""
+    if handler.finish is not None:
+        (value,) = _finished(name, handler, [value])
+    try:
+        return to_json(value)
+    except NotJSONError as error:
+        raise result_not_json(name, error, "yielded something") from None
 
 
 def _event(item: Any) -> StreamEvent:

@@ -13,7 +13,9 @@ from typing import Any
 
 from toolexec.backend.worker_process import ReplyTooLargeError, WorkerProcess
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
+from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
+from toolexec.model.forks import forks
 from toolexec.model.handler import Source
 
 __all__ = ["WorkerProcesses"]
@@ -37,18 +39,25 @@ class WorkerProcesses:
         self._idle: list[WorkerProcess] = []
         self._started: set[WorkerProcess] = set()
         self._closed = False
+        self._forks = forks.count
 
-    async def run(self, name: str, source: Source, args: Mapping[str, Any]) -> Any:
+    async def run(self, name: str, source: Source, args: Mapping[str, Any], call: ToolCall | None = None) -> Any:
         """Call the function at *source* (module, qualified name) with *args*, which must be JSON, and return its JSON
         value or ToolReply.
 
-        Raises HandlerError as the function raised or when it cannot be imported, InvalidResultError for a result that
-        is not JSON, ExecutionError when the process died. Cancelling kills the process and everything in its process
-        group.
+        `waiting` of *call* is set until then. Raises HandlerError as the function raised or when it cannot be imported,
+        InvalidResultError for a result that is not JSON, ExecutionError when the process died. Cancelling kills the
+        process and everything in its process group.
         """
+        if self._forks != forks.count:
+            self._leave()
         request = _request(name, source, args)
+        if call is not None:
+            call.waiting = "a free worker process"
         async with self._slot():
             worker = await self._take(name)
+            if call is not None:
+                call.waiting = ""
             try:
                 reply = await worker.exchange(request)
             except GeneratorExit:  # nobody runs this coroutine any more, so it cannot wait
@@ -68,7 +77,10 @@ class WorkerProcesses:
         return _value(name, reply)
 
     async def aclose(self) -> None:
-        """Kill all processes; calls that are under way fail with ExecutionError."""
+        """Kill all processes; calls that are under way fail with ExecutionError. Those of a parent that this process
+        was forked from are left to it."""
+        if self._forks != forks.count:
+            self._leave()
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -76,6 +88,15 @@ class WorkerProcesses:
         for worker in workers:
             worker.kill() if worker in idle else worker.stop()
         await asyncio.gather(*(self._wait(worker) for worker in workers))
+
+    def _leave(self) -> None:
+        """Begin with none after a fork: the processes are the parent's."""
+        self._forks = forks.count
+        self._lock = threading.Lock()
+        self._slots.clear()
+        for worker in self._started:
+            worker.forget()
+        self._idle, self._started = [], set()
 
     def _slot(self) -> asyncio.Semaphore:
         """A semaphore belongs to the event loop that first waits for it, so each loop has its own."""
@@ -102,11 +123,13 @@ class WorkerProcesses:
                 await self._end(worker)
         with self._lock:
             if self._closed:
-                raise ExecutionError(f"{name} was not called: the backend was closed")
+                raise ExecutionError(f"{name} was not called: the backend was closed", details={"never_began": True})
             try:
                 worker = WorkerProcess()
             except OSError as error:
-                raise ExecutionError(f"cannot start a worker process for {name}: {error}") from error
+                raise ExecutionError(
+                    f"cannot start a worker process for {name}: {error}", details={"never_began": True}
+                ) from error
             self._started.add(worker)
         return worker
 

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
-from toolexec.backend.threads import WorkerThreads
-from toolexec.errors import BackendDisabledError, BackendError, InputValidationError
+from toolexec.backend.threads import NoThreadError, WorkerThreads
+from toolexec.errors import BackendBusyError, BackendDisabledError, BackendError, InputValidationError
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.handler import kind_of
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["CallTool", "ProviderBackend"]
@@ -21,6 +22,7 @@ CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Any] | Any]
 """Takes the provider's name for a tool and the arguments (its own copy); gives the answer, or an awaitable of it."""
 
 
+@checked("ProviderBackend")
 class ProviderBackend:
     """Hands each call to *call_tool*. An async function runs on the event loop, any other in a worker thread, for it
     may block. What it raises is the call's failure; a BackendError or InputValidationError says that the call could not
@@ -43,6 +45,7 @@ class ProviderBackend:
     def status(self) -> BackendStatus:
         """How the backend is."""
         reason = None if self.enabled else "switched off"
+        lost = self._threads.lost
         return BackendStatus(
             name=self.name,
             kind=self.kind,
@@ -50,6 +53,7 @@ class ProviderBackend:
             available=self.enabled,
             reason=reason,
             tools=len(self._tools),
+            info={"lost_threads": lost} if lost else {},
         )
 
     async def start(self) -> None:
@@ -75,8 +79,15 @@ class ProviderBackend:
         try:
             if self._is_async:
                 return await self._call_tool(name, args)
-            answer = await self._threads.run(self._call_tool, name, args)
+            answer = await self._threads.run(self._call_tool, name, args, tool_call=call)
             return await answer if inspect.isawaitable(answer) else answer
+        except NoThreadError:
+            raise BackendBusyError(
+                f"{self.name}:{name} was not called: all threads hang in {self._threads.lost} calls that were given "
+                "up; call again when some have ended",
+                backend=self.name,
+                details={"lost_threads": self._threads.lost},
+            ) from None
         except (BackendError, InputValidationError):
             raise
         except BaseException as error:

@@ -12,8 +12,10 @@ from typing import Any, Self
 from toolexec.backend.base import Backend, BackendFactory
 from toolexec.backend.local import LocalBackend
 from toolexec.errors import BackendError, BackendExistsError, BackendNotFoundError, ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding, BindingKind
 from toolexec.model.ids import check_segment
+from toolexec.model.settings import unknown_setting
 
 __all__ = ["BackendRegistry"]
 
@@ -81,9 +83,10 @@ class BackendRegistry:
         """
         with self._lock:
             factory = self._factories.get(kind)
-            known = ", ".join(sorted(self._factories))
+            known = sorted(self._factories)
         if factory is None:
-            raise BackendNotFoundError(f"there is no factory for backends of kind {kind!r}; there is one for {known}")
+            hint = did_you_mean(kind, known, otherwise=f"there is one for {', '.join(known)}")
+            raise BackendNotFoundError(f"there is no factory for backends of kind {kind!r}; {hint}")
         return self.register(factory(name, config or {}))
 
     def on_missing(self, kind: BindingKind, make: Callable[[str], Backend]) -> None:
@@ -140,7 +143,7 @@ class BackendRegistry:
             key = binding.kind, binding.backend
             return self._stand_ins.get(key) or self._stand_ins.setdefault(key, make(binding.backend))
         same = [b.name for b in self.list(kind=binding.kind)]
-        known = f"there are {', '.join(same)}" if same else "there are none of this kind"
+        known = did_you_mean(binding.backend, same) or "there are none of this kind"
         raise BackendNotFoundError(
             f"no {binding.kind} backend named {binding.backend!r} is registered; {known}",
             backend=binding.backend,
@@ -205,9 +208,6 @@ def _mcp_factory(name: str, config: Mapping[str, Any]) -> Backend:
     from toolexec.backend.mcp import MCPBackend, MCPServer
 
     known = set(inspect.signature(MCPServer).parameters) - {"name"}
-    unknown = sorted(config.keys() - known)
-    if unknown:
-        raise ConfigurationError(
-            f"MCP server {name}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
-        )
+    for key in config.keys() - known:
+        raise unknown_setting(f"MCP server {name}", key, sorted(known))
     return MCPBackend(MCPServer(name=name, **config))

@@ -1,79 +1,178 @@
 """Worker threads for sync handlers.
 
 The standard pool joins its threads when the interpreter exits, so one handler that blocks for ever would keep the
-process alive; these threads are daemons. A thread that is idle for a while ends.
+process alive; these threads are daemons. A thread that is idle for a while ends. A thread whose caller has stopped
+waiting is lost: Python cannot stop it, so another one takes its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import BackendBusyError, ConfigurationError
+from toolexec.model.call import ToolCall
+from toolexec.model.forks import forks
 
-__all__ = ["WorkerThreads"]
+__all__ = ["Job", "NoThreadError", "WorkerThreads"]
 
+logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 30.0
+_MANY: Final = 8
+_FOR_A_THREAD: Final = "a free worker thread"
 _Outcome: TypeAlias = tuple[bool, Any]
-_Answer: TypeAlias = tuple["asyncio.Future[_Outcome]", asyncio.AbstractEventLoop]
-_Job: TypeAlias = tuple[Callable[[], Any], _Answer | None]
+_State: TypeAlias = Literal["waiting", "running", "lost", "hung", "over"]
+
+
+class NoThreadError(BackendBusyError):
+    """Every thread hangs in a function whose caller has given up, and no more are started: the call never began.
+
+    Backends word it for their callers; as BackendBusyError it is never that of a nested call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("not called: every worker thread hangs in a call that was given up; try again later")
+
+
+class Job:
+    """A function that waits for a thread, or runs in one."""
+
+    __slots__ = ("function", "future", "loop", "state", "tool_call")
+
+    def __init__(self, function: Callable[[], Any], tool_call: ToolCall | None = None) -> None:
+        self.function: Callable[[], Any] | None = function
+        self.future: asyncio.Future[_Outcome] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.state: _State = "waiting"
+        self.tool_call = tool_call
 
 
 class WorkerThreads:
     """At most *limit* threads that run functions for any number of event loops; further calls wait for a free one.
 
+    A thread is lost when its caller stops waiting (at a time limit, or cancelled) while the function runs. Up to
+    *spare* lost threads at a time are replaced, so there are never more than *limit* + *spare*; when all others hang as
+    well, calls are refused at once. A lost thread ends with its function.
+
     Raises ConfigurationError for a limit below 1.
     """
 
-    def __init__(self, limit: int = 64) -> None:
+    def __init__(self, limit: int = 64, spare: int = 256) -> None:
         if limit < 1:
             raise ConfigurationError(f"a pool needs at least 1 thread, not {limit}")
         self._limit = limit
+        self._spare = spare
+        self._reset()
+
+    def _reset(self) -> None:
+        self._forks = forks.count
         self._changed = threading.Condition()  # guards all of these; notified of each job and when the pool is closed
-        self._jobs: deque[_Job] = deque()
-        self._threads = 0
+        self._jobs: deque[Job] = deque()
+        self._threads = 0  # without the lost ones
         self._free = 0  # threads without a job; there are never fewer than jobs, unless the limit is reached
+        self._lost = 0
+        self._hung = 0  # threads that would be lost, but are not replaced any more
         self._closings = 0
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)` in a thread, in a copy of the caller's context; its result or exception comes back.
+    @property
+    def lost(self) -> int:
+        """How many threads run a function that no caller waits for any more."""
+        return self._lost + self._hung
 
-        Cancelling stops waiting; the function itself cannot be stopped and its result is dropped.
+    async def run(self, function: Callable[..., Any], *args: Any, tool_call: ToolCall | None = None) -> Any:
+        """Return `function(*args)`, called in a thread, in a copy of the caller's context; raises what it raises.
+
+        Cancelling stops waiting; a function that runs cannot be stopped, its thread is lost and its result dropped.
+        `waiting` of *tool_call* is set until the function begins. Raises NoThreadError when it will not begin.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         context = contextvars.copy_context()
-        self._put((lambda: context.run(function, *args), (future, loop)))
-        ok, value = await future
+        job = Job(lambda: context.run(function, *args), tool_call)
+        job.future, job.loop = future, loop
+        self._put(job)
+        try:
+            ok, value = await future
+        except BaseException:
+            self.abandon(job)
+            raise
         if ok:
             return value
         try:
             raise value
         finally:
-            del value, future  # the traceback holds this frame: in a ring they would wait for the garbage collector
+            del value, future, job  # the traceback holds this frame: in a ring they would wait for the collector
 
-    def start(self, function: Callable[[], None]) -> None:
-        """Have a thread call *function*, now or when one is free; nobody waits for it. From any thread."""
-        self._put((function, None))
+    def start(self, function: Callable[[], None]) -> Job:
+        """Have a thread call *function*, now or when one is free, without waiting for it. From any thread.
 
-    def _put(self, job: _Job) -> None:
+        Raises NoThreadError when no thread will be free.
+        """
+        job = Job(function)
+        self._put(job)
+        return job
+
+    def abandon(self, job: Job) -> None:
+        """Stop waiting for a job: it is dropped if it has not begun, else its thread is lost until it returns."""
+        refused: list[Job] = []
         with self._changed:
+            if job.state == "waiting":
+                job.state = "over"
+                job.function = None
+                with suppress(ValueError):
+                    self._jobs.remove(job)
+                return
+            if job.state != "running":
+                return
+            if self._lost < self._spare:
+                job.state = "lost"
+                self._lost += 1
+                self._threads -= 1
+            else:
+                job.state = "hung"
+                self._hung += 1
+                if self._hung >= self._limit:
+                    refused = [*self._jobs]
+                    self._jobs.clear()
+            lost, spawn, closings = self._lost + self._hung, self._grow(), self._closings
+        if lost >= _MANY and lost & (lost - 1) == 0:  # 8, 16, 32, ...: a warning for each would be noise
+            logger.warning("%d worker threads are lost: their calls were given up, but their functions go on", lost)
+        if spawn:
+            self._spawn(closings)
+        for other in refused:
+            _settle_job(other, (False, NoThreadError()))
+
+    def _put(self, job: Job) -> None:
+        if self._forks != forks.count:  # the threads have stayed in the parent process, and perhaps the lock's owner
+            self._reset()
+        with self._changed:
+            if self._hung >= self._limit:
+                raise NoThreadError
+            if job.tool_call is not None:
+                job.tool_call.waiting = _FOR_A_THREAD
             self._jobs.append(job)
-            spawn = self._free < len(self._jobs) and self._threads < self._limit
-            self._threads += spawn
-            self._free += spawn
-            closings = self._closings
+            spawn, closings = self._grow(), self._closings
             self._changed.notify()
         if spawn:
             self._spawn(closings)
 
+    def _grow(self) -> bool:
+        """Make room for one more thread if a job needs one; the caller, who holds the lock, spawns it afterwards."""
+        spawn = self._free < len(self._jobs) and self._threads < self._limit
+        self._threads += spawn
+        self._free += spawn
+        return spawn
+
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their job. The pool can still be used."""
+        if self._forks != forks.count:
+            return
         with self._changed:
             self._closings += 1
             self._changed.notify_all()
@@ -85,23 +184,31 @@ class WorkerThreads:
             with self._changed:
                 self._threads -= 1
                 self._free -= 1
-                stranded = [] if self._threads else list(self._jobs)  # nobody is left to do them
+                stranded = [] if self._threads else list(self._jobs)  # no thread is left to do them
                 if stranded:
                     self._jobs.clear()
-            for _, answer in stranded:
-                _answer(answer, (False, error))
+            for job in stranded:
+                _settle_job(job, (False, error))
 
     def _work(self, closings: int) -> None:
         while (job := self._next(closings)) is not None:
-            call, answer = job
-            outcome = _attempt(call) if answer is None or not answer[0].cancelled() else (True, None)
+            function = job.function
+            outcome = _attempt(function) if function is not None else (True, None)
             with self._changed:
-                self._free += 1
-            _answer(answer, outcome)
-            del job, call, answer, outcome  # arguments and result must not live on while this thread waits
+                state, job.state = job.state, "over"
+                if state == "lost":
+                    self._lost -= 1
+                else:
+                    self._free += 1
+                    self._hung -= state == "hung"
+            job.function = None
+            _settle_job(job, outcome)
+            del job, function, outcome  # arguments and result must not live on while this thread waits
+            if state == "lost":
+                return
 
-    def _next(self, closings: int) -> _Job | None:
-        """The next job, or None when this thread is to end: it was idle for long, or the pool was closed meanwhile."""
+    def _next(self, closings: int) -> Job | None:
+        """Return the next job; None when this thread is to end: it was idle for long, or the pool was closed."""
         with self._changed:
             patient = True
             while not self._jobs:
@@ -111,7 +218,11 @@ class WorkerThreads:
                     return None
                 patient = self._changed.wait(_IDLE_SECONDS)
             self._free -= 1
-            return self._jobs.popleft()
+            job = self._jobs.popleft()
+            job.state = "running"
+            if job.tool_call is not None:
+                job.tool_call.waiting = ""
+            return job
 
 
 def _attempt(call: Callable[[], Any]) -> _Outcome:
@@ -122,12 +233,10 @@ def _attempt(call: Callable[[], Any]) -> _Outcome:
         return False, error
 
 
-def _answer(answer: _Answer | None, outcome: _Outcome) -> None:
-    if answer is None:
-        return
-    future, loop = answer
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(_settle, future, outcome)
+def _settle_job(job: Job, outcome: _Outcome) -> None:
+    if job.future is not None and job.loop is not None:
+        with suppress(RuntimeError):  # the loop is closed, so its callers are gone
+            job.loop.call_soon_threadsafe(_settle, job.future, outcome)
 
 
 def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:

@@ -21,6 +21,7 @@ async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) 
     """
     events: asyncio.Queue[_Event | None] = asyncio.Queue()
     wanted = asyncio.Event()
+    left = asyncio.Event()
 
     def report(progress: Progress) -> None:
         events.put_nowait((False, progress))
@@ -29,6 +30,8 @@ async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) 
         items = start(report)
         try:
             async for item in items:
+                if left.is_set():  # a generator that ignores its cancellation has no consumer any more
+                    return
                 wanted.clear()
                 events.put_nowait((True, item))
                 await wanted.wait()
@@ -45,6 +48,8 @@ async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) 
                 wanted.set()
         await task
     finally:
+        left.set()
+        wanted.set()
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():

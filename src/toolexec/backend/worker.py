@@ -28,7 +28,7 @@ from toolexec.backend.worker_process import MAX_FRAME
 from toolexec.errors import InvalidResultError
 from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare
-from toolexec.model.json_value import explain_not_json
+from toolexec.model.json_value import NotJSONError, to_json
 
 __all__ = ["main"]
 
@@ -120,11 +120,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     kind = "value"
     if isinstance(value, ToolReply):
         kind, value = "reply", value.to_mcp()
-    problems = explain_not_json(value)
-    if problems:
-        where = problems[0].path or "its root"
-        return {"kind": "invalid", "value": f"the result is not JSON at {where}: {problems[0].message}"}
-    return {"kind": kind, "value": value}
+    try:
+        return {"kind": kind, "value": to_json(value)}
+    except NotJSONError as error:
+        return {"kind": "invalid", "value": f"the result is {error}"}
 
 
 def _call(target: Any, args: dict[str, Any]) -> Any:

@@ -10,8 +10,11 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from toolexec.errors.extras import unix_needed
 
 __all__ = ["MAX_FRAME", "ReplyTooLargeError", "WorkerProcess"]
 
@@ -35,6 +38,8 @@ class WorkerProcess:
     """
 
     def __init__(self) -> None:
+        with unix_needed("a killable handler"):
+            import_module("fcntl")  # the worker ends with its lifeline, which needs it
         self._socket, theirs = socket.socketpair()
         self._lifeline, their_lifeline = socket.socketpair()
         try:
@@ -95,6 +100,11 @@ class WorkerProcess:
         """Kill the process with its group and hang up; nobody may be talking to it."""
         self.stop()
         self._hang_up()
+
+    def forget(self) -> None:
+        """Let go of a process that belongs to the parent of this one."""
+        self._hang_up()
+        self._process.returncode = 0  # not ours to wait for, and nothing to warn of when this is collected
 
     def _hang_up(self) -> None:
         self._socket.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from pydantic import PrivateAttr
 
@@ -11,6 +11,7 @@ from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import MissingExtraError
+from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
 from toolexec.model.origin import Origin
@@ -79,7 +80,7 @@ class _Blocking:
     async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
         return self._sync.run_tool(tool_id, args)
 
-    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         return self._sync.execute_code(code, **settings)
 
 

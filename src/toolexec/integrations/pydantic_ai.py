@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass
 from typing import Any, Final
 
 from toolexec.discovery.summary import Filters
@@ -24,8 +25,15 @@ __all__ = ["ExecToolset"]
 _ANY_ARGUMENTS: Final = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
 
 
+@dataclass(kw_only=True)
+class _FaceTool(ToolsetTool[Any]):
+    """A tool of one step of one run. It holds what it calls, as another run may see other tools at the same time."""
+
+    face: Face
+
+
 class ExecToolset(AbstractToolset[Any]):
-    """The tools of *ex* for an agent of Pydantic AI.
+    """The tools of *ex* for an agent of Pydantic AI; any number of runs, of any number of agents, may share one.
 
     In the mode `direct` the agent has the tools that *ex* has at that step; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
@@ -49,7 +57,6 @@ class ExecToolset(AbstractToolset[Any]):
         self._tools = Toolset(ex, mode, filters, origin)
         self._max_retries = max_retries
         self._id = id
-        self._faces: dict[str, Face] = {}
 
     @property
     def id(self) -> str | None:
@@ -59,12 +66,12 @@ class ExecToolset(AbstractToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """The tools at this step of a run; starts the backends of *ex* that are not started."""
         await self._tools.ex.start()
-        self._faces = {face.name: face for face in self._tools.faces()}
         return {
-            name: ToolsetTool(
+            face.name: _FaceTool(
+                face=face,
                 toolset=self,
                 tool_def=ToolDefinition(
-                    name=name,
+                    name=face.name,
                     description=face.description,
                     parameters_json_schema=face.schema,
                     metadata={"tool_id": face.tool_id, "annotations": face.annotations.to_mcp()},
@@ -72,14 +79,15 @@ class ExecToolset(AbstractToolset[Any]):
                 max_retries=self._max_retries,
                 args_validator=_ANY_ARGUMENTS,  # the runner checks them, and says what is wrong in plain words
             )
-            for name, face in self._faces.items()
+            for face in self._tools.faces()
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Call a tool; raises ModelRetry when its arguments do not fit."""
-        answer = await self._tools.call(self._faces[name], tool_args)
+        assert isinstance(tool, _FaceTool)
+        answer = await self._tools.call(tool.face, tool_args)
         if isinstance(answer.error, InputValidationError):
             raise ModelRetry(answer.error.message)
         if not answer.images:

@@ -8,13 +8,15 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, Unpack, get_args
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
+from toolexec.errors.hints import did_you_mean
+from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
 from toolexec.model.origin import Origin, acting, current_origin
@@ -52,7 +54,7 @@ class Work(Protocol):
         """See `Exec.run_tool`."""
         ...
 
-    async def execute_code(self, code: str, **settings: Any) -> CodeResult:
+    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """See `Exec.execute_code`."""
         ...
 
@@ -95,7 +97,7 @@ class Toolset:
         self, ex: Exec, mode: Mode = "direct", filters: Filters | None = None, origin: Origin | None = None
     ) -> None:
         if mode not in get_args(Mode):
-            raise ConfigurationError(f"unknown mode {mode!r}; use {', '.join(get_args(Mode))}")
+            raise ConfigurationError(f"unknown mode {mode!r}; {did_you_mean(mode, get_args(Mode))}")
         if mode == "code" and not ex.options.enable_code_execution:
             raise ConfigurationError("mode code needs code execution, which is switched off for this Exec")
         self.ex = ex
@@ -152,11 +154,11 @@ class Toolset:
 
     async def _search(self, work: Work, args: Mapping[str, Any]) -> Answer:
         found = await work.search_tools(args["query"], args.get("limit", 10), filters=self._filters)
-        return self._within({"tools": [summary.to_dict() for summary in found]})
+        return self._within({"tools": [summary.public().to_dict() for summary in found]})
 
     async def _describe(self, work: Work, args: Mapping[str, Any]) -> Answer:
         self._check(args["tool_id"])
-        doc = await work.get_tool_doc(args["tool_id"])
+        doc = (await work.get_tool_doc(args["tool_id"])).public()
         data = doc.to_dict()
         if self.mode == "code" and doc.tool is not None:
             from toolexec.code.names import ToolNames
@@ -170,10 +172,10 @@ class Toolset:
         return await _run_tool(work, args["tool_id"], args.get("args", {}))
 
     async def _execute(self, work: Work, args: Mapping[str, Any]) -> Answer:
-        settings: dict[str, Any] = {}
+        settings: CodeSettings = {}
         if self._filters is not None:
             allowed = [entry.tool.id for entry in self.ex.visible()[0].tools() if self._counts(entry)]
-            settings["allowed_tools"] = allowed or ["-"]  # an empty list would mean all tools
+            settings["allowed_tools"] = allowed
         result = await work.execute_code(args["code"], **settings)
         data: dict[str, Any] = {"value": result.value}
         data |= {name: text for name, text in (("stdout", result.stdout), ("stderr", result.stderr)) if text}
@@ -240,11 +242,14 @@ async def _run_tool(work: Work, tool_id: str, args: Mapping[str, Any]) -> Answer
 
 
 def _failed(error: ToolExecError, result: Result | None = None) -> Answer:
-    data = {"error": _error_data(error)}
+    data: dict[str, Any] = {"error": _error_data(error)}
+    if result is not None and result.value is not None:  # it ran, and broke its output schema
+        data["value"] = result.value
     return Answer(value=data, text=_text(data), error=error, result=result)
 
 
 def _error_data(error: ToolExecError) -> dict[str, Any]:
+    error = error.public()
     data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.details and len(_text(error.details)) <= _MAX_DETAILS:
         data["details"] = error.details

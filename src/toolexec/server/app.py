@@ -7,11 +7,16 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
-from mcp.server.caching import CacheHint
+from toolexec.errors.extras import extra_needed
+
+with extra_needed("serve", "serving over MCP"):
+    import anyio
+    from mcp.server.caching import CacheHint
+
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -85,6 +90,7 @@ class ToolServer:
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
+        self._patient_until = 0.0
         self.lowlevel = self._make_lowlevel()
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -94,6 +100,7 @@ class ToolServer:
         if self._starting is None:
             if self.settings.list_changed:
                 self._changes.start()
+            self._patient_until = asyncio.get_running_loop().time() + self.settings.direct_wait
             self._starting = asyncio.create_task(self._start_backends())
 
     async def _start_backends(self) -> None:
@@ -182,9 +189,7 @@ class ToolServer:
 
     async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
         requester = Requester.of(ctx)
-        if self.settings.expose == "direct" and self._starting is not None and not self._starting.done():
-            # Many clients ask once and never again: they shall see the tools of backends that start quickly.
-            await asyncio.wait([self._starting], timeout=self.settings.direct_wait)
+        await self._first_tools()
         with acting(requester.origin(None)):
             listed = self._desk.listing(ctx.protocol_version)
         question = ["tools/list", requester.key]
@@ -198,6 +203,18 @@ class ToolServer:
             page["nextCursor"] = self._seal.make(end, listed.version, question)
         return page
 
+    async def _first_tools(self) -> None:
+        """Wait for the tools of backends that are still starting, where clients see the tools themselves.
+
+        Many clients ask once and never again, and some call what they saw the last time. All that wait do so until the
+        same moment, `direct_wait` seconds after the server has started.
+        """
+        starting = self._starting
+        if self.settings.expose == "direct" and starting is not None and not starting.done():
+            left = self._patient_until - asyncio.get_running_loop().time()
+            if left > 0:
+                await asyncio.wait([starting], timeout=left)
+
     # -- tools/call ---------------------------------------------------------------------------------------------
 
     async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> dict[str, Any] | InputRequiredResult:
@@ -208,10 +225,12 @@ class ToolServer:
             run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
             async with run.line.open(ctx):
                 return await self._suspended.advance(run)
+        if not self._desk.has(params.name):
+            await self._first_tools()
         with acting(requester.origin(None)):
             job = self._desk.job(params.name, args, ctx.protocol_version)
         if is_modern(ctx) and can_elicit(ctx):
-            run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args))
+            run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
             async with run.line.open(ctx):
                 run.begin(self._work(job, requester, run.ask, run.line, _wants_progress(ctx)))
                 return await self._suspended.advance(run)
@@ -223,9 +242,7 @@ class ToolServer:
     async def _work(
         self, job: Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
     ) -> dict[str, Any]:
-        origin = Origin(
-            caller=requester.caller, session=requester.session, client=requester.client, ask=ask, hear=line.log
-        )
+        origin = replace(requester.origin(ask), hear=line.log)
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
 

@@ -11,7 +11,8 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolexec.model.origin import ANYONE, Approver, Caller, Origin
+from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
+from toolexec.server.http.replies import peer_of
 from toolexec.server.plain import one_line
 
 __all__ = ["RequestContext", "Requester", "can_elicit", "connection_of", "is_modern"]
@@ -44,11 +45,15 @@ def can_elicit(ctx: RequestContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who makes a request. `key` is the same for all requests of one proven caller, and empty for anybody."""
+    """Who makes a request. `key` is the same for all requests of one proven caller, and empty for anybody. `source` is
+    whom limits count for: the proven caller, else the address, else the connection. `approvals` is the longest that an
+    approval may last: a caller over HTTP that was not proven is known by its session at most."""
 
     caller: Caller
     client: str
     session: str
+    source: str
+    approvals: Lasting
 
     @classmethod
     def of(cls, ctx: RequestContext) -> Requester:
@@ -56,22 +61,36 @@ class Requester:
         caller = _caller(ctx)
         params = ctx.session.client_params
         client = one_line(params.client_info.name, _CLIENT_NAME) if params is not None else ""
-        return cls(caller, client, _session(ctx, caller))
+        session = _session(ctx, caller)
+        lasting: Lasting = "always"
+        if ctx.request is not None and not caller.id:
+            lasting = "once" if is_modern(ctx) else "session"
+        peer = peer_of(scope) if (scope := _scope(ctx)) is not None else ""
+        return cls(caller, client, session, _key(caller) or peer or session, lasting)
 
     @property
     def key(self) -> str:
         """What state that must not pass from one caller to another is bound to."""
-        caller = self.caller
-        return f"{caller.method}\0{caller.tenant}\0{caller.id}" if caller.id else ""
+        return _key(self.caller)
 
     def origin(self, ask: Approver | None) -> Origin:
         """The origin of the calls that this request makes."""
-        return Origin(caller=self.caller, session=self.session, client=self.client, ask=ask)
+        return Origin(caller=self.caller, session=self.session, client=self.client, ask=ask, approvals=self.approvals)
+
+
+def _key(caller: Caller) -> str:
+    return f"{caller.method}\0{caller.tenant}\0{caller.id}" if caller.id else ""
+
+
+def _scope(ctx: RequestContext) -> dict[str, Any] | None:
+    """The ASGI scope of a request over HTTP."""
+    scope = getattr(ctx.request, "scope", None)
+    return scope if isinstance(scope, dict) else None
 
 
 def _caller(ctx: RequestContext) -> Caller:
-    scope = getattr(ctx.request, "scope", None)
-    caller = scope.get("toolexec.caller") if isinstance(scope, dict) else None
+    scope = _scope(ctx)
+    caller = scope.get("toolexec.caller") if scope is not None else None
     return caller if isinstance(caller, Caller) else ANYONE
 
 

@@ -73,6 +73,10 @@ class Desk:
         schema = tool.input_schema.to_json() if tool is not None else None
         return schema if isinstance(schema, dict) else None
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tool of that name, whoever may know of it."""
+        return name in self._own or (self._direct is not None and self._direct.of_anybody(name) is not None)
+
     def job(self, name: str, args: Mapping[str, Any], version: str) -> Job:
         """The call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
         own = self._own.get(name)
@@ -91,7 +95,7 @@ class Desk:
             if not own.takes.conforms(args):
                 raise InputValidationError(own.takes.violations(args), tool_id=tool.name, op="validate_input")
             call = MetaCall(ex=self._ex, args=args, origin=origin, results=self._results, on_progress=on_progress)
-            return meta_result(await tool.handle(call), own.gives, version)
+            return meta_result(await tool.handle(call), own.gives, version, once=tool.once)
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         except ToolExecError as error:

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.adapter.mcp import listed_schema
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import ApprovalRequiredError, LimitExceededError, OutputValidationError, ToolExecError
 from toolexec.exec.facade import Exec
@@ -99,7 +100,7 @@ class DirectTools:
         try:
             result = await self._ex.runner.run(ToolCall(tool.id, args, None, on_progress, False, origin))
         except ApprovalRequiredError as error:
-            if version not in MODERN_PROTOCOL_VERSIONS:
+            if version not in MODERN_PROTOCOL_VERSIONS or error.retryable:
                 return failure(error, schema)
             data = {"requiredCapabilities": {"elicitation": {"form": {}}}, **error_object(error)}
             raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message=error.message, data=data) from None
@@ -122,10 +123,7 @@ def listing(name: str, tool: Tool, version: str) -> dict[str, Any]:
     annotations = tool.annotations.to_mcp()
     if tool.annotations.title:
         annotations["title"] = one_line(tool.annotations.title, 200)
-    schema = clean_schema(tool.input_schema.to_json())
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        schema = {**(schema if isinstance(schema, dict) else {}), "type": "object"}
-    data: dict[str, Any] = {"name": name, "inputSchema": schema}
+    data: dict[str, Any] = {"name": name, "inputSchema": listed_schema(clean_schema(tool.input_schema.to_json()))}
     if tool.title:
         data["title"] = one_line(tool.title, 200)
     if tool.description:
@@ -140,7 +138,8 @@ def listing(name: str, tool: Tool, version: str) -> dict[str, Any]:
 def _misfit(schema: Schema, tool: Tool, result: Result) -> ToolExecError:
     if result.handle:
         return LimitExceededError(_cut_note(result), tool_id=tool.id, op="reply", details={"handle": result.handle})
-    return OutputValidationError(schema.violations(result.value), tool_id=tool.id, op="validate_output")
+    violations = schema.violations(result.value)
+    return OutputValidationError(violations, tool_id=tool.id, op="validate_output", value=result.value)
 
 
 def _cut_note(result: Result) -> str:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+from mcp_types import REQUEST_TIMEOUT, ElicitRequest, ElicitRequestFormParams, ElicitResult
 from pydantic import ValidationError
 
-from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
+from toolexec.errors import ApprovalRequiredError
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import redactor
 from toolexec.server.callers import RequestContext
 from toolexec.server.plain import one_line
@@ -23,17 +24,10 @@ logger = logging.getLogger(__name__)
 _ARGUMENTS = 20
 _LINE = 300
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {"no": "no", "once": "once", "session": "session", "always": "always"}
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "answer": {
-            "type": "string",
-            "title": "May it run?",
-            "description": "no; once: this call; session: calls like it in this session; always: from now on",
-            "enum": list(_ANSWERS),
-        }
-    },
-    "required": ["answer"],
+_MEANINGS: Final = {
+    "once": "once: this call",
+    "session": "session: calls like it in this session",
+    "always": "always: from now on",
 }
 _PATHS: Final = {"direct": "", "chain": ", as a step of a chain", "code": ", from code"}
 
@@ -54,7 +48,20 @@ def question(request: ApprovalRequest) -> ElicitRequest:
     lines += _arguments(request.args)
     if request.description:
         lines.append(f"The tool says of itself: {json.dumps(one_line(request.description, _LINE), ensure_ascii=False)}")
-    return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=_SCHEMA))
+    schema = _schema(request.longest)
+    return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
+
+
+def _schema(longest: Lasting) -> dict[str, Any]:
+    """The form: no, and the yeses that may be given."""
+    offered = [*_MEANINGS][: [*_MEANINGS].index(longest) + 1]
+    answer = {
+        "type": "string",
+        "title": "May it run?",
+        "description": "; ".join(["no", *(_MEANINGS[name] for name in offered)]),
+        "enum": ["no", *offered],
+    }
+    return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
 def _arguments(args: Mapping[str, Any]) -> list[str]:
@@ -79,7 +86,8 @@ def answer_in(reply: object) -> ApprovalAnswer:
 
 
 def handshake_approver(ctx: RequestContext, timeout: float) -> Approver:
-    """Asks the client of a handshake connection while its request lasts, and waits at most *timeout* seconds."""
+    """Asks the client of a handshake connection while its request lasts, and waits at most *timeout* seconds; then it
+    raises TimeoutError. Raises ApprovalRequiredError where the client cannot be asked, or its answer cannot be read."""
 
     async def ask(request: ApprovalRequest) -> ApprovalAnswer:
         try:
@@ -91,7 +99,15 @@ def handshake_approver(ctx: RequestContext, timeout: float) -> Approver:
             )
         except (MCPError, ValidationError) as error:
             logger.info("nobody could be asked about %s: %s", request.tool_id, type(error).__name__)
-            return "no"
+            if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
+                raise TimeoutError from error
+            raise ApprovalRequiredError(
+                f"{request.tool_id} needs somebody's approval, and the client has put the question to nobody, or its "
+                "answer cannot be read",
+                tool_id=request.tool_id,
+                op="approval",
+                details={"reason": request.reason},
+            ) from error
         return answer_in(reply)
 
     return ask

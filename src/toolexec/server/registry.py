@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolexec.backend.base import BackendStatus
-from toolexec.backend.mcp import MCPServer
+from toolexec.backend.mcp import MCPServer, MCPSettings
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
 from toolexec.errors import (
@@ -21,6 +21,7 @@ from toolexec.errors import (
     ConfigurationError,
     NotStartedError,
 )
+from toolexec.errors.hints import did_you_mean
 from toolexec.exec.facade import Exec
 from toolexec.exec.options import Options
 from toolexec.model.handler import Handler
@@ -123,7 +124,15 @@ class ToolRegistry:
 
     # -- MCP servers --------------------------------------------------------------------------------------------
 
-    async def register_mcp(self, server: MCPServer | str, **settings: Any) -> BackendStatus | None:
+    async def register_mcp(
+        self,
+        server: MCPServer | str,
+        *,
+        command: str = "",
+        args: Sequence[str] = (),
+        url: str = "",
+        **settings: Unpack[MCPSettings],
+    ) -> BackendStatus | None:
         """Add an MCP server: an `MCPServer`, or its name with that one's settings (`command`, `url`, `headers`, ...).
 
         Before `start` it is only taken note of, and None is given. Afterwards it is connected at once, and its status
@@ -131,8 +140,8 @@ class ToolRegistry:
         Raises ConfigurationError for settings that make no sense, and BackendExistsError for a name in use.
         """
         if isinstance(server, str):
-            server = MCPServer(name=server, **settings)
-        elif settings:
+            server = MCPServer(name=server, command=command, args=args, url=url, **settings)
+        elif settings or command or args or url:
             raise ConfigurationError("settings go with a server's name; an MCPServer has its own")
         async with self._lock:
             self._check_name(server.name)
@@ -174,8 +183,8 @@ class ToolRegistry:
         """
         async with self._lock:
             if self._servers.pop(name, None) is None:
-                known = ", ".join(self._servers) or "none"
-                raise BackendNotFoundError(f"no MCP server {name} is registered; there are {known}", backend=name)
+                hint = did_you_mean(name, self._servers) or "there are none"
+                raise BackendNotFoundError(f"no MCP server {name} is registered; {hint}", backend=name)
             await self.ex.remove(name)
 
     # -- life ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from mcp_types import ContentBlock
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from toolexec.errors import ToolExecError
+from toolexec.adapter.mcp import listed_schema
+from toolexec.errors import OutputValidationError, ToolExecError
 from toolexec.model.schema import Schema
 from toolexec.server.plain import plain
 from toolexec.server.tools.base import MetaReply
@@ -22,25 +23,42 @@ __all__ = ["content_for", "failure", "internal_failure", "is_wrapped", "meta_res
 _BLOCK: Final[TypeAdapter[Any]] = TypeAdapter(ContentBlock)
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 _ERROR_TEXT = 20_000
+_TWICE: Final = 4000
+_ANY_TEXT: Final = frozenset({"$schema", "type", "title", "description"})
 
 
-def meta_result(reply: MetaReply, output: Schema, version: str) -> dict[str, Any]:
-    """The reply of one of the server's own tools; *output* is that tool's output schema."""
+def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = False) -> dict[str, Any]:
+    """The reply of one of the server's own tools; *output* is that tool's output schema.
+
+    Some clients have a model read the content, some the structured content, and some both. With *once* a reply that is
+    longer than 4,000 characters is content only.
+    """
     value = dict(reply.value)
-    text = reply.text or _json(value)
-    data = _complete([{"type": "text", "text": text}, *content_for(reply.content, version)])
+    parts = reply.parts
+    if parts is None:
+        parts = [{"type": "text", "text": reply.text or _json(value)}, *reply.content]
+    data = _complete(content_for(parts, version))
     if reply.is_error:
         data["isError"] = True
         if not output.conforms(value):
             return data
-    data["structuredContent"] = value
+    if reply.structured or not once or _characters(parts) <= _TWICE:
+        data["structuredContent"] = value
     return data
+
+
+def _characters(parts: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(part["text"]) for part in parts if isinstance(part.get("text"), str))
 
 
 def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a place
-    for it; *content* takes the place of the text."""
-    facts = {"error": error_object(error)}
+    for it; *content* takes the place of the text. A tool that ran and broke its output schema gives its value, too."""
+    facts: dict[str, Any] = {"error": error_object(error)}
+    if isinstance(error, OutputValidationError):
+        if error.value is not None and not content:
+            facts["value"] = error.value
+        content = [{"type": "text", "text": plain(_json(facts), _ERROR_TEXT)}, *content]
     parts = list(content) or [{"type": "text", "text": plain(_json(facts), _ERROR_TEXT)}]
     data = _complete(parts) | {"isError": True}
     if output is None or output.conforms(facts):
@@ -56,18 +74,21 @@ def internal_failure(name: str) -> ToolExecError:
 def published_output(schema: Schema | None, version: str) -> dict[str, Any] | None:
     """The output schema of a tool as clients of this version are told it.
 
-    In the handshake era structured content is an object, so any other value is wrapped: `{"result": value}`. A null
-    cannot be sent as structured content in any era, so where it is a possible value all values are wrapped.
+    Text of any kind needs none: it is the content. In the handshake era structured content is an object, so any other
+    value is wrapped: `{"result": value}`. A null cannot be sent as structured content in any era, so where it is a
+    possible value all values are wrapped.
     """
-    if schema is None:
+    if schema is None or _says_nothing(schema):
         return None
     body = clean_schema(schema.to_json())
     if not is_wrapped(schema, version):
-        return body if isinstance(body, dict) else {}
+        if not isinstance(body, dict):
+            return {}
+        return listed_schema(body) if body.get("type") == "object" else body
     wrapped: dict[str, Any] = {"type": "object", "properties": {"result": _moved(body)}, "required": ["result"]}
     if isinstance(body, dict):
         wrapped |= {key: body[key] for key in ("$schema",) if key in body}
-    return wrapped
+    return listed_schema(wrapped)
 
 
 def is_wrapped(schema: Schema, version: str) -> bool:
@@ -86,12 +107,23 @@ def success(
     text = value if isinstance(value, str) else _json(value)
     content = content_for(parts, version) or [{"type": "text", "text": text}]
     data = _complete(content)
-    if schema is not None:
+    if schema is not None and not _says_nothing(schema):
         data["structuredContent"] = {"result": value} if is_wrapped(schema, version) else value
-    elif has_value and value is not None:
+    elif has_value and value is not None and not _is_told(value, content):
         plain_object = isinstance(value, dict) or version in MODERN_PROTOCOL_VERSIONS
         data["structuredContent"] = value if plain_object else {"result": value}
     return data
+
+
+def _says_nothing(schema: Schema) -> bool:
+    """Whether this is the output schema of any text: it would only have clients get the text twice."""
+    body = schema.to_json()
+    return isinstance(body, dict) and body.get("type") == "string" and body.keys() <= _ANY_TEXT
+
+
+def _is_told(value: Any, content: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether *value* is the text of one of the parts."""
+    return isinstance(value, str) and any(part.get("text") == value for part in content)
 
 
 def _complete(content: list[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.version import __version__
@@ -19,6 +20,7 @@ _ABOVE_ZERO = ("approval_timeout", "list_changed_debounce")
 _COUNTS = ("page_size", "suspended_max", "max_line_bytes")
 
 
+@checked("ServeSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     """All settings of a server; every one has a default.
@@ -28,12 +30,13 @@ class ServeSettings:
     says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
 
     `list_changed` tells clients of changes of the catalogue, once per burst: when nothing has changed for
-    `list_changed_debounce` seconds. `direct_wait` is how long, in seconds, the first `tools/list` of a direct server
-    waits for backends that are still starting.
+    `list_changed_debounce` seconds. For `direct_wait` seconds after its start, a direct server has `tools/list` wait
+    for backends that are still starting; what comes later is told by `list_changed`.
 
     `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
-    calls wait for answers between requests. `state_keys` (32 bytes or more each; the first seals) seal their state,
-    where it must outlive the process or be known to another one; none means a fresh key.
+    calls wait for answers between requests; when there are as many, the caller with most of them makes room for others.
+    `state_keys` (32 bytes or more each; the first seals) seal their state, where it must outlive the process or be
+    known to another one; none means a fresh key.
 
     `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
     `max_line_bytes` is how long a line on stdin may be. `http` and `auth` are for the transports `http` and `sse`.
@@ -50,7 +53,7 @@ class ServeSettings:
     page_size: int = 50
     list_changed: bool = True
     list_changed_debounce: float = 0.15
-    direct_wait: float = 0.8
+    direct_wait: float = 8.0
     approval_timeout: float = 120.0
     suspended_max: int = 100
     state_keys: tuple[str, ...] = field(default=(), repr=False)

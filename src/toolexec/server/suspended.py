@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,6 +19,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
 
+from toolexec.errors import ApprovalRequiredError
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
 from toolexec.server.elicitation import answer_in, question
 from toolexec.server.logs import Line
@@ -41,9 +42,10 @@ def digest_of(name: str, args: Mapping[str, Any]) -> str:
 class SuspendedRun:
     """One call: its work, and what it waits for. `line` is where it is heard; `ask` is how the work asks."""
 
-    def __init__(self, runs: SuspendedRuns, owner: str, digest: str) -> None:
+    def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
         self.line = Line()
         self.owner = owner
+        self.source = source or owner
         self.digest = digest
         self.id = secrets.token_urlsafe(16)
         self.round = 0
@@ -53,12 +55,13 @@ class SuspendedRun:
         self._asked = 0
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
         self._changed = asyncio.Event()
-        self._given_up = False
+        self._given_up: Exception | None = None
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Have *request* put before the person at the client, and wait for the answer; see `Approver`."""
-        if self._given_up or not self._runs.may_wait(self):
-            return "no"
+        if self._given_up is not None:
+            raise self._given_up
+        self._runs.admit(self)
         self._asked += 1
         key = f"approval-{self._asked}"
         answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
@@ -68,6 +71,11 @@ class SuspendedRun:
             return await answer
         finally:
             self._open.pop(key, None)
+
+    @property
+    def over(self) -> bool:
+        """Whether no answer counts any more."""
+        return self._given_up is not None
 
     @property
     def asks(self) -> bool:
@@ -100,11 +108,12 @@ class SuspendedRun:
             if key in self._open:
                 _settle(self._open.pop(key)[1], answer_in(reply))
 
-    def give_up(self) -> None:
-        """Nobody will answer: what is open, and whatever is asked from now on, gets a no."""
-        self._given_up = True
+    def give_up(self, why: Exception) -> None:
+        """Nobody will answer: what is open, and whatever is asked from now on, ends with *why*."""
+        self._given_up = why
         for _, future in self._open.values():
-            _settle(future, "no")
+            if not future.done():
+                future.set_exception(why)
 
     async def stop(self) -> None:
         """End the work, whatever it does."""
@@ -118,6 +127,9 @@ class SuspendedRun:
 
 class SuspendedRuns:
     """All calls that wait between requests: at most *limit*, each for at most *timeout* seconds per question.
+
+    Nobody can take all the room: once it is full, whoever has most calls that wait has none added, and loses the oldest
+    of them to a caller who has fewer.
 
     A state is good for one request, of the same caller, with the same arguments. Whoever comes too late for the answer
     to count still gets the call's reply, for a while.
@@ -135,13 +147,37 @@ class SuspendedRuns:
         """How many calls wait for a client to come back."""
         return len(self._waiting)
 
-    def may_wait(self, run: SuspendedRun) -> bool:
-        """Whether there is room for one more call that waits."""
-        others = len(self._waiting) + sum(other.asks for other in self._active if other is not run)
-        if run.id in self._waiting or others < self._limit:
-            return not self._closed
-        logger.warning("%d calls wait for approval already; one more was refused", self._limit)
-        return False
+    def admit(self, run: SuspendedRun) -> None:
+        """Make sure that there is room for one more call that waits; raises ApprovalRequiredError if there is none."""
+        if self._closed:
+            raise ApprovalRequiredError("nobody was asked: the server is closing; call it again later", retryable=True)
+        waiting = [one for one in self._waiting.values() if not one.over]
+        waiting += (one for one in self._active if one.asks and not one.over)
+        if run in waiting or len(waiting) < self._limit:
+            return
+        counts = Counter(other.source for other in waiting)
+        most, number = counts.most_common(1)[0]
+        own = counts[run.source]
+        oldest = next((one for one in self._waiting.values() if one.source == most and not one.over), None)
+        if own + 1 >= number or oldest is None:
+            logger.warning("%d calls wait for approval already; one more was refused", len(waiting))
+            raise ApprovalRequiredError(
+                f"nobody was asked: {own} of your calls wait for approval already, and there is no room for more; have "
+                "them answered, or wait, and call it again",
+                retryable=True,
+                details={"reason": "too many open approvals", "open": own},
+            )
+        logger.warning("%d calls wait for approval; the oldest of the caller with most gives way", len(waiting))
+        self._give_way(oldest)
+
+    def _give_way(self, run: SuspendedRun) -> None:
+        error = ApprovalRequiredError(
+            f"nobody has answered: {self._limit} calls wait for approval, most of them yours, and this one gave way to "
+            "another caller's; call it again when others are answered",
+            retryable=True,
+            details={"reason": "too many open approvals"},
+        )
+        self._retire(run, error)
 
     def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
         """The call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used up,
@@ -184,7 +220,13 @@ class SuspendedRuns:
         return InputRequiredResult(input_requests=result, request_state=f"{run.id}.{run.round}")
 
     def _expire(self, run: SuspendedRun) -> None:
-        run.give_up()
+        self._retire(run, TimeoutError())
+
+    def _retire(self, run: SuspendedRun, why: Exception) -> None:
+        """Have the call end without an answer; its client can still get the reply for a while."""
+        run.give_up(why)
+        if run.timer is not None:
+            run.timer.cancel()
         run.timer = asyncio.get_running_loop().call_later(_KEEP_SECONDS, self._drop, run)
 
     def _drop(self, run: SuspendedRun) -> None:

@@ -124,7 +124,7 @@ async def test_a_reply_with_nan_is_no_json(connect):
         assert "/n" in str(result.error)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), "\ud800", {1}, object()], ids=["nan", "surrogate", "set", "object"])
+@pytest.mark.parametrize("bad", [float("nan"), "\ud800", 1j, object()], ids=["nan", "surrogate", "complex", "object"])
 async def test_arguments_that_are_no_json_are_not_sent(connect, bad):
     """They are refused before they could cost the connection, also when nobody else checks."""
     backend = connect(ScriptedServer())
@@ -325,6 +325,7 @@ async def test_a_refusal_of_the_sdk_is_the_calls_error(connect, monkeypatch):
     assert "restarts" not in backend.status().info
 
 
+@pytest.mark.full
 async def test_changed_tools_that_cannot_be_read(connect, caplog, until):
     """When reading the changed tools fails, those from before stay, and the log has the reason."""
     server = ScriptedServer(

@@ -151,6 +151,7 @@ async def test_a_file_that_is_no_program_is_named(connect, tmp_path):
     assert "cannot be run" in backend.status().reason
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("moment", "step"), [("initialize", "initialize"), ("list", "tools/list")])
 async def test_a_server_that_hangs_is_given_up_in_time(connect, moment, step):
     """No answer to the first questions is a failed attempt, and the reason names the question."""
@@ -186,6 +187,7 @@ async def test_closing_twice_and_without_a_start(connect):
         await call(backend)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moment", ["start", "initialize", "list"])
 async def test_closing_while_connecting(connect, tmp_path, moment, until):
     """Closing does not wait for an attempt that hangs, wherever it hangs; who waits for it is told."""
@@ -245,6 +247,7 @@ async def test_closing_from_another_event_loop(connect, is_alive):
     assert not is_alive(pid)
 
 
+@pytest.mark.full
 def test_a_new_loop_after_the_old_one_has_ended():
     """Several `asyncio.run` in a row work, each with a fresh connection."""
     command, *args = ScriptedServer().command()

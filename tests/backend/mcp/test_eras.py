@@ -11,6 +11,8 @@ import pytest
 from toolexec import Exec
 from toolexec.model.call import ToolCall
 
+pytestmark = pytest.mark.full
+
 SDK_SERVER = str(Path(__file__).with_name("sdk_server.py"))
 MATRIX = [("stdio", "old"), ("stdio", "new"), ("http", "old"), ("http", "new"), ("sse", "old")]
 

@@ -13,6 +13,8 @@ import pytest
 from toolexec.errors import BackendUnavailableError, ConnectionLostError, ExecutionError
 from toolexec.model.call import ToolCall
 
+pytestmark = pytest.mark.full
+
 
 async def call(backend, name="add", args=None, **settings):
     args = {"a": 1, "b": 1} if name == "add" else args
@@ -69,7 +71,7 @@ async def test_a_port_with_nothing_behind_it(connect):
 async def test_a_server_that_restarts_between_calls_is_not_noticed(http_server, connect, transport, era):
     """A forgotten session or a broken connection is renewed for the next call, which works."""
     server = http_server(transport, era)
-    backend = connect(server.url)
+    backend = connect(server.url, max_restarts=100)  # a slow start must not use them up
     assert (await call(backend)).structured == {"result": 2}
     await asyncio.to_thread(server.kill)
     await asyncio.to_thread(server.start)

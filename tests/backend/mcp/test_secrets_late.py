@@ -144,6 +144,7 @@ def test_a_file_of_servers_with_references(tmp_path, resolver):
 # -- connecting ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_the_server_gets_the_secret(leaking):
     """The process has the value in its environment; a backend that is not connected has not looked for it."""
     backend = leaking()
@@ -151,6 +152,7 @@ async def test_the_server_gets_the_secret(leaking):
     assert (await call(backend, "digest", {"name": "GH_TOKEN"})).structured == digest("")
 
 
+@pytest.mark.full
 async def test_a_changed_secret_is_used_after_the_next_connect(leaking, environment):
     """Each connect resolves anew, also what a provider has been asked for before."""
     values = iter(["first-secret-value", "second-secret-value"])
@@ -162,6 +164,7 @@ async def test_a_changed_secret_is_used_after_the_next_connect(leaking, environm
     assert (await call(backend, "digest", {"name": "PLANTED_A"})).structured == digest("second-secret-value")
 
 
+@pytest.mark.full
 async def test_a_missing_secret_makes_the_backend_unavailable(leaking, environment):
     """The reason names the server, the field and the variable; it is not tried again by itself, but at the next call."""
     del environment["GH_TOKEN"]
@@ -198,6 +201,7 @@ async def test_a_provider_that_waits_for_ever(leaking, environment):
 # -- what a server says ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_replies_come_without_the_secret(leaking):
     """Texts, structured values, errors, progress, descriptions: all that the server says has lost its own secret."""
     backend = leaking()
@@ -219,6 +223,7 @@ async def test_replies_come_without_the_secret(leaking):
     assert caught.value.details["data"] == {"Sent": {"Authorization": [REDACTED]}}
 
 
+@pytest.mark.full
 async def test_what_a_process_leaves_behind_has_no_secret(leaking, caplog):
     """Neither its stderr, nor a line that is no message, nor any log."""
     caplog.set_level(logging.DEBUG)
@@ -242,12 +247,14 @@ async def test_a_long_stderr_is_cut_outside_of_secrets(connect, resolver):
         assert SECRET[-size:] not in reason
 
 
+@pytest.mark.full
 async def test_a_backend_without_secrets_says_what_it_says(leaking):
     """Values that were given as they are stay in replies: who wrote them there knows what they are."""
     backend = leaking(None, "given-as-it-is")
     assert "given-as-it-is" in repr(await call(backend, "nested"))
 
 
+@pytest.mark.full
 async def test_headers_and_url_over_http(http_server, connect, resolver, caplog):
     """The header arrives, and neither it nor the URL is in a reply or in a log of the SDK and its HTTP client."""
     caplog.set_level(logging.DEBUG)
@@ -261,6 +268,7 @@ async def test_headers_and_url_over_http(http_server, connect, resolver, caplog)
     assert not logging.getLogger("httpx2").filters
 
 
+@pytest.mark.full
 async def test_nothing_of_the_caller_is_sent_on(http_server, connect, resolver):
     """A server gets the headers of its own configuration, whatever the caller has proven who it is with."""
     backend = connect(http_server("http", "new").url, headers={"X-Token": "mine"}, secrets=resolver)

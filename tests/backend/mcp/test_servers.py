@@ -15,7 +15,7 @@ from tests.servers import EVERYTHING, filesystem_calls, require_npm_server, serv
 
 from toolexec import Exec
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(params=["stdio", "streamableHttp", "sse"])
@@ -80,7 +80,7 @@ async def test_a_tool_that_runs_as_a_task(everything):
         seen = []
         result = await ex.run_tool("all:simulate-research-query", {"topic": "tools"}, on_progress=seen.append)
         assert "Research Report: tools" in result.value
-        assert seen[0].message == "Gathering sources..."
+        assert [seen[0].message, seen[1].message, seen[-1].message] == ["started", "Gathering sources...", "completed"]
 
 
 async def test_progress_of_everything(everything):

@@ -140,6 +140,7 @@ async def test_a_server_gets_its_environment_and_folder(connect, tmp_path):
     assert f'["on", false, "{tmp_path}"]' in backend.status().reason
 
 
+@pytest.mark.full
 async def test_fifty_starts_and_stops_leave_nothing(is_alive):
     """Start, list, close, again and again: no process and no descriptor stays (the autouse fixture counts)."""
     pids = []

@@ -102,12 +102,16 @@ class Running:
             writer.close()
 
     @asynccontextmanager
-    async def client(self, era: str = "auto", **headers: str) -> AsyncIterator[Client]:
+    async def client(
+        self, era: str = "auto", elicitation_callback: Any = None, **headers: str
+    ) -> AsyncIterator[Client]:
         """The official client."""
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20))
             transport = streamable_http_client(self.url, http_client=http)
-            yield await stack.enter_async_context(Client(transport, mode=era))  # type: ignore[arg-type]
+            yield await stack.enter_async_context(
+                Client(transport, mode=era, elicitation_callback=elicitation_callback)
+            )  # type: ignore[arg-type]
 
     async def end(self) -> None:
         self.stop.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 import uvicorn
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.server import ServerState
@@ -67,6 +68,7 @@ async def test_more_connections_than_allowed(serve: Serve) -> None:
     assert (await server.request("GET", "/healthz")).status_code == 200
 
 
+@pytest.mark.full
 async def test_a_client_that_does_not_read(serve: Serve) -> None:
     """It is dropped when its answers pile up."""
     metrics = Metrics()
@@ -89,6 +91,7 @@ def requests_answered(metrics: Metrics) -> int:
     )
 
 
+@pytest.mark.full
 async def test_a_client_that_reads_late(serve: Serve) -> None:
     """It gets everything, as long as it reads at all."""
     metrics = Metrics()
@@ -127,6 +130,7 @@ class Transport(asyncio.Transport):
         self.aborted = True
 
 
+@pytest.mark.full
 async def test_a_client_that_reads_slowly() -> None:
     """It is not dropped while it reads anything at all, and it is when it stops to."""
     made = connections(HttpSettings(read_timeout=0.4), lambda reason: None)

@@ -14,6 +14,7 @@ PATHS = ("/mcp", "/healthz", "/readyz", "/metrics", "/nothing", "/.well-known/oa
 KEY = AuthSettings(api_keys=(ApiKey(id="ann", sha256=hash_key("k" * 20)),))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", PATHS)
 async def test_another_host_is_refused_on_every_path(serve: Serve, path: str) -> None:
     """What a hostile name server makes of this machine's address is none of its names."""
@@ -31,6 +32,7 @@ async def test_another_host_is_refused_on_every_path(serve: Serve, path: str) ->
         assert (await server.request("GET", path, headers={"host": host})).status_code != 421
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_page_from_elsewhere_is_refused_on_every_path(serve: Serve, path: str) -> None:
     """Only pages of this machine may, and they get no leave to read answers of their own."""

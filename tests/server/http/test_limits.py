@@ -86,6 +86,7 @@ async def test_the_type_may_name_its_encoding(serve: Serve) -> None:
     assert (await server.post(INITIALIZE, {"content-type": "application/json; charset=utf-8"})).status_code == 200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
 @pytest.mark.parametrize("bomb", [b"[" * 100_000, b'{"a":' * 50_000, b"[" * 101 + b"]" * 101])
 async def test_json_that_nests_too_deeply(serve: Serve, bomb: bytes, era: dict[str, str]) -> None:
@@ -96,6 +97,7 @@ async def test_json_that_nests_too_deeply(serve: Serve, bomb: bytes, era: dict[s
     assert "nested more than 100 levels" in answer.json()["error"]["message"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"nul", b'{"a":NaN}', b"9" * 10_000, b'"' * 9999, b"[1,2]"])
 async def test_garbage(serve: Serve, body: bytes, era: dict[str, str]) -> None:

@@ -79,6 +79,7 @@ def ended(tool: str, error: BaseException | None = None, result: Result | None =
     return TraceEvent(kind="end", call_number=1, call=ToolCall(tool, {}), error=error, result=result)
 
 
+@pytest.mark.full
 def test_names_cannot_make_it_grow() -> None:
     """What somebody made up gets no line of its own, and neither do more tools than anybody can read about."""
     metrics = Metrics()

@@ -13,7 +13,7 @@ import pytest
 from toolexec import Exec, Progress, Tool, ToolContext, ToolReply, tool
 from toolexec.errors import ToolExecError
 from toolexec.model.content import audio, image, resource_link, text
-from toolexec.model.json_value import is_json
+from toolexec.model.json_value import to_json
 from toolexec.model.origin import HERE, acting
 from toolexec.model.schema import Schema
 from toolexec.run.results import ResultStore
@@ -49,10 +49,10 @@ class Counter:
                 reply = await meta.handle(call)
             except ToolExecError as error:
                 reply = error_reply(error)
-                assert is_json(dict(reply.value))
+                assert to_json(dict(reply.value)) == dict(reply.value)
                 return reply
         assert gives.accepts(dict(reply.value)), gives.violations(dict(reply.value))
-        assert is_json(reply.content)
+        assert to_json(reply.content) == reply.content
         assert reply.is_error == ("error" in reply.value)
         return reply
 

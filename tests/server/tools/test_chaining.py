@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from toolexec import Limits
+from toolexec import Limits, ToolReply
+from toolexec.model.content import audio, image, text
 from toolexec.server.tools.chaining import RUN_CHAIN
+from toolexec.server.tools.running import RUN_TOOL
 
 from .conftest import Counter, refuses
 
@@ -70,6 +73,20 @@ class TestValues:
         """They come along."""
         reply = await counter.ask(RUN_CHAIN, steps=[{"tool_id": "media:draw"}])
         assert [part["type"] for part in reply.content] == ["image", "audio", "resource_link"]
+
+    async def test_parts_stay_as_the_last_tool_gave_them(self, counter: Counter) -> None:
+        """In their order, with text between them, as run_tool has them; then what else there is to say."""
+        given = [image(b"x"), text("between"), audio(b"y"), text("after")]
+        counter.ex.add(lambda: ToolReply(content=given), "mixed")
+        reply = await counter.ask(
+            RUN_CHAIN, steps=[{"tool_id": "shop:greet", "args": {"name": "A"}}, {"tool_id": "mixed"}]
+        )
+        alone = await counter.ask(RUN_TOOL, tool_id="mixed")
+        assert reply.parts is not None
+        assert reply.parts[:-1] == alone.parts == given
+        rest = json.loads(reply.parts[-1]["text"])
+        assert rest["results"][0]["structured"] == "hello A"
+        assert "final" not in rest
 
     async def test_attempts_are_counted(self, counter: Counter) -> None:
         """A step that was tried again says how often it was called."""

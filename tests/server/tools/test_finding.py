@@ -172,6 +172,7 @@ class TestSearching:
         assert (await counter.error(SEARCH_TOOLS, query="wanted", cursor="x"))["code"] == "configuration"
         await counter.ex.aclose()
 
+    @pytest.mark.full
     async def test_one_that_hangs_keeps_nothing_back(self, counter: Counter) -> None:
         """What is there is found, and the note says that more may come."""
         counter.ex.add_mcp("hangs", command=[sys.executable, "-c", "import time; time.sleep(60)"])

@@ -132,6 +132,7 @@ class TestDescribing:
         handle = tool["inputSchema"]["handle"]
         assert counter.results.read(handle, counter.origin, path="properties.p998.type").value == "string"
 
+    @pytest.mark.full
     async def test_one_that_is_down(self) -> None:
         """The reason is there."""
         counter = Counter(start_timeout=10.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -11,17 +12,25 @@ import pytest
 from toolexec import ProviderBackend, ProviderBinding, Tool, ToolReply
 from toolexec.errors import PolicyError
 from toolexec.model.call import ToolCall
-from toolexec.model.content import text
+from toolexec.model.content import audio, image, text
 from toolexec.run.gate import Gate
 from toolexec.run.layers.budget import Budget
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
+from toolexec.server.tools.base import MetaReply
+from toolexec.server.tools.chaining import RUN_CHAIN
 from toolexec.server.tools.running import RUN_TOOL
 
 from .conftest import Counter, refuses
 
 ANY = {"type": "object"}
+
+
+def parts_of(reply: MetaReply) -> list[dict[str, Any]]:
+    """The content of a reply."""
+    assert reply.parts is not None
+    return reply.parts
 
 
 class NoShop:
@@ -53,13 +62,13 @@ class TestValues:
         assert reply.value["structured"] == {"item": "tea", "count": 1, "options": {"sizes": [1, 2]}}
         assert reply.value.keys() == {"structured", "durationMs"}
         assert reply.value["durationMs"] > 0
-        assert reply.text == '{"item":"tea","count":1,"options":{"sizes":[1,2]}}'
+        assert reply.parts == [text('{"item":"tea","count":1,"options":{"sizes":[1,2]}}')]
 
     async def test_null(self, counter: Counter) -> None:
         """A tool that gives nothing gives a structured null."""
         reply = await counter.ask(RUN_TOOL, tool_id="shop:nothing")
         assert reply.value["structured"] is None
-        assert reply.text == "null"
+        assert reply.parts == [text("null")]
 
     @pytest.mark.parametrize("value", [None, False, 0, 1 << 80, 1.5, "", "ü", [], {}, [[]], {"structured": None}])
     async def test_any_json(self, counter: Counter, value: Any) -> None:
@@ -69,22 +78,52 @@ class TestValues:
 
     async def test_text_is_read_as_it_is(self, counter: Counter) -> None:
         """A text is not put into quotes."""
-        assert (await counter.ask(RUN_TOOL, tool_id="shop:greet", args={"name": "Ann"})).text == "hello Ann"
+        reply = await counter.ask(RUN_TOOL, tool_id="shop:greet", args={"name": "Ann"})
+        assert reply.parts == [text("hello Ann")]
 
     async def test_parts_come_along(self, counter: Counter) -> None:
-        """Images, audio and links are parts of the reply, the text is its text."""
+        """Text, images, audio and links are parts of the reply, and the text is its value."""
         reply = await counter.ask(RUN_TOOL, tool_id="media:draw")
-        assert [part["type"] for part in reply.content] == ["image", "audio", "resource_link"]
-        assert reply.text == reply.value["structured"] == "a dot"
+        assert [part["type"] for part in parts_of(reply)] == ["text", "image", "audio", "resource_link"]
+        assert parts_of(reply)[0]["text"] == reply.value["structured"] == "a dot"
+
+    @pytest.mark.parametrize("structured", [None, {"n": 1}, {"text": "before", "n": 1}])
+    async def test_parts_stay_as_the_tool_gave_them(self, counter: Counter, structured: Any) -> None:
+        """Order, annotations and metadata are kept, whatever kinds of parts there are."""
+        marks: dict[str, Any] = {"annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"k": 1}}
+        link = {"type": "resource_link", "uri": "file:///a", "name": "a", **marks}
+        blob = {"type": "resource", "resource": {"uri": "file:///b", "blob": "eHh4"}, **marks}
+        given = [image(b"x") | marks, text("between") | marks, audio(b"y"), link, text("after"), blob, {"type": "odd"}]
+        counter.ex.add(
+            lambda: ToolReply(content=given, structured=structured, has_structured=bool(structured)), "mixed"
+        )
+        parts = parts_of(await counter.ask(RUN_TOOL, tool_id="mixed"))
+        assert [part for part in parts if part in given] == given
+        assert len(parts) == len(given) + bool(structured)
 
     async def test_words_beside_a_structured_value(self, counter: Counter) -> None:
         """They come along, unless they only repeat it."""
         reply = await counter.ask(RUN_TOOL, tool_id="media:both", args={"words": "one found"})
         assert reply.value["structured"] == {"n": 1}
-        assert reply.text == '{"n":1}'
-        assert reply.content == [text("one found")]
+        assert reply.parts == [text('{"n":1}'), text("one found")]
         again = await counter.ask(RUN_TOOL, tool_id="media:both", args={"words": "", "same": True})
-        assert again.content == []
+        assert again.parts == [text('{"n": 1}')]
+
+    @pytest.mark.parametrize(
+        ("structured", "said"),
+        [
+            ({"content": "words"}, ["words"]),
+            ({"content": "words", "size": 5}, ['{"content":"words","size":5}']),
+            ({"files": [{"text": "words"}]}, ['{"files":[{"text":"words"}]}']),
+            ("words", ["words"]),
+            ({"n": 1}, ['{"n":1}', "words"]),
+        ],
+    )
+    async def test_words_that_are_in_the_value(self, counter: Counter, structured: Any, said: list[str]) -> None:
+        """A model reads them once: in the value, or in their place where they are all of it."""
+        counter.ex.add(lambda: ToolReply(content=[text("words")], structured=structured, has_structured=True), "file")
+        reply = await counter.ask(RUN_TOOL, tool_id="file")
+        assert [part["text"] for part in parts_of(reply)] == said
 
     async def test_what_is_asked_for(self, counter: Counter) -> None:
         """Each flag adds exactly its field."""
@@ -111,10 +150,30 @@ class TestValues:
         value = await counter.value(RUN_TOOL, tool_id="far")
         assert value["structured"] == 5
         assert value["warnings"][0]["path"] == ""
+        reply = await counter.ask(RUN_TOOL, tool_id="far")
+        assert [part["text"].partition(":")[0] for part in parts_of(reply)] == ["5", '{"warnings"']
 
 
 class TestLargeValues:
     """Values that are too large to be read at once."""
+
+    @pytest.mark.parametrize("count", [5, 20_000])
+    async def test_large_ones_are_written_off_the_event_loop(
+        self, counter: Counter, count: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All callers share the loop; a value that takes long to encode is encoded in another thread, piece by piece."""
+        threads: list[int] = []
+        show = counter.results.show
+
+        def watched(*args: Any) -> Any:
+            threads.append(threading.get_ident())
+            return show(*args)
+
+        monkeypatch.setattr(counter.results, "show", watched)
+        await counter.ask(RUN_TOOL, tool_id="shop:many", args={"count": count})
+        await counter.ask(RUN_CHAIN, steps=[{"tool_id": "shop:many", "args": {"count": count}}])
+        assert len(threads) == 3
+        assert {ident == threading.get_ident() for ident in threads} == {count == 5}
 
     async def test_an_outline(self, counter: Counter) -> None:
         """It says that it is one, and its handle leads to the whole."""
@@ -123,7 +182,7 @@ class TestLargeValues:
         assert reply.value["structured"]["kind"] == "array"
         page = counter.results.read(reply.value["handle"], counter.origin, path="[4999].title")
         assert page.value == "row 4999"
-        assert len(reply.text) <= counter.results.max_bytes
+        assert sum(len(part["text"]) for part in parts_of(reply)) <= counter.results.max_bytes
 
     async def test_a_smaller_budget(self, counter: Counter) -> None:
         """`max_bytes` cuts earlier; what fits is whole."""
@@ -157,7 +216,9 @@ class TestLargeValues:
         big = {"rows": ["x" * 100] * 2000}
         parts = [text("2000 rows"), text("y" * 700)]
         counter.ex.add(lambda: ToolReply(content=parts, structured=big, has_structured=True), "big")
-        assert (await counter.ask(RUN_TOOL, tool_id="big")).content == [text("2000 rows")]
+        words, outline = parts_of(await counter.ask(RUN_TOOL, tool_id="big"))
+        assert words == text("2000 rows")
+        assert '"kind":"object"' in outline["text"]
 
 
 class TestFailures:
@@ -221,7 +282,7 @@ class TestFailures:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert counter.progress[-1].message == "failed"
+        assert counter.progress[-1].message == "error"
 
     def test_unknown_arguments_are_refused(self) -> None:
         """Also those that other servers know and this one does not."""
@@ -249,9 +310,9 @@ class TestProgress:
         await counter.error(RUN_TOOL, tool_id="shop:fail")
         assert [(p.done, p.total, p.message) for p in counter.progress] == [
             (0, None, "started"),
-            (1, 1, "finished"),
+            (1, 1, "completed"),
             (0, None, "started"),
-            (1, 1, "failed"),
+            (1, 1, "error"),
         ]
 
 
@@ -272,3 +333,20 @@ async def test_a_real_mcp_server() -> None:
     error = await counter.error(RUN_TOOL, tool_id="time:get_current_time", args={"timezone": "Nowhere"})
     assert error["code"] == "remote_tool_failed"
     await counter.ex.aclose()
+
+
+async def test_a_value_that_breaks_its_schema(counter: Counter) -> None:
+    """The reply says that the tool ran, and has its value beside the error; so has that of a chain."""
+
+    def lie() -> int:
+        return {"lines": [1, 2]}  # type: ignore[return-value]
+
+    counter.ex.add(lie, "t:lie")
+    reply = await counter.ask(RUN_TOOL, tool_id="t:lie")
+    assert reply.is_error
+    assert reply.value["structured"] == {"lines": [1, 2]}
+    assert "the tool ran" in reply.value["error"]["message"]
+    chain = await counter.ask(RUN_CHAIN, steps=[{"tool_id": "t:lie"}])
+    assert chain.is_error
+    assert chain.value["results"][0]["structured"] == {"lines": [1, 2]}
+    assert chain.value["results"][0]["error"]["code"] == "validation_output"

@@ -39,12 +39,12 @@ class TestWording:
             ("connecting", "connecting"),
             ("the command '/a/b' was not found", "the command … was not found"),
             ("it ended; the end of its stderr: key=1\nline", "it ended"),
-            ("nothing answers at http://u:p@h.example:8/x?k=v (refused)", "nothing answers at h.example (refused)"),
-            ("bad http://[x", "bad …"),
+            ("nothing answers at http://u:p@h.example:8/x?k=v (refused)", "nothing answers at its address (refused)"),
+            ("bad http://[x", "bad its address"),
         ],
     )
     def test_reasons(self, reason: str | None, expected: str) -> None:
-        """They have no quoted parts, nothing of stderr, and of URLs the host."""
+        """They have no quoted parts, nothing of stderr and no addresses."""
         assert public_reason(reason) == expected
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.mcp.config import MCPServer, MCPTransport
+from toolexec.backend.mcp.config import MCPServer, MCPSettings, MCPTransport
 from toolexec.backend.mcp.files import read_mcp_servers
 from toolexec.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp.backend import MCPBackend
 
-__all__ = ["MCPBackend", "MCPServer", "MCPTransport", "read_mcp_servers"]
+__all__ = ["MCPBackend", "MCPServer", "MCPSettings", "MCPTransport", "read_mcp_servers"]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from toolexec.model.binding import BindingKind, MCPBinding
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import explain_not_json
+from toolexec.model.json_value import NotJSONError, own_args
 from toolexec.model.tool import Tool
 
 __all__ = ["MCPBackend"]
@@ -116,23 +116,24 @@ class MCPBackend:
         """Call the server's tool; see `Backend.call`. Cancelling tells the server so."""
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
-        problems = explain_not_json(call.args or {})
-        if problems:  # it could not be sent, and the attempt would cost the connection
-            raise InputValidationError(problems, tool_id=call.tool_id, op="validate_input")
+        try:
+            args = own_args(call.args or {})
+        except NotJSONError as error:  # it could not be sent, and the attempt would cost the connection
+            raise InputValidationError(error.violations, tool_id=call.tool_id, op="validate_input") from None
         report = _progress_reporter(call.on_progress) if call.on_progress is not None else None
         client = await self._connection.client()
         if not self.server.url:
-            return convert_reply(await self._call(client, name, call.args, report))
+            return convert_reply(await self._call(client, name, args, report))
         sent, wire = Delivery(), self._connection.wire
         token = delivery.set(sent)
         try:
-            return convert_reply(await self._call(client, name, call.args, report))
+            return convert_reply(await self._call(client, name, args, report))
         except ExecutionError:
             if not sent.refused:
                 raise
             # The server was away, or has forgotten the session: it has certainly not acted on this call.
             await self._connection.report_lost(client, wire)
-            return convert_reply(await self._call(await self._connection.client(), name, call.args, report))
+            return convert_reply(await self._call(await self._connection.client(), name, args, report))
         finally:
             delivery.reset(token)
 
@@ -179,6 +180,8 @@ class MCPBackend:
             reason = describe_failure(self._connection.target, error)
             return RemoteToolError(f"{label} sent a reply that does not follow MCP: {reason}", backend=self.name)
         reason = describe_failure(self._connection.target, error)
+        for address in filter(None, (self.server.url, self.server.location)):  # which is not for callers to know
+            reason = reason.replace(address, self.name)
         return RemoteToolError(f"{label}: {reason}", backend=self.name)
 
     async def _read_tools(self, client: Client) -> None:

@@ -6,19 +6,38 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
 from toolexec.backend.secrets import Scrubber, SecretResolver, has_reference
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
+from toolexec.model.settings import checked
 
-__all__ = ["MCPServer", "MCPTransport"]
+__all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
 
 logger = logging.getLogger(__name__)
 MCPTransport: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 
 
+class MCPSettings(TypedDict, total=False):
+    """The settings of an `MCPServer` by keyword, beside what it is called and where it is; for type checkers."""
+
+    env: Mapping[str, str]
+    cwd: str | Path | None
+    headers: Mapping[str, str]
+    transport: MCPTransport
+    namespace: str
+    enabled: bool
+    connect_timeout: float
+    max_restarts: int
+    restart_window: float
+    stop_timeout: float
+    secrets: SecretResolver | None
+    hidden: frozenset[str]
+
+
+@checked("MCP server")
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MCPServer:
     """One MCP server: a `command` to start, or the `url` of one that runs.
@@ -60,21 +79,12 @@ class MCPServer:
                 raise ConfigurationError(f"MCP server {self.name!r}: its {label} {problem}")
         if bool(self.command) == bool(self.url):
             raise ConfigurationError(f"MCP server {self.name}: give either a command or a url")
-        if isinstance(self.args, str) or not all(isinstance(arg, str) for arg in self.args):
-            raise ConfigurationError(f"MCP server {self.name}: args must be a list of texts")
-        for label, texts in (("env", self.env), ("headers", self.headers)):
-            if not all(isinstance(text, str) for pair in texts.items() for text in pair):
-                raise ConfigurationError(f"MCP server {self.name}: {label} must map names to texts")
         self._check_transport()
         times = (self.connect_timeout, self.restart_window, self.stop_timeout)
         if not all(time > 0 for time in times) or not self.max_restarts >= 0:
             raise ConfigurationError(f"MCP server {self.name}: times must be above 0, max_restarts 0 or more")
 
     def _check_transport(self) -> None:
-        if self.transport not in ("auto", "stdio", "http", "sse"):
-            raise ConfigurationError(
-                f"MCP server {self.name}: unknown transport {self.transport!r}; use auto, stdio, http or sse"
-            )
         if self.command and self.transport in ("http", "sse"):
             raise ConfigurationError(f"MCP server {self.name}: a command speaks stdio, not {self.transport}")
         later = self.secrets is not None and has_reference(self.url)

@@ -12,6 +12,7 @@ from typing import Any
 from toolexec.backend.mcp.config import MCPServer, MCPTransport
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import clean_segment
 
 __all__ = ["misspelt_keys", "read_mcp_server", "read_mcp_servers", "server_table"]
@@ -150,7 +151,8 @@ def _read(name: str, entry: Any, folder: Path, secrets: SecretResolver | None) -
         raise _EntryError(f"has the unknown key {key!r}; did you mean {close!r}?")
     kind = next((entry[key] for key in ("type", "transport", "transportType") if entry.get(key)), "")
     if kind and (not isinstance(kind, str) or kind not in _TRANSPORTS):
-        raise ConfigurationError(f"unknown type {kind!r}; use {', '.join(sorted(_TRANSPORTS))}")
+        hint = did_you_mean(kind, sorted(_TRANSPORTS), otherwise=f"use {', '.join(sorted(_TRANSPORTS))}")
+        raise ConfigurationError(f"unknown type {kind!r}; {hint}")
     cwd = _typed(entry, "cwd", str)
     server = MCPServer(
         name=clean_segment(name),

@@ -8,11 +8,14 @@ from typing import Any, Final, cast
 import pydantic
 from mcp import Client
 from mcp_types import Tool as SDKTool
+from mcp_types.methods import SERVER_RESULTS
 
 __all__ = ["Listing", "read_listing", "screen_tools"]
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 100_000
+_OLDER: Final = "2025-11-25"
+_NEWER: Final = "2026-07-28"
 
 
 @dataclass(slots=True)
@@ -53,15 +56,17 @@ def screen_tools(result: dict[str, Any]) -> dict[str, str]:
     tools = result.get("tools")
     if not isinstance(tools, list):
         return {}
+    page = cast("type[pydantic.BaseModel]", SERVER_RESULTS["tools/list", _NEWER if "resultType" in result else _OLDER])
     faults: dict[str, str] = {}
     kept: list[Any] = []
     for tool in cast("list[Any]", tools):
         try:
             SDKTool.model_validate(tool, by_name=False)
+            page.model_validate({**result, "tools": [tool]}, by_name=False)
         except pydantic.ValidationError as error:
             name = tool.get("name") if isinstance(tool, dict) else None
             first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
+            where = ".".join(map(str, first["loc"])).removeprefix("tools.0.")
             label = name[:200] if isinstance(name, str) else f"(tool {len(kept) + len(faults) + 1})"
             faults[label] = f"it is not a tool as MCP has it: {first['msg']}{f' at {where}' if where else ''}"
         else:

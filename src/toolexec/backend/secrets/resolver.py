@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,10 +20,14 @@ from toolexec.backend.secrets.providers import (
 )
 from toolexec.backend.secrets.scrub import SHORTEST
 from toolexec.errors import ConfigurationError, MissingExtraError, SecretError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.redaction import Redactor, redactor
+from toolexec.model.settings import checked
 
-__all__ = ["Expanded", "SecretResolver", "has_reference"]
+__all__ = ["FILL_IN", "Expanded", "SecretResolver", "has_reference", "references_in"]
 
+FILL_IN: Final = "PUT-ITS-VALUE-HERE"
+"""Stands for the value of a variable in what users paste and fill in; as a value it counts as not set."""
 _KEEP_SECONDS: Final = 600.0
 _PREFIX: Final = "secretref:"
 _REFERENCE = re.compile(
@@ -59,11 +63,30 @@ class _Work:
     secrets: set[str] = field(default_factory=set[str])
 
 
+def references_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the provider and the name of every reference in *text* that must lead somewhere, in order.
+
+    `${NAME}` is one to the provider `env`; with a default (`${NAME:-x}`) it need not be set, and is left out.
+    """
+    whole = _WHOLE.fullmatch(text)
+    if whole is not None:
+        yield whole["provider"], whole["ref"]
+        return
+    for match in _REFERENCE.finditer(text):
+        if match["provider"] is not None:
+            yield match["provider"], match["ref"]
+        elif match["body"] is not None and match["body"] not in ("userHome", "workspaceFolder"):
+            variable = _VARIABLE.fullmatch(match["body"]) or _ENV_FORM.fullmatch(match["body"])
+            if variable is not None and variable.groupdict().get("default") is None:
+                yield "env", variable["name"]
+
+
 def has_reference(text: str) -> bool:
     """Whether a SecretResolver would change *text*, or refuse it."""
     return _REFERENCE.search(text) is not None
 
 
+@checked("SecretResolver")
 class SecretResolver:
     """Replaces references by what they stand for.
 
@@ -179,15 +202,17 @@ class SecretResolver:
                 return f"${{{body}}}"
             work.problems.append(f"the environment variable {name} is not set")
             return ""
-        if _is_secret(name, value, public=public):
+        if value == FILL_IN:
+            work.problems.append(f"the environment variable {name} is still {FILL_IN}; put its value in that place")
+        elif _is_secret(name, value, public=public):
             work.secrets.add(value)
         return value
 
     def _secret(self, provider: str, ref: str, work: _Work, *, fresh: bool) -> str:
         ask = self._providers.get(provider)
         if ask is None:
-            known = ", ".join(sorted(self._providers))
-            work.problems.append(f"there is no provider {provider!r} of secrets; there are {known}")
+            known = did_you_mean(provider, sorted(self._providers))
+            work.problems.append(f"there is no provider {provider!r} of secrets; {known}")
             return ""
         try:
             value = self._ask(provider, ask, ref, fresh=fresh)

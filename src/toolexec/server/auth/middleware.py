@@ -83,14 +83,13 @@ class Authentication:
                     return _NOBODY
                 await self._refuse(send, 401, "unauthenticated", "a key or a token is needed")
                 return None
-            wait = self._failures.wait(peer, credential)
+            identity = await self._identify(scheme, credential)
+        except BadCredentialError as error:
+            wait = self._failures.failed(peer)
             if wait:
                 self._tell("too_many_failures")
                 await refuse(send, 429, "too many wrong keys or tokens; wait", [("retry-after", str(math.ceil(wait)))])
                 return None
-            identity = await self._identify(scheme, credential)
-        except BadCredentialError as error:
-            self._failures.failed(peer)
             logger.warning("refused a request from %s: %s", peer, error)
             await self._refuse(send, 401, "bad_credential", str(error), "invalid_token")
             return None
@@ -98,7 +97,6 @@ class Authentication:
             self._tell("uncheckable")
             await refuse(send, 503, str(error), [("retry-after", "60")])
             return None
-        self._failures.succeeded(credential)
         missing = [name for name in self._auth.required_scopes if name not in identity.caller.scopes]
         if missing:
             await self._refuse(

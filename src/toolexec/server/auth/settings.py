@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 
 __all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
 
@@ -19,6 +20,7 @@ _OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+@checked("ApiKey")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """A key that one caller has; `toolexec keys new ID` makes one.
@@ -64,6 +66,7 @@ class ApiKey:
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
+@checked("JwtSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
     """Which tokens are accepted.
@@ -111,6 +114,7 @@ class JwtSettings:
             raise ConfigurationError("jwt id_claim must name the claim that has the caller's ID")
 
 
+@checked("AuthSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
     """Who may use the server.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -25,7 +27,7 @@ from toolexec.server.http.guard import Guard
 from toolexec.server.http.health import Health
 from toolexec.server.http.limits import BodyLimits
 from toolexec.server.http.metrics import Metrics
-from toolexec.server.http.replies import refuse, reply, reply_json, reply_text
+from toolexec.server.http.replies import header, peer_of, refuse, reply, reply_json, reply_text
 from toolexec.server.http.requests import Requests
 from toolexec.server.http.settings import HttpSettings, check_exposure
 
@@ -35,10 +37,55 @@ logger = logging.getLogger(__name__)
 
 
 class _Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, which can be counted."""
+    """The SDK's sessions, which can be counted, and of which nobody can take all: once there are as many as there may
+    be, whoever has most gets no more, and loses the one that was not used for the longest time to a caller who has
+    fewer."""
+
+    _owners: OrderedDict[str, str]  # of each session, the least recently used one first
+    _asking: ContextVar[str] = ContextVar("toolexec_session_owner", default="")
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._owners = OrderedDict()
 
     def count(self) -> int:
         return len(self._server_instances)
+
+    async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        known = header(scope, b"mcp-session-id") or ""
+        if known in self._owners:
+            self._owners.move_to_end(known)
+        caller = scope.get(CALLER)
+        name = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
+        token = self._asking.set(name or peer_of(scope))
+        try:
+            await super()._handle_stateful_request(scope, receive, send)
+        finally:
+            self._asking.reset(token)
+
+    def _admit_session(self, requestor: Any) -> Any:
+        owner = self._asking.get()
+        if self.max_sessions is not None and self.count() >= self.max_sessions:
+            self._make_room(owner)
+        transport = super()._admit_session(requestor)
+        if transport is not None and transport.mcp_session_id is not None:
+            self._owners[transport.mcp_session_id] = owner
+        return transport
+
+    async def _discard_session(self, session_id: str, transport: Any) -> None:
+        self._owners.pop(session_id, None)
+        await super()._discard_session(session_id, transport)
+
+    def _make_room(self, owner: str) -> None:
+        counts = Counter(self._owners.values())
+        most, number = counts.most_common(1)[0] if counts else ("", 0)
+        if counts[owner] + 1 >= number or self._task_group is None:
+            return
+        session_id = next(one for one, other in self._owners.items() if other == most)
+        logger.warning("there are %d sessions; the oldest of %s, who has %d, gives way", self.count(), most, number)
+        del self._owners[session_id]
+        transport = self._server_instances.pop(session_id)  # at once, so that there is room
+        self._task_group.start_soon(self._discard_session, session_id, transport)
 
 
 class HttpApp:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
 
 __all__ = ["HttpSettings", "check_exposure", "is_loopback", "split_host"]
@@ -16,6 +17,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _OWN_PATHS = ("/healthz", "/readyz", "/health", "/metrics")
 
 
+@checked("HttpSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """How the server listens.

@@ -16,14 +16,20 @@ __all__ = ["MetaCall", "MetaHandler", "MetaReply", "MetaTool"]
 
 @dataclass(slots=True, kw_only=True)
 class MetaReply:
-    """What a tool of the server answers: `value` fits its output schema and becomes the structured content; `text` is
-    what a model reads in its place (empty: the value as JSON). `content` are parts in MCP's spelling that go along
-    (images, links). `is_error` marks a failure that the model should read."""
+    """What a tool of the server answers.
+
+    `value` fits its output schema and becomes the structured content; `text` is what a model reads in its place (empty:
+    the value as JSON). `content` are parts in MCP's spelling that go along (images, links). `parts` take the place of
+    both, in their order. `is_error` marks a failure that the model should read. With `structured` the structured
+    content goes along however long it is.
+    """
 
     value: Mapping[str, Any]
     text: str = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    parts: list[dict[str, Any]] | None = None
     is_error: bool = False
+    structured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,11 @@ MetaHandler: TypeAlias = Callable[[MetaCall], Awaitable[MetaReply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaTool:
-    """A tool of the server: what clients see of it, and what it does."""
+    """A tool of the server: what clients see of it, and what it does.
+
+    With `once`, a long reply is sent as content only, so that no client reads it twice; then no output schema is
+    published, as clients would insist on structured content.
+    """
 
     name: str
     title: str
@@ -56,16 +66,14 @@ class MetaTool:
     destructive: bool = False
     idempotent: bool = True
     open_world: bool = False
+    once: bool = False
 
     def to_mcp(self) -> dict[str, Any]:
         """The tool in MCP's spelling, as `tools/list` shows it."""
         hints: dict[str, Any] = {"title": self.title, "readOnlyHint": self.read_only, "openWorldHint": self.open_world}
         if not self.read_only:  # of one that only reads they say nothing
             hints |= {"destructiveHint": self.destructive, "idempotentHint": self.idempotent}
-        return {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": dict(self.input_schema),
-            "outputSchema": dict(self.output_schema),
-            "annotations": hints,
-        }
+        data = {"name": self.name, "description": self.description, "inputSchema": dict(self.input_schema)}
+        if not self.once:
+            data["outputSchema"] = dict(self.output_schema)
+        return {**data, "annotations": hints}

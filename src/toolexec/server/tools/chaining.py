@@ -7,13 +7,24 @@ from typing import Any, Final
 
 from toolexec.errors import ChainStepLimitError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
+from toolexec.model.content import text as text_part
+from toolexec.run.results import Shown
 from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.progress import Notices
-from toolexec.server.tools.running import BACKEND, MAX_BYTES, lowest
+from toolexec.server.tools.running import BACKEND, MAX_BYTES, lowest, result_parts
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, closed, count, outcome
-from toolexec.server.tools.values import backend_data, cut_note, milliseconds, other_parts, tool_data
+from toolexec.server.tools.values import (
+    as_json,
+    backend_data,
+    beside_loop,
+    cut_note,
+    milliseconds,
+    other_parts,
+    text_beside,
+    tool_data,
+)
 
 __all__ = ["RUN_CHAIN"]
 
@@ -38,7 +49,7 @@ async def _run(call: MetaCall) -> MetaReply:
         return error_reply(error, results=[])
     finally:
         notices.end(ending)
-    return _reply(call, chain)
+    return await beside_loop(lambda: _reply(call, chain), *(step.value for step in chain.steps))
 
 
 def _step(call: MetaCall, data: Mapping[str, Any]) -> Step:
@@ -55,6 +66,7 @@ def _step(call: MetaCall, data: Mapping[str, Any]) -> Step:
 
 def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
     value: dict[str, Any] = {"results": [_result(call, step) for step in chain.steps]}
+    shown = Shown(value=None)
     last = next((step for step in reversed(chain.steps) if step.ok), None)
     if last is not None:
         most = int(call.args["max_bytes"]) if "max_bytes" in call.args else None
@@ -65,7 +77,12 @@ def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
         value["error"] = _failure(chain)
     result = last.result if last is not None else None
     content = other_parts(result.content) if result is not None else []
-    return MetaReply(value=value, content=content, is_error=chain.error is not None)
+    if result is not None and content:  # the last tool's parts in their order, as run_tool gives them
+        rest = {key: part for key, part in value.items() if key != "final"}
+        parts = [*result_parts(call, result, shown), text_part(as_json(rest))]
+    else:
+        parts = text_beside(value, "final")
+    return MetaReply(value=value, content=content, parts=parts, is_error=chain.error is not None)
 
 
 def _result(call: MetaCall, step: StepResult) -> dict[str, Any]:
@@ -76,7 +93,7 @@ def _result(call: MetaCall, step: StepResult) -> dict[str, Any]:
         return data | {"skipped": True}
     if step.error is not None:
         data["error"] = error_object(step.error, step_index=step.index)
-    else:
+    if step.error is None or step.value is not None:
         # What comes in between is for the chain more than for the reader, who has the last value in full.
         shown = call.results.show(step.value, call.origin, _STEP_BYTES)
         data |= {"structured": shown.value, **cut_note(shown)}
@@ -163,4 +180,5 @@ RUN_CHAIN: Final = MetaTool(
     destructive=True,
     idempotent=False,
     open_world=True,
+    once=True,
 )

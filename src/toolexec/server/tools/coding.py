@@ -14,7 +14,7 @@ from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.progress import Notices
 from toolexec.server.tools.running import MAX_BYTES
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, TEXT, TEXTS, closed, count, outcome, text
-from toolexec.server.tools.values import cut_note, milliseconds, shown_text
+from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside
 
 __all__ = ["EXECUTE_CODE"]
 
@@ -36,12 +36,12 @@ async def _execute(call: MetaCall) -> MetaReply:
         return error_reply(error)
     finally:
         notices.end(ending)
-    return _reply(call, result)
+    return await beside_loop(lambda: _reply(call, result), result.value, result.stdout, result.stderr)
 
 
 def _settings(call: MetaCall, notices: Notices) -> CodeSettings:
     args = call.args
-    settings: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools", ())}
+    settings: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
     if "timeout_ms" in args:
         settings["timeout"] = args["timeout_ms"] / 1000
     if "max_tool_calls" in args:
@@ -75,7 +75,7 @@ def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
     value["durationMs"] = milliseconds(result.duration)
     if result.backend is not None:
         value["backend"] = {"kind": result.backend.kind, "isolation": result.backend.isolation}
-    return MetaReply(value=value, is_error=result.error is not None)
+    return MetaReply(value=value, parts=text_beside(value, "value"), is_error=result.error is not None)
 
 
 def _trace(calls: Sequence[ToolCallRecord]) -> list[dict[str, Any]]:
@@ -134,4 +134,5 @@ EXECUTE_CODE: Final = MetaTool(
     destructive=True,
     idempotent=False,
     open_world=True,
+    once=True,
 )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 from toolexec.errors import RemoteToolError, ToolExecError
-from toolexec.model.json_value import is_json
+from toolexec.model.json_value import to_json_lossy
 from toolexec.model.redaction import redactor
 from toolexec.server.plain import plain
 from toolexec.server.tools.base import MetaReply
 
 __all__ = ["error_object", "error_reply"]
 
+logger = logging.getLogger(__name__)
 _MAX_MESSAGE: Final = 4000
 _MAX_NAME: Final = 400
 _MAX_DETAILS: Final = 4000
@@ -25,6 +26,10 @@ _MAX_LEVELS: Final = 6
 
 def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict[str, Any]:
     """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size."""
+    shown = error.public()
+    if shown is not error:
+        logger.warning("%s", plain(redactor.text(str(error)), _MAX_MESSAGE))  # what operators should know of it
+        error = shown
     data = error.to_dict()
     data["message"] = plain(str(error), _MAX_MESSAGE)
     data |= {key: plain(data[key], _MAX_NAME) for key in ("tool_id", "op", "backend") if key in data}
@@ -45,10 +50,7 @@ def error_reply(error: ToolExecError, **beside: Any) -> MetaReply:
 
 def _bounded(details: Mapping[str, Any]) -> dict[str, Any]:
     """*details* if they are JSON and short, else the beginnings of all that is in them."""
-    try:
-        plain: dict[str, Any] = json.loads(json.dumps(details, ensure_ascii=False, default=str))
-    except (ValueError, RecursionError, TypeError):  # deeper than JSON goes, or with keys that are no text
-        return {"cut": True}
+    plain: dict[str, Any] = to_json_lossy(details)
     if _fits(plain, _MAX_DETAILS):
         return plain
     short: dict[str, Any] = _shortened(plain, 0)
@@ -56,14 +58,12 @@ def _bounded(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, limit: int) -> bool:
-    return is_json(value) and len(json.dumps(value, ensure_ascii=False)) <= limit
+    return len(json.dumps(value, ensure_ascii=False)) <= limit
 
 
 def _shortened(value: Any, level: int) -> Any:
     if isinstance(value, str):
         return plain(value, _MAX_TEXT)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     if not isinstance(value, dict | list):
         return value
     if level == _MAX_LEVELS:

@@ -60,7 +60,7 @@ async def _search(call: MetaCall) -> MetaReply:
     value: dict[str, Any] = {"tools": _hits(call, index, page.items)}
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
-    if page.did_you_mean is not None and page.items:
+    if page.did_you_mean is not None:
         value["didYouMean"] = one_line(page.did_you_mean, MAX_SHORT_DESCRIPTION)
     return _noted(call, index, value, filtered=filters != Filters(), why=page.note)
 

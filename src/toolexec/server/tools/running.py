@@ -20,17 +20,21 @@ from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, closed
 from toolexec.server.tools.values import (
     as_json,
     backend_data,
+    beside_loop,
     cut_note,
     milliseconds,
     other_parts,
     shown_text,
+    sized_parts,
     tool_data,
 )
 
-__all__ = ["BACKEND", "MAX_BYTES", "RUN_TOOL", "failure_parts", "lowest", "warnings_of"]
+__all__ = ["BACKEND", "MAX_BYTES", "RUN_TOOL", "failure_parts", "lowest", "result_parts", "warnings_of"]
 
 _MAX_WARNINGS: Final = 10
 _SHORT: Final = 600
+_MAX_LEAVES: Final = 10_000
+_FLAGS: Final = ("include_structured", "include_tool", "include_backend", "include_mcp_result")
 
 BACKEND: Final = closed({"kind": ANY, "name": ANY})
 MAX_BYTES: Final = {"type": "integer", "minimum": MIN_BYTES}
@@ -40,7 +44,7 @@ async def _run(call: MetaCall) -> MetaReply:
     args = call.args
     notices = Notices(call.on_progress)
     notices.start()
-    ending = "failed"
+    ending = "error"
     try:
         result = await call.ex.run_tool(
             args["tool_id"],
@@ -48,19 +52,32 @@ async def _run(call: MetaCall) -> MetaReply:
             timeout=lowest(args.get("timeout_seconds"), call.ex.options.default_timeout),
             on_progress=notices.callback,
         )
-        ending = "finished" if result.ok else ending
+        ending = "completed" if result.ok else ending
     except ToolExecError as error:
         return error_reply(error)
     finally:
         notices.end(ending)
+    content = result.reply.content if result.reply is not None else ()
+    return await beside_loop(lambda: _reply(call, result), result.value, content)
+
+
+def _reply(call: MetaCall, result: Result) -> MetaReply:
+    args = call.args
     beside = {"durationMs": milliseconds(result.duration), **_asked_for(call, result)}
     if result.error is not None:
+        if result.value is not None:  # it ran, and broke its output schema
+            shown = call.results.show(result.value, call.origin, _max_bytes(args))
+            beside = {"structured": shown.value, **cut_note(shown), **beside}
         failed = error_reply(result.error, **beside)
         failed.content = failure_parts(result.error, result.reply)
         return failed
     shown = call.results.show(result.value, call.origin, _max_bytes(args))
-    value = {"structured": shown.value, **cut_note(shown), **beside, **warnings_of(result)}
-    return MetaReply(value=value, text=_text(result, shown), content=_content(call, result, shown))
+    warnings = warnings_of(result)
+    value = {"structured": shown.value, **cut_note(shown), **beside, **warnings}
+    parts = result_parts(call, result, shown)
+    if warnings:
+        parts.append(text_part(as_json(warnings)))
+    return MetaReply(value=value, parts=parts, structured=any(map(args.get, _FLAGS)))
 
 
 def lowest(asked: float | None, most: float | None) -> float | None:
@@ -99,38 +116,65 @@ def _asked_for(call: MetaCall, result: Result) -> dict[str, Any]:
     return found
 
 
-def _text(result: Result, shown: Shown) -> str:
-    """What a model reads: the tool's own words where the value is made of them, else the value."""
-    if not shown.bytes and result.reply is not None and not result.reply.has_structured:
-        own = _words(result.reply)
-        if own:
-            return "\n".join(own)
-    return shown.value if isinstance(shown.value, str) else as_json(shown.value)
-
-
-def _content(call: MetaCall, result: Result, shown: Shown) -> list[dict[str, Any]]:
-    """The parts that are not in the text: images and the like, and words beside a structured value that say more."""
+def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str, Any]]:
+    """The content: the tool's own parts as it gave them, in their order, and the value as text where none of them says
+    it. What would be read twice, or is too long, is left out."""
+    value = text_part(shown.value if isinstance(shown.value, str) else as_json(shown.value))
     reply = result.reply
-    if reply is None:
-        return []
-    words = _words(reply) if reply.has_structured or shown.bytes else []
-    told = [word for word in words if not (shown.bytes and len(word) > _SHORT) and not _repeats(word, shown.value)]
-    return [*(text_part(shown_text(call, word)) for word in told), *other_parts(reply.content)]
+    if reply is None or not reply.content:
+        return [value]
+    given = sized_parts(reply.content)
+    if not shown.bytes and not reply.has_structured:
+        return given  # the value is made of them
+    parts: list[dict[str, Any]] = []
+    place = -1  # of the value: where a part stood that it takes the place of
+    said = False
+    leaves = _leaves(result.value)
+    for part in given:
+        word = _word(part)
+        if word is None:
+            parts.append(part)
+        elif not shown.bytes and _says(word, result.value):
+            if not said:
+                parts.append(part)
+            said = True
+        elif word in leaves or (shown.bytes and len(word) > _SHORT):
+            place = len(parts) if place < 0 else place
+        else:
+            parts.append({**part, "text": shown_text(call, word)})
+    if not said:
+        parts.insert(max(place, 0), value)
+    return parts
 
 
-def _words(reply: ToolReply) -> list[str]:
-    return [part["text"] for part in reply.content if part.get("type") == "text" and isinstance(part.get("text"), str)]
+def _word(part: Mapping[str, Any]) -> str | None:
+    word = part.get("text")
+    return word if part.get("type") == "text" and isinstance(word, str) else None
 
 
-def _repeats(word: str, value: Any) -> bool:
-    """Whether a text only says again what the value says: most servers send their structured values as text, too."""
-    inner = value.get("result") if isinstance(value, dict) and value.keys() == {"result"} else value
+def _says(word: str, value: Any) -> bool:
+    """Whether a text says the whole value: many servers send their structured values as text, too."""
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     if word in (inner, value):
         return True
     try:
         return same_json(json.loads(word), value) or same_json(json.loads(word), inner)
     except (ValueError, RecursionError):
         return False
+
+
+def _leaves(value: Any) -> set[str]:
+    """The strings in a value, of its first 10,000 items."""
+    found: set[str] = set()
+    todo, left = [value], _MAX_LEAVES
+    while todo and left:
+        left -= 1
+        item = todo.pop()
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, dict | list):
+            todo += item.values() if isinstance(item, dict) else item
+    return found
 
 
 RUN_TOOL: Final = MetaTool(
@@ -146,6 +190,7 @@ RUN_TOOL: Final = MetaTool(
             "args": OBJECT,
             "timeout_seconds": {**NUMBER, "exclusiveMinimum": 0},
             "max_bytes": MAX_BYTES,
+            "include_structured": FLAG,
             "include_tool": FLAG,
             "include_backend": FLAG,
             "include_mcp_result": FLAG,
@@ -169,4 +214,5 @@ RUN_TOOL: Final = MetaTool(
     destructive=True,
     idempotent=False,
     open_world=True,
+    once=True,
 )

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from toolexec.model.binding import Binding
+from toolexec.model.content import text as text_part
 from toolexec.model.tool import Tool
+from toolexec.run.large import Budget, is_small, off_loop
 from toolexec.run.results import Shown
 from toolexec.server.plain import plain
 from toolexec.server.tools.base import MetaCall
 from toolexec.server.tools.wording import clean_schema
 
-__all__ = ["as_json", "backend_data", "cut_note", "milliseconds", "other_parts", "shown_text", "tool_data"]
+__all__ = [
+    "as_json",
+    "backend_data",
+    "beside_loop",
+    "cut_note",
+    "milliseconds",
+    "other_parts",
+    "shown_text",
+    "sized_parts",
+    "tool_data",
+]
 
+T = TypeVar("T")
 _MAX_DESCRIPTION: Final = 4000
 _MAX_TITLE: Final = 200
 _MAX_PARTS: Final = 16 << 20
 _HEAD: Final = 2000
+
+
+async def beside_loop(make: Callable[[], T], *values: Any) -> T:
+    """What *make* gives; done off the event loop where one of *values* is large, as encoding it would stop all other
+    callers meanwhile."""
+    if all(map(is_small, values)):
+        return make()
+    return await off_loop(lambda _: make(), Budget())
 
 
 def as_json(value: Any) -> str:
@@ -69,15 +90,27 @@ def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
     return data
 
 
+def text_beside(value: Mapping[str, Any], name: str) -> list[dict[str, Any]] | None:
+    """The content for *value* where its field *name* is a long text: that text as it is, as it would only grow in JSON,
+    and then the rest. None where there is no such text."""
+    found = value.get(name)
+    if not isinstance(found, str) or len(found) <= _HEAD:
+        return None
+    return [text_part(found), text_part(as_json({key: part for key, part in value.items() if key != name}))]
+
+
 def other_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The parts of a reply that are not text: images, audio, links, resources. One that would make them more than
-    16 MiB together is replaced by a text that says so."""
+    """The parts of a reply that are not text: images, audio, links, resources; see `sized_parts`."""
+    return sized_parts(part for part in content if part.get("type") != "text")
+
+
+def sized_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a reply, in their order. One that would make those that are not text more than 16 MiB together is
+    replaced by a text that says so."""
     parts: list[dict[str, Any]] = []
     room = _MAX_PARTS
     for part in content:
-        if part.get("type") == "text":
-            continue
-        size = _size(part)
+        size = _size(part) if part.get("type") != "text" else 0
         if size > room:
             parts.append({"type": "text", "text": f"[left out: a part of type {part.get('type')!s:.40}, {size} bytes]"})
             continue

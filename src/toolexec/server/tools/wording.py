@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from toolexec.model.redaction import redactor
 from toolexec.server.plain import one_line, plain
@@ -41,13 +40,6 @@ def clean_schema(schema: Any) -> Any:
 
 def public_reason(reason: str | None) -> str:
     """Why a backend is unavailable, as any caller may know it: no command lines and paths, nothing that a process
-    printed, of a URL only the host."""
-    text = _URL.sub(_host, _STDERR.sub("", reason or "unavailable"))
+    printed, no addresses."""
+    text = _URL.sub("its address", _STDERR.sub("", reason or "unavailable"))
     return redactor.text(one_line(_QUOTED.sub("…", text), _MAX_REASON)) or "unavailable"
-
-
-def _host(found: re.Match[str]) -> str:
-    try:
-        return urlsplit(found.group()).hostname or "…"
-    except ValueError:
-        return "…"
