@@ -72,6 +72,7 @@ changes = st.lists(
 )
 
 
+@pytest.mark.full
 @given(changes, texts)
 @settings(max_examples=150, deadline=None)
 def test_any_sequence_of_changes_ends_like_a_fresh_start(steps: list[tuple[str, str, str]], query: str) -> None:
@@ -199,6 +200,7 @@ class TestConfig:
             BM25Config(**knobs)
 
 
+@pytest.mark.full
 def test_nothing_is_kept() -> None:
     """After removing all, no posting is left, and words that are gone for good give up their room."""
     made = searcher(*(tool(f"t{i}", f"word{chr(97 + i % 26)}{'x' * i} shared") for i in range(50)))

@@ -104,7 +104,7 @@ class TestLevels:
     @pytest.mark.parametrize("level", ["Full", "", "everything", None])
     def test_unknown_levels(self, level: Any) -> None:
         """Refused before anything is looked up."""
-        with pytest.raises(InvalidDetailError, match="use summary, schema or full"):
+        with pytest.raises(InvalidDetailError, match=r"use summary, schema or full|did you mean full"):
             store().describe("no:such", level)
 
     def test_versions(self) -> None:

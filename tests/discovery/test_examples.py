@@ -185,6 +185,7 @@ schemas = st.recursive(
 )
 
 
+@pytest.mark.full
 @given(st.dictionaries(names, schemas, max_size=4), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_ordinary_schemas_get_an_example_that_fits(properties: dict[str, Any], closed: bool) -> None:

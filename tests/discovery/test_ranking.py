@@ -29,6 +29,7 @@ def index() -> InMemoryIndex:
     return made
 
 
+@pytest.mark.full
 def test_right_tools_are_found(index: InMemoryIndex) -> None:
     """For each kind of query, a right tool is among the first one, five and twenty as often as it was."""
     whole = [type(query)(query.text, query.relevant, query.kind, "test") for query in queries()]

@@ -15,6 +15,8 @@ import pytest
 from toolexec.discovery import Filters, InMemoryIndex, SearchResults
 from toolexec.model import LocalBinding, Tool
 
+pytestmark = pytest.mark.full
+
 WORDS = ("brontok", "quillix", "zumbarel", "fydraw", "olwencha")
 COMMON = ("vashtomi", "kerupple")
 READERS = 8

@@ -259,7 +259,7 @@ def nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"namespace": "a"}, "did you mean 'namespaces'"),
+        ({"namespace": "a"}, "did you mean namespaces"),
         ({"zzz": 1}, "the keys are name,"),
         ({"where": "len"}, "unknown key 'where'"),
         ([], "must be a mapping"),

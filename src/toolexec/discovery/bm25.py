@@ -29,6 +29,7 @@ from toolexec.discovery.search import Accept, Hit, Hits
 from toolexec.discovery.selection import Selection
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["BM25Config", "BM25Searcher"]
@@ -37,6 +38,7 @@ _MAX_BOOST = 100
 _MAX_SETS = 16
 
 
+@checked("BM25Config")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BM25Config:
     """How much a word counts in each field, and BM25's two knobs: `k1` (how fast repetition saturates) and `b` (how
@@ -67,6 +69,7 @@ class BM25Config:
             )
 
 
+@checked("BM25Searcher")
 class BM25Searcher:
     """Ranks tools by BM25. Any word of the query may match; more and rarer words rank higher.
 
@@ -116,7 +119,8 @@ class BM25Searcher:
                 return Hits(self._first(limit, choice))
             words: list[Word] = [word.members for word in read.words]
             best = self._ranker.best(words, limit, choice, self._id)
-            found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=read.meant)
+            meant = read.meant if best else read.maybe
+            found = Hits((Hit(self._id(slot), score) for score, slot in best), did_you_mean=meant)
             found.note = self._note(read, bool(found))
             return found
 
@@ -234,7 +238,7 @@ class BM25Searcher:
             elif read.words:
                 notes.append("no tool that the filters let through has these words")
             elif read.unknown:
-                notes.append(f"no tool has {_listed(read.unknown)}, nor a word like it")
+                notes.append(f"no tool has {_listed(read.unknown)}{'' if read.maybe else ', nor a word like it'}")
             else:
                 notes.append("the query has no words")
         return "; ".join(notes)

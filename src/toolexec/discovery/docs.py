@@ -12,9 +12,11 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 from toolexec.discovery.examples import ToolExample, copy_json, example_args
 from toolexec.discovery.index import Index
 from toolexec.discovery.links.producer import Producer
-from toolexec.discovery.summary import Metadata, cut
+from toolexec.discovery.summary import PUBLIC_REASON, Metadata, cut
 from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInfo", "ToolDoc", "schema_info"]
@@ -99,6 +101,11 @@ class ToolDoc:
             return None
         return dict(self.examples[0].copy().args) if self.examples else example_args(self.tool.input_schema.text)
 
+    def public(self) -> ToolDoc:
+        """Give the documentation as models may read it: without the reason why the tool is unavailable, which is for
+        operators."""
+        return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
+
     def to_dict(self) -> dict[str, Any]:
         """The documentation as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"id": self.id, "summary": self.summary}
@@ -156,6 +163,7 @@ class DocStore(Protocol):
         ...
 
 
+@checked("InMemoryDocStore")
 class InMemoryDocStore:
     """A `DocStore` in this process's memory, on top of an index.
 
@@ -199,7 +207,8 @@ class InMemoryDocStore:
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """The documentation at *level*; see `DocStore.describe`."""
         if level not in get_args(DetailLevel):
-            raise InvalidDetailError(f"unknown detail level {level!r}; use summary, schema or full", tool_id=tool_id)
+            hint = did_you_mean(level, get_args(DetailLevel), otherwise="use summary, schema or full")
+            raise InvalidDetailError(f"unknown detail level {level!r}; {hint}", tool_id=tool_id)
         entry = self._entry(tool_id)
         tool, bindings = self._tool(tool_id, needed=entry is None or level != "summary", documented=entry is not None)
         summary = entry.summary if entry is not None and entry.summary else _summary_of(tool)

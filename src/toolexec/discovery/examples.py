@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeGuard
 
 from toolexec.errors import ExampleTooLargeError, InvalidSchemaError
-from toolexec.model.json_value import explain_not_json
+from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.schema import Schema
 
 __all__ = ["MAX_EXAMPLE_DEPTH", "MAX_EXAMPLE_SIZE", "ToolExample", "args_size", "example_args"]
@@ -36,10 +36,11 @@ class ToolExample:
         """A copy with texts cut to their caps (title 200 characters, description 300, result hint 200) and its own
         arguments; raises ExampleTooLargeError when those are not JSON, over 5 levels deep or over 50 values."""
         label = f"example {position + 1}{f' ({self.title})' if self.title else ''}"
-        problems = explain_not_json(dict(self.args))
-        if problems:
-            raise ExampleTooLargeError(f"{label}: its arguments are not JSON at {problems[0].path}")
-        depth, size = args_size(self.args)
+        try:
+            args = to_json(self.args)
+        except NotJSONError as error:
+            raise ExampleTooLargeError(f"{label}: its arguments are {error}") from None
+        depth, size = args_size(args)
         if depth > MAX_EXAMPLE_DEPTH or size > MAX_EXAMPLE_SIZE:
             raise ExampleTooLargeError(
                 f"{label}: its arguments have {depth} levels and {size} values; "
@@ -51,7 +52,7 @@ class ToolExample:
             title=self.title[:MAX_EXAMPLE_TITLE],
             description=self.description[:MAX_EXAMPLE_DESCRIPTION],
             result_hint=self.result_hint[:MAX_RESULT_HINT],
-            args=json.loads(json.dumps(dict(self.args))),
+            args=args,
         )
 
     def copy(self) -> ToolExample:

@@ -16,6 +16,7 @@ from toolexec.discovery.search import Searcher
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Discovery"]
 
 
+@checked("Discovery", homes={"ProviderStore": "toolexec.discovery.providers"})
 class Discovery:
     """Register tools with their documentation, find them, read about them.
 

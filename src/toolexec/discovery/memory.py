@@ -30,6 +30,7 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import Binding, BindingSelector, LocalBinding, MCPBinding, ProviderBinding, prefer_local
 from toolexec.model.ids import ToolID
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["InMemoryIndex"]
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 _TRIES = 3
 
 
+@checked("InMemoryIndex")
 class InMemoryIndex:
     """An `Index` in this process's memory, ranked by BM25 unless another *searcher* is given.
 

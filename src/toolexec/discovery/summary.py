@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from toolexec.discovery.explanation import Explanation
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import HINTS, Tool, ToolAnnotations
 
-__all__ = ["MAX_SHORT_DESCRIPTION", "Filters", "Metadata", "Summary", "summarize"]
+__all__ = ["MAX_SHORT_DESCRIPTION", "PUBLIC_REASON", "Filters", "Metadata", "Summary", "summarize"]
 
 MAX_SHORT_DESCRIPTION = 120
+
+
+PUBLIC_REASON: Final = (
+    "it cannot be called just now: try again later or use another tool; operators find the reason with `toolexec "
+    "backends`"
+)
+"""Why a tool is unavailable, as models may read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,11 @@ class Summary:
     explanation: Explanation | None = None
     produces: str | None = None
 
+    def public(self) -> Summary:
+        """Give the summary as models may read it: without the reason why the tool is unavailable, which is for
+        operators."""
+        return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
+
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"id": self.id, "name": self.name}
@@ -68,6 +81,7 @@ class Summary:
         return data
 
 
+@checked("Filters")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """Which tools count; a field left at its default lets all through.
@@ -79,7 +93,7 @@ class Filters:
     """
 
     namespace: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: str | Sequence[str] = ()
     backend: str | None = None
     read_only: bool | None = None
     idempotent: bool | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +14,9 @@ from toolexec.discovery.summary import Filters, Metadata
 from toolexec.discovery.toolset_words import in_words
 from toolexec.discovery.view import IndexView, both_filters
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
+from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 
 __all__ = ["Members", "Toolset"]
@@ -35,6 +36,7 @@ _MAX_DEPTH: Final = 16
 _Test: TypeAlias = Callable[[Registered], bool]
 
 
+@checked("Toolset", leave="*")
 @dataclass(frozen=True, slots=True)
 class Toolset:
     """The tools that meet every condition given here; nothing, where none is given.
@@ -272,8 +274,7 @@ class Toolset:
             raise ConfigurationError(f"a toolset can be made of others at most {_MAX_DEPTH} deep; make it simpler")
         for key in data:
             if key not in known:
-                close = difflib.get_close_matches(str(key)[:_MAX_TEXT], known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+                hint = did_you_mean(key, known, otherwise=f"the keys are {', '.join(known)}")
                 raise ConfigurationError(f"a toolset has the unknown key {str(key)[:_MAX_TEXT]!r}; {hint}")
         values: dict[str, Any] = {"name": name, **data}
         for key in (*_TEXTS, *_SETS):

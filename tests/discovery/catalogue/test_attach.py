@@ -250,6 +250,7 @@ with SQLiteCatalogue(path, delay=0.001) as catalogue:
 """
 
 
+@pytest.mark.full
 def test_several_processes_write_to_one_file(path: Path) -> None:
     """Each brings its own tools, none loses another's, from the making of the file on."""
     with ExitStack() as stack:

@@ -15,6 +15,8 @@ from tests.servers import server_environment
 
 from toolexec.discovery.catalogue import SQLiteCatalogue
 
+pytestmark = pytest.mark.full
+
 WRITER = """
 import random, sys
 from toolexec import InMemoryIndex, MCPBinding, Tool
@@ -42,7 +44,7 @@ for edition in range(1_000_000):
 """
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))])
 def test_killed_while_it_writes(path: Path, seed: int) -> None:
     """Ten times in a row, at another moment each time: all that is there can be read, verified and searched."""
     dice = random.Random(seed)

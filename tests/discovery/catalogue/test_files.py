@@ -125,6 +125,7 @@ def test_other_tables(path: Path, statement: str) -> None:
     refuses(path, "other tables than it should")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("statement", "why"),
     [

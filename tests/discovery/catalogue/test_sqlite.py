@@ -18,6 +18,7 @@ from toolexec.errors import CatalogueError, ConfigurationError, ToolConflictErro
 from toolexec.model import LocalBinding, MCPBinding, ProviderBinding, Tool
 
 
+@pytest.mark.full
 def test_what_is_stored_comes_back(path: Path) -> None:
     """Every tool, binding, version and answer of a search is as it was."""
     index = filled(2500)

@@ -106,6 +106,7 @@ def test_statistics_may_drift() -> None:
 
 
 class TestFilters:
+    @pytest.mark.full
     @pytest.mark.parametrize(
         "filters",
         [

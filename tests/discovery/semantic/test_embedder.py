@@ -86,7 +86,7 @@ def test_what_cannot_be_one_is_refused() -> None:
     """Something that cannot be called, a batch of nothing."""
     with pytest.raises(ConfigurationError, match="not of str"):
         as_embedder("text-embedding-3-small")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="not of int"):
+    with pytest.raises(ConfigurationError, match="must be an Embedder or a function, not 3"):
         EmbeddingSearcher(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="1 text or more"):
         as_embedder(lambda texts: [], batch=0)

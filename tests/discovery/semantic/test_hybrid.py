@@ -141,11 +141,14 @@ class TestBothSides:
         assert list(rounded(made.search("north", 5))) == ["t:c"]
 
     def test_what_the_lexical_side_says(self, make_tool: MakeTool) -> None:
-        """Its note and its guess are passed on, and the guess is what is searched by meaning."""
-        made = hybrid(Fixed(did_you_mean="north", note="nothing has this word"), make_tool)
-        hits = made.search("nroth", 5)
+        """Its note and its guess are passed on; a guess without hits only if meaning finds nothing either."""
+        made = hybrid(Fixed(("t:a", 1.0), did_you_mean="south", note="nothing has this word"), make_tool)
+        hits = made.search("north", 5)
         assert list(rounded(hits)) == ["t:a", "t:c"]
-        assert (hits.did_you_mean, hits.note) == ("north", "nothing has this word")
+        assert (hits.did_you_mean, hits.note) == ("south", "nothing has this word")
+        made = hybrid(Fixed(did_you_mean="south"), make_tool)
+        assert made.search("north", 5).did_you_mean is None
+        assert made.search("nowhere", 5).did_you_mean == "south"
 
     def test_a_lexical_side_that_says_nothing(self, make_tool: MakeTool) -> None:
         """A plain list will do."""
@@ -194,11 +197,11 @@ class TestExplain:
                 return Explanation(matches=(WordMatch(query_word=query, word="north"),), snippet="**north**")
 
         made = hybrid(Telling(("t:a", 7.5), did_you_mean="north"), make_tool)
-        made.search("nort", 5)
-        why = made.explain("nort", "t:a")
+        made.search("north", 5)
+        why = made.explain("north", "t:a")
         assert why is not None
         assert {name: round(part, 2) for name, part in why.parts.items()} == {"fixed": 7.5, "embedding": 1.0}
-        assert (why.snippet, why.matches[0].query_word) == ("**north**", "nort")
+        assert (why.snippet, why.matches[0].query_word) == ("**north**", "north")
 
     def test_one_part(self, make_tool: MakeTool) -> None:
         """Only the sides that find the tool; None when neither does, and for a query without words."""

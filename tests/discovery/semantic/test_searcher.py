@@ -260,9 +260,12 @@ class TestSearch:
 
     def test_what_makes_no_sense_is_refused(self, embedder: Any) -> None:
         """Times that are not positive, scores that are no cosines."""
-        for options in ({"timeout": 0}, {"timeout": -1}, {"pause": 0}, {"timeout": float("nan")}):
+        for options in ({"timeout": 0}, {"timeout": -1}, {"pause": 0}):
             with pytest.raises(ConfigurationError, match="seconds above 0"):
                 EmbeddingSearcher(embedder, **options)
-        for wrong in (-0.1, 1.1, float("nan")):
+        for name in ("timeout", "min_score"):
+            with pytest.raises(ConfigurationError, match=f"{name} must be a number"):
+                EmbeddingSearcher(embedder, **{name: float("nan")})
+        for wrong in (-0.1, 1.1):
             with pytest.raises(ConfigurationError, match="from 0 to 1"):
                 EmbeddingSearcher(embedder, min_score=wrong)

@@ -88,6 +88,7 @@ def test_a_slow_coroutine_is_cancelled() -> None:
     side.close()
 
 
+@pytest.mark.full
 def test_functions_that_hang_get_two_threads_and_no_more() -> None:
     """A third call is refused until one of them ends."""
     side = SideLoop(NAME)
@@ -128,6 +129,7 @@ def test_close_from_its_own_thread() -> None:
     assert gone()
 
 
+@pytest.mark.full
 def test_it_ends_with_its_owner() -> None:
     """One that is forgotten leaves no thread behind."""
     side = SideLoop(NAME)
@@ -137,6 +139,7 @@ def test_it_ends_with_its_owner() -> None:
     assert gone()
 
 
+@pytest.mark.full
 def test_a_program_ends_without_closing() -> None:
     """Quietly, even while a call hangs."""
     code = """

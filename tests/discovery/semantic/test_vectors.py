@@ -169,9 +169,11 @@ class TestChanges:
         store.remove(["a"])
         store.add([VectorEntry("a", [1.0] * 5)])
         assert store.dimensions == 5
-        for wrong in (0, 8193, True and 10**9, "3"):
+        for wrong in (0, 8193, 10**9):
             with pytest.raises(ConfigurationError, match="1 to 8,192"):
-                InMemoryVectors(wrong)  # type: ignore[arg-type]
+                InMemoryVectors(wrong)
+        with pytest.raises(ConfigurationError, match="dimensions must be an integer or None, not '3'"):
+            InMemoryVectors("3")  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="1 to 8,192"):
             InMemoryVectors().add([VectorEntry("a", [])])
 

@@ -33,6 +33,7 @@ from toolexec.discovery.search import Searcher
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import CatalogueError, ConfigurationError, ToolExecError
 from toolexec.model.binding import Binding, BindingSelector, binding_from_dict, prefer_local
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["SQLiteCatalogue"]
@@ -43,6 +44,7 @@ _FEW_CHANGES: Final = 200
 _LARGE_PART: Final = 20
 
 
+@checked("SQLiteCatalogue")
 class SQLiteCatalogue:
     """The tools of an index, with their bindings and a snapshot of the search index, in the file *path*.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolexec.discovery.explanation import MatchKind
+from toolexec.discovery.ranking.english import COMMON, frequency
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.spelling import Spelling
 from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
@@ -27,9 +28,13 @@ _MAX_GAP: Final = 3
 _WORDY: Final = 5
 _SHORT: Final = 5
 _COMPOUND: Final = 0.9
+_PART: Final = 3
+_WHOLE_PART: Final = 4
 _COMPLETION: Final = 0.7
 _ONE_LETTER: Final = 0.9
 _TWO_LETTERS: Final = 0.8
+_MUCH_RARER: Final = 4
+"""By how much (as a binary logarithm) a real word is rarer than the one that it is taken for a misspelling of."""
 
 
 @dataclass(slots=True)
@@ -50,11 +55,13 @@ class QueryWord:
 @dataclass(frozen=True, slots=True)
 class Query:
     """The words of a query that the catalogue has something for, those that it has nothing for, what was probably
-    meant, and whether the query was cut."""
+    meant (with misspelt words corrected), what might have been meant (with real words replaced, too, which none of the
+    tools has), and whether the query was cut."""
 
     words: tuple[QueryWord, ...]
     unknown: tuple[str, ...] = ()
     meant: str | None = None
+    maybe: str | None = None
     was_cut: bool = False
 
 
@@ -78,6 +85,7 @@ class Expander:
         found: list[QueryWord] = []
         unknown: list[str] = []
         meant: dict[str, str] = {}
+        maybe: dict[str, str] = {}
         for i, (word, key) in enumerate(words):
             made = QueryWord(word)
             if word in PHRASES:
@@ -85,13 +93,14 @@ class Expander:
             self._exact(made, key)
             self._joined(made, words, i)
             if not made.members and self._lenient:
-                self._guess(made, word, key, meant, wordy=len(words) > _WORDY)
+                self._guess(made, word, key, meant, maybe, wordy=len(words) > _WORDY)
             if made.members:
                 found.append(made)
             else:
                 unknown.append(word)
         corrected = " ".join(meant.get(word, word) for word, _ in words) if meant else None
-        return Query(tuple(found), tuple(unknown), corrected, was_cut)
+        supposed = " ".join((meant | maybe).get(word, word) for word, _ in words) if maybe else corrected
+        return Query(tuple(found), tuple(unknown), corrected, supposed, was_cut)
 
     def _sign(self, key: str) -> str:
         sign = self._signs.get(key, "")
@@ -124,10 +133,14 @@ class Expander:
                 if sign := self._sign(key):
                     made.add(sign, _PHRASE, "synonym")
 
-    def _guess(self, made: QueryWord, word: str, key: str, meant: dict[str, str], *, wordy: bool) -> None:
+    def _guess(
+        self, made: QueryWord, word: str, key: str, meant: dict[str, str], maybe: dict[str, str], *, wordy: bool
+    ) -> None:
         """Something in place of a word that no tool has. In a *wordy* query, which speaks of more than a tool's own
-        words, only plain spelling mistakes are mended."""
-        for start in range(3, len(word) - 2):
+        words, only plain spelling mistakes are mended. An English word is no mistake: *maybe* has what is like it."""
+        level = frequency(word)
+        shortest = _WHOLE_PART if level else _PART
+        for start in range(shortest, len(word) - shortest + 1):
             left, right = self._sign(stem(word[:start])), self._sign(stem(word[start:]))
             if left and right:
                 made.add(left, _COMPOUND, "compound")
@@ -136,7 +149,10 @@ class Expander:
         corrections = self._spelling.corrections(word)
         if wordy:
             corrections = [found for found in corrections if found[1] == 1 and len(word) > _SHORT]
-        completions = self._spelling.completions(key) if not wordy else []
+        if level and corrections:
+            maybe[word] = corrections[0][2]
+            corrections = [found for found in corrections if found[1] == 1 and _is_slip(level, found[2])]
+        completions = self._spelling.completions(key, word if level else key) if not wordy else []
         if corrections and (corrections[0][1] == 1 or not completions):
             for sign, apart, _ in corrections:
                 made.add(sign, _ONE_LETTER if apart == 1 else _TWO_LETTERS, "spelling")
@@ -144,9 +160,14 @@ class Expander:
             return
         for sign in completions:
             made.add(sign, _COMPLETION, "prefix")
-        if not completions and not wordy:
+        if not completions and not wordy and not level:
             for sign in self._spelling.shortened(word):
                 made.add(sign, _SHORTENED, "prefix")
+
+
+def _is_slip(level: int, other: str) -> bool:
+    """Whether a real word of this frequency is so much rarer than *other* that it was hardly meant: `calender`."""
+    return level < COMMON and frequency(other) - level >= _MUCH_RARER
 
 
 def _whole(piece: str) -> str:

@@ -36,8 +36,9 @@ class Spelling:
         self._grams: dict[str, list[str]] = {}
         self._grams_at = -1
 
-    def completions(self, start: str) -> list[str]:
-        """The signs of the words that begin with *start* (3 characters or more), the most usual first, at most 6."""
+    def completions(self, start: str, written: str = "") -> list[str]:
+        """The signs of the words whose stems begin with *start* (3 characters or more), and that are written with
+        *written* at the beginning, the most usual first, at most 6."""
         if len(start) < _MIN_PREFIX:
             return []
         ordered = self._in_order()
@@ -46,7 +47,8 @@ class Spelling:
             word, sign = ordered[i]
             if not word.startswith(start) or len(found) > 1000:
                 break
-            found.append(sign)
+            if any(form.startswith(written) for form in self._postings.words.forms_of(sign)):
+                found.append(sign)
         found.sort(key=lambda sign: (-len(self._postings.of(sign)), sign))
         return found[:_MAX_COMPLETIONS]
 

@@ -277,6 +277,187 @@ owner author
 """
 """Words that mean much the same of tools, the first the most usual."""
 
+_EVERYDAY: Final = """
+website url web page fetch http
+webpage url web page fetch
+site url web page
+internet web url online
+online web internet
+http fetch url request
+download fetch
+link url
+google search web
+surf navigate url
+inbox email message
+gmail email
+outlook email calendar
+newsletter email
+letter email document
+text sms message
+whatsapp message sms
+telegram message
+phone call
+voicemail recording call
+illustration image
+artwork image
+drawing image
+draw image generate
+paint image generate
+logo image
+meme image gif
+selfie photo image
+screen screenshot
+snapshot screenshot image
+aloud speech voice
+speak speech voice
+voice speech audio
+dictation transcribe audio
+dictate transcribe audio
+transcribe transcript
+podcast audio episode
+recording audio
+movie video film
+film video movie
+youtube video
+clip video
+subtitle transcript caption
+caption transcript subtitle
+tune music song track
+listen play audio
+album music track
+band artist music
+rain weather forecast
+snow weather forecast
+sunny weather forecast
+storm weather alert
+wind weather forecast
+climate temperature weather
+clock time
+hour time
+timezone time
+route direction map
+road direction route
+drive direction route
+directions route map
+nearby near location place
+address location geocode
+gps location coordinate
+restaurant place business
+cafe place business
+store place business
+hotel listing accommodation booking place
+stay listing hotel accommodation
+accommodation listing hotel
+apartment listing
+trip flight hotel travel
+travel flight hotel trip
+vacation flight hotel
+plane flight
+fly flight
+airline flight
+airport flight
+taxi ride
+stock quote ticker share
+share stock quote
+ticker stock quote
+exchange currency convert
+rate currency
+dollar currency amount
+euro currency amount
+money payment balance currency
+cash payment balance
+bank account balance transaction
+salary payroll payment
+tip payment
+shopping cart order product
+parcel shipment order tracking
+package shipment
+lamp light
+bulb light
+heating thermostat temperature
+heater thermostat temperature
+thermostat temperature
+agenda calendar event
+diary calendar event note
+birthday calendar event contact
+deadline due date
+alarm reminder timer
+timer reminder
+chore task todo
+errand task todo
+remember memory store observation note
+remind reminder
+recall memory search
+forget delete
+jot note append
+scribble note
+journal note article paper
+excel spreadsheet sheet workbook
+spreadsheet sheet workbook
+csv spreadsheet table
+workbook spreadsheet sheet
+powerpoint presentation slide
+slide presentation
+deck presentation slide
+math calculate expression
+arithmetic calculate
+sum calculate add
+calculator calculate
+percentage calculate
+encyclopedia wikipedia article
+fact wikipedia search
+definition define dictionary
+meaning define dictionary
+research paper search
+study paper
+science paper
+thesis paper
+literature paper
+colleague contact person people user
+friend contact person people
+phonebook contact people
+contact people person
+address contact location
+sql database query
+french translate language
+german translate language
+spanish translate language
+english translate language
+chinese translate language
+japanese translate language
+italian translate language
+language translate
+headline news article
+world news
+happened news event
+newspaper news article
+password credential secret
+spam email
+crash error exception
+broken error bug
+stacktrace error exception
+outage incident
+oncall incident schedule
+pager incident
+cluster kubernetes
+diagram chart image
+graph chart
+plot chart
+survey form
+questionnaire form
+signature sign document
+contract document
+scan document
+resume document
+vacancy job
+hire candidate job
+recipe meal food
+medicine drug medication
+doctor appointment
+workout exercise activity
+"""
+"""Everyday words and brands, each with words that tools use for what is meant; they do not stand for it in turn."""
+
 PHRASES: Final[dict[str, str]] = {
     "back up": "backup",
     "bring back": "restore",
@@ -332,6 +513,11 @@ def _table() -> dict[str, tuple[tuple[str, bool], ...]]:
                 for other in group:
                     if other != word and (not same or group[0] in (word, other)):
                         table.setdefault(word, {}).setdefault(other, same)
+    for line in _EVERYDAY.split("\n"):
+        word, *others = [stem(word) for word in line.split()] or [""]
+        for other in others:
+            if other != word:
+                table.setdefault(word, {}).setdefault(other, False)
     return {word: tuple(others.items()) for word, others in table.items()}
 
 

@@ -11,6 +11,7 @@ from toolexec.discovery.semantic.fusion import reciprocal_rank, weighted_sum
 from toolexec.discovery.semantic.searcher import EmbeddingSearcher
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["Fusion", "HybridSearcher"]
@@ -19,6 +20,7 @@ Fusion: TypeAlias = Literal["alpha", "rrf"]
 """How the two rankings become one: by their scores, or by their ranks."""
 
 
+@checked("HybridSearcher")
 class HybridSearcher:
     """Asks a lexical searcher, such as `BM25Searcher`, and an `EmbeddingSearcher`, and makes one ranking of both.
 
@@ -26,6 +28,8 @@ class HybridSearcher:
     ranks, with *k*, see `reciprocal_rank`. In both, *alpha* is the weight of the lexical side: with 1 only that is
     asked, with 0 only the other. The best *candidates* of each side are ranked, so an answer never has more than twice
     as many.
+
+    The query is embedded as the caller wrote it, whatever the lexical side makes of it.
 
     When the embedder fails, the answer is the lexical one, and its `note` says so.
 
@@ -79,25 +83,24 @@ class HybridSearcher:
             return Hits(self.lexical.search(query, limit, accept))
         words = self.lexical.search(query, self.candidates, accept) if self.alpha > 0 else []
         said = words if isinstance(words, Hits) else Hits()
-        meant = said.did_you_mean or query
-        close = self.embedding.search(meant, self.candidates, accept) if self.alpha < 1 else Hits()
+        close = self.embedding.search(query, self.candidates, accept) if self.alpha < 1 else Hits()
         if self.fusion == "rrf":
             scores = reciprocal_rank(words, close, alpha=self.alpha, k=self.k)
         else:
             cosines = {hit.tool_id: hit.score for hit in close}
             others = [hit.tool_id for hit in words if hit.tool_id not in cosines]
-            cosines |= self.embedding.scores(meant, others) if others and self.alpha < 1 else {}
+            cosines |= self.embedding.scores(query, others) if others and self.alpha < 1 else {}
             scores = weighted_sum(words, cosines, alpha=self.alpha)
         note = "; ".join(text for text in (said.note, close.note) if text)
-        return Hits(best(scores, limit), did_you_mean=said.did_you_mean, note=note)
+        meant = said.did_you_mean if words or not scores else None  # without hits of its own it only supposes something
+        return Hits(best(scores, limit), did_you_mean=meant, note=note)
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
         """The words that matched, as the lexical side tells, and each side's own score as a part: of `bm25` (or what
         the lexical side is called) and `embedding`. None when neither finds the tool."""
         words = self.lexical.explain(query, tool_id) if isinstance(self.lexical, Explains) else None
         hits = self.lexical.search(query, 1, lambda other: other == tool_id) if query.strip() else []
-        meant = (hits.did_you_mean if isinstance(hits, Hits) else None) or query
-        close = self.embedding.explain(meant, tool_id)
+        close = self.embedding.explain(query, tool_id)
         if not hits and close is None:
             return None
         parts = {self.lexical.name: hits[0].score} if hits else {}

@@ -18,6 +18,7 @@ from toolexec.discovery.semantic.vectors import InMemoryVectors, VectorEntry, Ve
 from toolexec.discovery.words import words_of
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = ["EmbeddingSearcher"]
@@ -29,6 +30,7 @@ _SPARE_VECTORS = 1000
 _NO_LIMIT = 1e9
 
 
+@checked("EmbeddingSearcher")
 class EmbeddingSearcher:
     """Ranks tools by the cosine of their vector and the query's.
 

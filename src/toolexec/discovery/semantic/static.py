@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.model.settings import checked
 
 __all__ = ["StaticEmbedder"]
 
@@ -19,6 +20,7 @@ _PACKAGE = "wordllama"
 _MAX_TOKENS = 512
 
 
+@checked("StaticEmbedder")
 class StaticEmbedder:
     """An embedder that looks up a vector for each token of a text and takes their mean, normalised to length 1: some
     60 us a text, always the same, no network. It needs the `semantic` extra.

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from toolexec.discovery.search import Accept, Hit
 from toolexec.discovery.semantic.rows import MAX_DIMENSIONS, Rows, empty_rows, finite
 from toolexec.errors import ConfigurationError
+from toolexec.model.settings import checked
 
 __all__ = ["InMemoryVectors", "VectorEntry", "VectorStore"]
 
@@ -68,6 +69,7 @@ class VectorStore(Protocol):
         ...
 
 
+@checked("InMemoryVectors")
 class InMemoryVectors:
     """A `VectorStore` in this process's memory. Searches are exact; a vector takes a byte for each of its numbers.
 
