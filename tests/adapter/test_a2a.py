@@ -42,6 +42,32 @@ CARD: dict[str, Any] = {
 }
 
 
+FLOW: dict[str, Any] = {"clientCredentials": {"tokenUrl": "https://t.example", "scopes": {"read": "Reads"}}}
+SCHEMES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"type": "apiKey", "in": "header", "name": "X-Key", "description": "d"},
+        {"apiKeySecurityScheme": {"location": "header", "name": "X-Key", "description": "d"}},
+    ),
+    (
+        {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+        {"httpAuthSecurityScheme": {"scheme": "bearer", "bearerFormat": "JWT"}},
+    ),
+    ({"type": "oauth2", "flows": FLOW}, {"oauth2SecurityScheme": {"flows": FLOW}}),
+    (
+        {"type": "openIdConnect", "openIdConnectUrl": "https://id.example"},
+        {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://id.example"}},
+    ),
+    ({"type": "mutualTLS"}, {"mtlsSecurityScheme": {}}),
+]
+
+
+def _provider(**parts: Any) -> ProviderCard:
+    """A provider that a card can be written for."""
+    skills = (Tool(name="t", input_schema={"type": "object"}, description="d", tags=["x"]),)
+    facts: dict[str, Any] = {"name": "p", "description": "d", "version": "1", "skills": skills}
+    return ProviderCard(**{**facts, "interfaces": (ProviderInterface(url="https://x"),), **parts})
+
+
 class TestSkills:
     """A skill is a tool without schemas."""
 
@@ -135,7 +161,7 @@ class TestCards:
             "security": [{"key": []}],
             "supportsAuthenticatedExtendedCard": True,
             "capabilities": {},
-            "skills": [],
+            "skills": [{"id": "s"}],
         }
         provider = card_to_provider(old)
         assert [(item.binding, item.protocol_version) for item in provider.interfaces] == [
@@ -166,13 +192,75 @@ class TestCards:
             card_to_provider({**CARD, **change})
         assert str(caught.value).startswith(("a2a to_provider: ", "a2a to_tool: "))
 
-    @pytest.mark.parametrize("missing", ["description", "version", "interfaces"])
+    @pytest.mark.parametrize(("scheme", "written"), SCHEMES, ids=lambda value: next(iter(value)))
+    def test_older_schemes_of_security(self, scheme: dict[str, Any], written: dict[str, Any]) -> None:
+        """Every scheme of 0.3 is written in the words of 1.0, and one of 1.0 stays as it is."""
+        for given in (scheme, written):
+            card, _ = provider_to_card(_provider(security_schemes={"k": given}))
+            assert card["securitySchemes"] == {"k": written}
+
+    @pytest.mark.parametrize(
+        "scheme",
+        [
+            {},
+            {"type": "magic"},
+            {"type": "apiKey", "in": "header"},
+            {"type": "http"},
+            {"type": "oauth2"},
+            {"type": "oauth2", "flows": {"implicit": {"scopes": {}}}},
+            {"type": "openIdConnect"},
+            {"apiKeySecurityScheme": {"name": "X"}},
+            {"apiKeySecurityScheme": {"location": "header", "name": "X"}, "mtlsSecurityScheme": {}},
+        ],
+    )
+    def test_no_scheme(self, scheme: dict[str, Any]) -> None:
+        """A scheme that a card cannot hold is refused by its name."""
+        with pytest.raises(ConversionError, match="'key'"):
+            provider_to_card(_provider(security_schemes={"key": scheme}))
+
+    def test_several_flows(self) -> None:
+        """Of several flows a card has the preferred one, and the others are listed."""
+        flows = {
+            "implicit": {"authorizationUrl": "https://a.example", "scopes": {}},
+            "authorizationCode": {
+                "authorizationUrl": "https://a.example",
+                "tokenUrl": "https://t.example",
+                "scopes": {"read": "Reads"},
+            },
+        }
+        card, warnings = provider_to_card(_provider(security_schemes={"o": {"type": "oauth2", "flows": flows}}))
+        assert [*card["securitySchemes"]["o"]["oauth2SecurityScheme"]["flows"]] == ["authorizationCode"]
+        assert [w.path for w in warnings] == ["tool:/securitySchemes/o/flows/implicit"]
+
+    def test_signatures_of_an_older_card(self) -> None:
+        """A signature of a card of 0.3 is none of the card of 1.0."""
+        old = {
+            "name": "Old",
+            "description": "d",
+            "version": "1",
+            "url": "https://old.example",
+            "skills": [SKILL],
+            "signatures": CARD["signatures"],
+        }
+        card, warnings = provider_to_card(card_to_provider(old))
+        assert "signatures" not in card
+        assert [w.feature for w in warnings] == ["signatures"]
+
+    def test_capabilities_of_the_wrong_kind(self) -> None:
+        """They are left out, and listed."""
+        provider = _provider(capabilities={"streaming": "yes", "push_notifications": None, "extensions": [{"a": 1}]})
+        card, warnings = provider_to_card(provider)
+        assert card["capabilities"] == {"extensions": []}
+        assert [w.feature for w in warnings] == ["extensions", "streaming"]
+
+    @pytest.mark.parametrize("missing", ["description", "version", "interfaces", "skills"])
     def test_no_provider_for_a_card(self, missing: str) -> None:
         """The same the other way."""
         parts: dict[str, Any] = {
             "description": "d",
             "version": "1",
             "interfaces": (ProviderInterface(url="https://x"),),
+            "skills": (Tool(name="t", input_schema={}),),
         }
         with pytest.raises(ConversionError, match=rf"^a2a from_provider: .*no {missing}"):
             provider_to_card(ProviderCard(name="p", **{**parts, missing: type(parts[missing])()}))

@@ -277,6 +277,7 @@ class TestReferences:
         assert found["type"] == "integer"
         assert "$ref loosened" in warnings
 
+    @pytest.mark.full
     def test_a_bomb_does_not_go_off(self) -> None:
         """Definitions that double at each link end somewhere."""
         defs: dict[str, Any] = {"d0": {"type": "string"}}
@@ -508,6 +509,7 @@ def _random_schema(rng: random.Random, level: int = 0) -> Any:
     return node
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "dialect", ["openai", "openai-strict", "anthropic", "anthropic-strict", "gemini", "gemini-json"]
 )

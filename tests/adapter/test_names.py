@@ -22,6 +22,7 @@ names = st.builds(
 )
 
 
+@pytest.mark.full
 @given(st.sets(names, max_size=40), st.booleans())
 def test_no_two_tools_share_a_name(ids: set[str], letter_first: bool) -> None:
     """Whatever they are called, every name is legal, is one tool's, and leads back to it."""

@@ -11,13 +11,7 @@ from pydantic import TypeAdapter
 from toolexec.adapter import (
     AnthropicAdapter,
     FormOptions,
-    GeminiAdapter,
     OpenAIAdapter,
-    ProviderCard,
-    ProviderInterface,
-    card_to_provider,
-    default_adapters,
-    provider_to_card,
 )
 from toolexec.model import Tool
 
@@ -75,39 +69,3 @@ def test_anthropic(strict: bool) -> None:
     done = AnthropicAdapter().from_tool(TOOL, FormOptions(strict=strict))
     TypeAdapter(types.ToolParam).validate_python(done.form)
     assert done.strict is strict
-
-
-@pytest.mark.parametrize("json_schema", [True, False])
-def test_gemini(json_schema: bool) -> None:
-    """The form is read by the package, which has a closed set of fields, and its objects are read here."""
-    types = pytest.importorskip("google.genai.types")
-    form = GeminiAdapter(json_schema=json_schema).from_tool(TOOL).form
-    model = types.Tool.model_validate(form)
-    back = GeminiAdapter().to_tool(model)
-    assert back.id == "shop__find__1_0"
-    assert back.input_schema.to_json()["required"] == ["q", "kind"]
-    if not json_schema:
-        assert back.input_schema.to_json()["properties"]["n"]["type"] == ["integer", "null"]
-
-
-def test_a2a() -> None:
-    """A card and a skill are messages of the package, and are read from them."""
-    types = pytest.importorskip("a2a.types")
-    json_format = pytest.importorskip("google.protobuf.json_format")
-    card = ProviderCard(
-        name="p",
-        description="d",
-        version="1",
-        skills=(TOOL,),
-        interfaces=(ProviderInterface(url="https://a.example"),),
-        capabilities={"streaming": True},
-        security_schemes={"k": {"apiKeySecurityScheme": {"location": "header", "name": "X"}}},
-        security_requirements=[{"k": ["a"]}],
-        organization="o",
-        organization_url="https://o.example",
-    )
-    written, _ = provider_to_card(card)
-    message = json_format.ParseDict(written, types.AgentCard())
-    assert card_to_provider(message) == card_to_provider(written)
-    skill = default_adapters().get("a2a").from_tool(TOOL).form
-    assert default_adapters().get("a2a").to_tool(json_format.ParseDict(skill, types.AgentSkill())).id == TOOL.id

@@ -162,7 +162,7 @@ def test_a_chain_may_come_from_stdin() -> None:
         ('{"steps": 1}', "stdin has no steps"),
         ('{"steps": [{"tool": "a"}], "stops": 1}', "unknown keys beside steps: stops"),
         ("[1]", "step 0 must be an object with a tool, not a number"),
-        ('[{"tool": "a"}, {"tol": "a"}]', "step 1: a step has unknown keys tol"),
+        ('[{"tool": "a"}, {"tol": "a"}]', "step 1: a step has no setting 'tol'; did you mean tool"),
         ('[{"args": {}}]', "step 0: a step has no tool"),
     ],
 )

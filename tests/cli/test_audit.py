@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,8 +45,8 @@ def run() -> Cli:
 
     root.add_typer(audit, name="audit")
 
-    def call(*words: object) -> Result:
-        return CliRunner(env={"COLUMNS": "160"}).invoke(root, ["audit", *map(str, words)])
+    def call(*words: object, width: int = 160) -> Result:
+        return CliRunner(env={"COLUMNS": str(width)}).invoke(root, ["audit", *map(str, words)])
 
     return call
 
@@ -103,6 +104,25 @@ def test_tail_filters(run: Cli, path: Path, words: list[str], shown: list[str | 
         assert "no such calls" in run("tail", path, *words).output
 
 
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160])
+def test_tail_is_readable_at_any_width(run: Cli, tmp_path: Path, width: int) -> None:
+    """No line is longer than the screen, and the names of tools and outcomes stand in it whole."""
+    tools = ["github:list_issues_by_label", "shop:refund", "notes:search"]
+    outcomes = ["ok", "policy_denied", "remote_tool_failed", "backend_unavailable"]
+    log = AuditLog.open(tmp_path / "a.jsonl")
+    for number, outcome in enumerate(outcomes):
+        caller = {"id": "ann.with-a-long-name@accounting.example.com"}
+        record = {"tool": tools[number % 3], "outcome": outcome, "run_id": f"r{number}", "caller": caller}
+        log.append({"kind": "call", "duration_ms": 1234.5, **record, "reason": "refunds are for people"})
+    log.close()
+    shown = run("tail", tmp_path / "a.jsonl", width=width).output
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(any(name in line for line in lines) for name in (tools if width > 60 else tools[1:]))
+    assert all(any(outcome in line for line in lines) for outcome in outcomes)
+    assert "Time (UTC)" in lines[0] or re.match(r"\d\d-\d\d UTC", lines[0])
+
+
 def test_a_log_is_found(run: Cli, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a file the one of the environment is taken, else the one in the state folder; none is an error."""
     monkeypatch.delenv("TOOLEXEC_AUDIT", raising=False)
@@ -157,6 +177,7 @@ def test_verify_uses_the_key(run: Cli, tmp_path: Path) -> None:
     assert run("verify", path, "--key-file", tmp_path / "none").exit_code == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("as_json", [False, True])
 def test_follow_shows_what_comes(path: Path, as_json: bool) -> None:
     """With --follow later calls are shown as they come, until Ctrl-C."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -126,3 +127,31 @@ def test_backends_that_are_down_are_named(capsys: pytest.CaptureFixture[str]) ->
     assert [entry["backend"] for entry in data(capsys, make)["unavailable"]] == ["dead"]
     assert perform(bench, make=make) == 0
     assert "unavailable: dead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size", "advice"),
+    [
+        (0, "there are no tools yet"),
+        (2, "show them as they are, with toolexec serve --expose direct"),
+        (500, "toolexec serve saves about"),
+    ],
+)
+def test_it_advises(capsys: pytest.CaptureFixture[str], size: int, advice: str) -> None:
+    """What to do is told for few tools and for many; a loss is never shown as a saving."""
+    assert advice in data(capsys, lambda: catalogue(size))["advice"]
+    assert perform(bench, make=lambda: catalogue(size)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert advice in out
+    assert not re.search(r"-\d[\d.,]* ?%", out)
+
+
+def test_code_is_advised_where_only_that_saves(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is a number of tools for which the usual way costs more, and code less."""
+    for size in range(2, 40):
+        shown = data(capsys, lambda size=size: catalogue(size))
+        cost = {name: entry["bytes"] for name, entry in shown["expose"].items()}
+        if cost["code"] < cost["direct"] <= cost["meta"]:
+            assert shown["advice"].startswith("toolexec serve --expose code saves about ")
+            return
+    pytest.fail("there is no such number")

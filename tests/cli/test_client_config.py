@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from tests.config.commands import call
 
+from toolexec.backend.secrets import SecretResolver
 from toolexec.cli import client_config as module
+from toolexec.errors import SecretError
 
 
 def document(*words: object) -> dict[str, Any]:
@@ -99,3 +102,53 @@ def test_without_tools_there_is_nothing_to_start() -> None:
     done = call("client-config", "claude")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "no tools" in done.stderr
+
+
+SERVERS = """
+[mcpServers.a]
+command = "a"
+args = ["--root", "${HOME}", "--zone", "${ZONE:-utc}", "--key=${A_KEY}", "$${NOT}", "$PLAIN"]
+env = { API_KEY = "${API_KEY}", B = "secretref:env:B_KEY", C = "${env:C_KEY}" }
+[mcpServers.b]
+url = "https://example.com/${B_PATH}"
+headers = { Authorization = "Bearer secretref:env:B_TOKEN" }
+[mcpServers.off]
+command = "a"
+env = { OFF = "${OFF}" }
+disabled = true
+"""
+NEEDED = ["A_KEY", "API_KEY", "B_KEY", "C_KEY", "B_PATH", "B_TOKEN"]
+
+
+@pytest.mark.parametrize("client", ["claude", "vscode", "cursor"])
+def test_variables_of_the_settings_are_handed_over(file: Path, client: str) -> None:
+    """A program with windows does not have those of a shell: what is printed names each, and what to do about it."""
+    file.write_text(SERVERS)
+    done = call("client-config", client, "-c", file)
+    data = json.loads(done.stdout)
+    env = data["servers" if client == "vscode" else "mcpServers"]["toolexec"]["env"]
+    assert sorted(env) == sorted(NEEDED)
+    if client == "vscode":
+        assert {f"${{input:{each['id']}}}" for each in data["inputs"]} == set(env.values())
+        assert all(each["password"] for each in data["inputs"])
+    else:
+        assert set(env.values()) == {"PUT-ITS-VALUE-HERE"}
+    assert "API_KEY (mcpServers.a.env.API_KEY)" in done.stderr
+    assert "secretref:keyring" in done.stderr
+
+
+def test_with_these_variables_every_reference_leads_somewhere(file: Path) -> None:
+    """Nothing else is needed by what the settings say; a place that was not filled in is told."""
+    file.write_text(SERVERS)
+    env = document("claude", "-c", file)["mcpServers"]["toolexec"]["env"]
+    texts = re.findall(r'"([^"]*)"', SERVERS.partition("[mcpServers.off]")[0])
+    alone = SecretResolver(environment={"HOME": "/x", **dict.fromkeys(env, "given")})
+    assert all("${" not in text or "${NOT}" in text for text in alone.resolve_all(dict(enumerate(texts)), "x").values())
+    with pytest.raises(SecretError, match="A_KEY is still PUT-ITS-VALUE-HERE"):
+        SecretResolver(environment=env).resolve("${A_KEY}", "x")
+
+
+def test_a_running_server_needs_no_variables(file: Path) -> None:
+    """It has those that it was started with."""
+    file.write_text(SERVERS)
+    assert "env" not in document("claude", "-c", file, "--transport", "http")["mcpServers"]["toolexec"]

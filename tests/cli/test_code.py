@@ -23,6 +23,7 @@ Process = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 
+@pytest.mark.full
 def test_a_subprocess_runs_code(process: Process) -> None:
     """The real command, without any tools."""
     done = process("code", "-e", "return 1")
@@ -43,6 +44,7 @@ def test_nothing_is_shown_for_null(cli: Cli) -> None:
     assert json.loads(cli("code", "-e", "print(1)", "--json").stdout)["value"] is None
 
 
+@pytest.mark.full
 def test_output_is_shown_while_it_runs(tmp_path: Path) -> None:
     """A line is there before the program has ended."""
     code = "import time\nprint('first', flush=True)\nwhile True: time.sleep(1)"
@@ -53,6 +55,7 @@ def test_output_is_shown_while_it_runs(tmp_path: Path) -> None:
         assert process.wait() == 143
 
 
+@pytest.mark.full
 def test_an_interrupt_stops_the_code() -> None:
     """Ctrl-C ends a tight loop at once."""
     words = [sys.executable, "-m", "toolexec", "code", "-e", "print('on', flush=True)\nwhile True: pass"]
@@ -65,6 +68,7 @@ def test_an_interrupt_stops_the_code() -> None:
         assert process.stderr.read() == b"interrupted\n"
 
 
+@pytest.mark.full
 def test_a_reader_that_goes_away_ends_it() -> None:
     """As with any other command in a pipe."""
     words = [sys.executable, "-m", "toolexec", "code", "-e", "while True: print('y' * 1000)"]
@@ -145,6 +149,7 @@ def test_files_go_in_and_out(cli: Cli, tmp_path: Path) -> None:
     assert "files: d/up.txt; --out-dir FOLDER keeps them" in cli("code", "-e", code, "--file", "data.csv=in.csv").stderr
 
 
+@pytest.mark.full
 def test_variables_are_set(cli: Cli) -> None:
     """With a value, or that of the caller; nothing else of the caller's is there."""
     code = "import os\n[os.environ.get(n) for n in ('A', 'HERE', 'HOME')]"
@@ -165,7 +170,7 @@ def test_a_run_can_be_replayed(cli: Cli) -> None:
         (["--timeout", "0.3", "-e", "while True: pass"], "limit exceeded"),
         (["--cpu-ms", "100", "-e", "while True: pass"], "CPU time"),
         (["--memory", "48M", "-e", "x = 'x' * 10**8"], "memory"),
-        (["--disk", "1K", "-e", "with open('x', 'w') as f: f.write('x' * 5000)"], "line 1"),
+        (["--disk", "1K", "-e", "with open('x', 'w') as f: f.write('x' * 5000)"], "disk space"),
     ],
 )
 def test_limits_hold(cli: Cli, words: list[str], message: str) -> None:
@@ -266,6 +271,7 @@ def test_profiles_are_served(cli: Cli, profile: str) -> None:
     assert cli("code", "--profile", profile, "-e", "return 1").stdout == "1\n"
 
 
+@pytest.mark.full
 def test_servers_are_connected(cli: Cli, servers_file: Path) -> None:
     """Their tools can be called; one that is down is mentioned."""
     done = cli("code", "-e", "tools.time.get_current_time(timezone='UTC')['timezone']", "-c", servers_file)
@@ -280,6 +286,7 @@ def test_a_file_that_is_found_is_mentioned(cli: Cli, tmp_path: Path) -> None:
     assert cli("code", "-e", "1", "--json").stderr == ""
 
 
+@pytest.mark.full
 def test_a_broken_sandbox_folder_is_told(process: Process, tmp_path: Path) -> None:
     """Exit code 3, and what to do."""
     (tmp_path / "file").write_text("")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 from tests.config.commands import call
 
+from toolexec.cli.config_command import _show as show
+from toolexec.cli.terminal import Screen
 from toolexec.config.blocks import BLOCKS, KEYS
+from toolexec.config.load import load_settings
 
 
 @pytest.fixture
@@ -81,7 +86,8 @@ def test_right_settings_are_called_right(file: Path) -> None:
         f"{file}: the settings are right (1 server, 0 Python sources, 1 policy rule)\n",
     )
     document = json.loads(call("config", "validate", "--json", "-c", file).stdout)
-    assert document == {"ok": True, "files": [str(file)], "servers": 1, "python": 0, "rules": 1, "blocks": ["policy"]}
+    facts = {"files": [str(file)], "servers": 1, "python": 0, "rules": 1, "blocks": ["policy"]}
+    assert document == {"ok": True, **facts, "warnings": []}
 
 
 def test_all_mistakes_are_listed(tmp_path: Path) -> None:
@@ -122,3 +128,84 @@ def test_all_keys_are_listed() -> None:
     listed = json.loads(call("config", "keys", "--json").stdout)
     assert [each["key"] for each in listed] == list(KEYS)
     assert listed[0]["variable"] == "TOOLEXEC_SOURCES__PYTHON"
+
+
+SPECIAL: dict[str, object] = {
+    "auth.api_keys": [{"id": "ann", "sha256": "5f" * 32, "roles": ["admin"]}],
+    "auth.authorization_servers": ["https://example.com/"],
+    "auth.resource_url": "https://example.com/mcp",
+    "auth.jwt.algorithms": ["RS256"],
+    "http.trusted_proxies": ["10.0.0.1"],
+    "policy.rules": [{"effect": "deny", "when": {"path": {"glob": "/etc/*"}}}],
+    "sandboxes.egress": ["https://example.com"],
+    "sandboxes.egress_secrets": [{"placeholder": "KEY", "hosts": ["https://example.com"], "value": "${KEY}"}],
+    "server.state_keys": ["hush-hush-hush-hush-hush-hush-hush"],
+    "secrets.providers": ["env"],
+}
+
+
+def other_value(path: str) -> object:
+    """A value of the key that is not its default."""
+    key = KEYS[path]
+    if path in SPECIAL:
+        return SPECIAL[path]
+    if isinstance(key.default, bool):
+        return not key.default
+    if isinstance(key.default, int | float):
+        return key.default + 1
+    words = key.kind.name.removeprefix("list of ").split((key.kind.name.count(" / ") and " / ") or ", ")
+    word = next((word for word in words if len(words) > 1 and word != key.default), "/some/x")
+    return [word] if isinstance(key.default, tuple) else word
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_every_setting_can_be_shown(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a key is set to, the text and the JSON can be read, and a secret is in neither."""
+    monkeypatch.setattr("toolexec.config.checks.check_parts", lambda *_, **__: None)  # whether it fits the others
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    value = [str(tmp_path / "mcp.json")] if path == "sources.include" else other_value(path)
+    loaded = load_settings([], flags={path: value})
+    read = loaded.settings.get(path)
+    assert read != KEYS[path].default
+    screen, out = shown_on(as_json=False)
+    show(screen, loaded, origin=True)
+    assert tomllib.loads(out.getvalue())
+    as_json, document = shown_on(as_json=True)
+    show(as_json, loaded, origin=True)
+    assert json.loads(document.getvalue())["origins"][path] != "default"
+    assert "hush" not in out.getvalue() + document.getvalue()
+    assert "5f5f" not in out.getvalue() + document.getvalue()
+
+
+def shown_on(*, as_json: bool) -> tuple[Screen, io.StringIO]:
+    """A screen, and what is printed on it."""
+    out = io.StringIO()
+    return Screen(out, as_json=as_json), out
+
+
+def test_what_is_missing_here_is_a_warning(tmp_path: Path) -> None:
+    """Variables that are not set and files that are not there are named with the keys that need them."""
+    file = tmp_path / "a.toml"
+    (tmp_path / "secret").write_text("x")
+    file.write_text(
+        '[mcpServers.a]\ncommand = "a"\nenv = { KEY = "${A_KEY}", ZONE = "${ZONE:-utc}", T = "secretref:env:A_KEY" }\n'
+        f'args = ["secretref:file:{tmp_path}/secret", "secretref:file:{tmp_path}/nothing"]\n'
+    )
+    done = call("config", "validate", "-c", file, A_KEY=None)
+    assert done.exit_code == 0
+    assert (
+        "warning: the environment variable A_KEY is not set here; it is named by mcpServers.a.env.KEY and "
+        "mcpServers.a.env.T\n" in done.stderr
+    )
+    assert f"mcpServers.a.args[1] needs the file {tmp_path}/nothing, which is not there" in done.stderr
+    assert done.stdout.endswith(
+        "the settings are right (1 server, 0 Python sources, 0 policy rules), but 2 of what they name are missing here\n"
+    )
+    strict = call("config", "validate", "--strict", "--json", "-c", file, A_KEY=None)
+    assert (strict.exit_code, json.loads(strict.stdout)["ok"], len(json.loads(strict.stdout)["warnings"])) == (
+        1,
+        False,
+        2,
+    )
+    (tmp_path / "nothing").write_text("x")
+    assert call("config", "validate", "--strict", "-c", file, A_KEY="x").exit_code == 0

@@ -33,6 +33,7 @@ Message: Test charts
 """
 
 
+@pytest.mark.full
 def test_the_demo_gives_json(cli: Cli) -> None:
     """One document with the outcome of every step; outside of a repository it makes one."""
     done = cli("demo", "--json")
@@ -72,6 +73,7 @@ def _check_code(outcome: dict[str, Any]) -> None:
     assert within["bytesRead"] < without["bytesRead"]
 
 
+@pytest.mark.full
 def test_the_demo_is_nice_to_read(cli: Cli) -> None:
     """Every step with its Python line; nothing on stderr."""
     done = cli("demo")
@@ -84,6 +86,7 @@ def test_the_demo_is_nice_to_read(cli: Cli) -> None:
     assert "Done in" in done.stdout
 
 
+@pytest.mark.full
 def test_a_terminal_gets_time_to_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause after each step, unless --fast is given."""
     monkeypatch.setattr("toolexec.cli.demo.stage._PAUSE", 0)
@@ -185,7 +188,7 @@ async def test_lines_are_counted_with_progress(tmp_path: Path) -> None:
         )
     rows = {row["type"]: (row["files"], row["lines"]) for row in result.raise_for_error().value}
     assert rows == {".py": (2, 3), "Makefile": (1, 1), ".bin": (1, 0), ".txt": (1, 0), ".gitignore": (1, 1)}
-    assert heard == [1, 2, 3, 4, 5, 6]
+    assert heard == [0, 1, 2, 3, 4, 5, 6, 1]
 
 
 async def test_the_demo_tools_are_ordinary_tools() -> None:

@@ -50,6 +50,7 @@ def test_json_has_it_all(cli: Cli, sandbox: None) -> None:
     assert (data["cache"]["exists"], data["cache"]["problem"]) == (True, "")
 
 
+@pytest.mark.full
 def test_what_is_there_is_tried(cli: Cli, sandbox: None, tmp_path: Path) -> None:
     """A program runs in each, and the times are those to its result; an unsafe one warns of nothing then."""
     (tmp_path / "own.py").write_text(OWN)
@@ -59,9 +60,17 @@ def test_what_is_there_is_tried(cli: Cli, sandbox: None, tmp_path: Path) -> None
     for key in (("wasm", "python"), ("wasm", "wasm"), ("unsafe_host", "bash")):
         assert entries[key]["state"] == "ready"
         assert entries[key]["againMs"] > 0
+    assert entries["wasm", "python"]["readiness"] == entries["wasm", "wasm"]["readiness"] == "prod"
+    assert entries["wasm", "python"]["measured"]["limits"]["memory"] is True
+    assert entries["unsafe_host", "bash"]["readiness"] == "beta"
+    assert entries["unsafe_host", "bash"]["reasons"] == ["it isolates nothing"]
     done = cli("doctor", "-c", "own.py", FORCE_COLOR="1", COLUMNS="140")
     assert "trying wasm python ..." in done.stderr
     assert "needs --unsafe" in done.stdout
+    assert "Readiness" in done.stdout
+    assert "prod" in done.stdout
+    assert "unsafe_host (bash) is beta: " in done.stdout
+    assert "it isolates nothing" in done.stdout
 
 
 def test_without_a_sandbox_it_is_not_well(cli: Cli, tmp_path: Path) -> None:

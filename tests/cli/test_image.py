@@ -86,6 +86,7 @@ def test_an_import_tells_in_json(cli: Cli, cache: Path, tree: Path) -> None:
     assert data["durationMs"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -138,6 +139,7 @@ def test_a_lock_says_what_is_wanted(cli: Cli, cache: Path, tmp_path: Path) -> No
     assert "--replace builds it again and writes" in " ".join(done.stderr.split())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_build_that_is_interrupted(cache: Path, number: signal.Signals) -> None:
     """Nothing of it is left, and nothing runs on."""

@@ -191,6 +191,33 @@ def test_streaming_text_pieces(cli: Cli, tmp_path: Path) -> None:
     assert "violets" in cli("run", "poem", "--stream", "-c", file, FORCE_COLOR="1").stdout
 
 
+def test_streaming_pieces_of_any_type(cli: Cli, tmp_path: Path) -> None:
+    """Typed and untyped generators stream models, dates and numbers of NumPy as JSON."""
+    file = tmp_path / "typed.py"
+    file.write_text(
+        "import datetime as dt, pydantic, numpy as np\n"
+        "from collections.abc import Iterator\n"
+        "from toolexec import tool\n"
+        "class Row(pydantic.BaseModel):\n    day: dt.date\n"
+        "@tool('t:typed')\ndef typed() -> Iterator[Row]:\n    yield Row(day=dt.date(2026, 1, 31))\n"
+        "@tool('t:untyped')\ndef untyped():\n    yield Row(day=dt.date(2026, 1, 31))\n    yield np.float64(1.5)\n"
+    )
+    row = '{"day": "2026-01-31"}\n'
+    assert cli("run", "t:typed", "--stream", "-c", file).stdout == row
+    assert cli("run", "t:untyped", "--stream", "-c", file).stdout == row + "1.5\n"
+    assert json.loads(cli("run", "t:typed", "-c", file).stdout) == [{"day": "2026-01-31"}]
+
+
+def test_a_value_that_breaks_its_schema_is_shown(cli: Cli, tmp_path: Path) -> None:
+    """The value goes to stdout, what is wrong with it to stderr, and the exit code says that it failed."""
+    file = tmp_path / "liar.py"
+    file.write_text("from toolexec import tool\n@tool('t:liar')\ndef liar() -> int:\n    return [1, 2]\n")
+    done = cli("run", "t:liar", "-c", file)
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == [1, 2]
+    assert "the tool ran" in " ".join(done.stderr.split())
+
+
 def test_streaming_gives_one_event_per_line(cli: Cli, tools_file: Path) -> None:
     """And exactly one last event."""
     done = cli("run", "slow:count", "n=2", "--stream", "--json", "-c", tools_file)
@@ -265,7 +292,7 @@ def test_a_failed_step_stops_the_chain(cli: Cli, tools_file: Path) -> None:
     ("steps", "message"),
     [
         ([{"tool": "math:add", "args": {"a": {"$ref": "later"}}}], "refers to no step"),
-        ([{"tol": "math:add"}], "unknown keys tol"),
+        ([{"tol": "math:add"}], "a step has no setting 'tol'; did you mean tool"),
     ],
 )
 def test_a_chain_that_makes_no_sense_exits_with_2(

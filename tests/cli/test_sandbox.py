@@ -40,6 +40,7 @@ def test_a_sandbox_that_is_there_is_not_built_again(cli: Cli, sandbox: None) -> 
     assert (data["built"], data["sandbox"]["current"], data["sandbox"]["requirements"]) == (False, True, [])
 
 
+@pytest.mark.full
 def test_a_sandbox_is_built(cli: Cli, cache: Path) -> None:
     """The steps on stderr, what came of it on stdout; then it is listed, and can be removed."""
     assert "not compiled yet" in cli("sandbox", "list").stdout
@@ -79,6 +80,7 @@ def test_what_is_no_package_is_refused(cli: Cli, command: list[str]) -> None:
     assert "is not a package for the sandbox" in done.stderr
 
 
+@pytest.mark.full
 def test_a_terminal_sees_bars(cli: Cli, cache: Path) -> None:
     """They stay, for the record."""
     done = cli("sandbox", "build", FORCE_COLOR="1")

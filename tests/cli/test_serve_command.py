@@ -87,6 +87,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.full
 def test_stdout_has_the_protocol_and_nothing_else(tmp_path: Path) -> None:
     """Whatever tools, their files and their children print; closing stdin ends it with 0."""
     file = tmp_path / "app_that_prints.py"
@@ -103,6 +104,7 @@ def test_stdout_has_the_protocol_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "state/toolexec/audit.jsonl").read_text().count('"tool":"one"') >= 1
 
 
+@pytest.mark.full
 def test_dead_backends_hold_nothing_up(tmp_path: Path) -> None:
     """It answers at once, and says on stderr which of them are dead; the others work."""
     dead = {f"dead{n}": {"command": f"no-such-command-{n}"} for n in range(4)}
@@ -124,6 +126,7 @@ def test_dead_backends_hold_nothing_up(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_signal_ends_it_in_good_order(tools_file: Path, number: int, code: int, transport: str) -> None:
@@ -161,6 +164,7 @@ def test_http_is_served_with_health_and_metrics(tools_file: Path) -> None:
     assert out == ""
 
 
+@pytest.mark.full
 def test_a_missing_required_backend_shows(tools_file: Path) -> None:
     """As the settings name it."""
     with serving("-c", tools_file, "-t", "http", "-p", "0", "--set", 'http.required_backends=["gone"]') as process:
@@ -177,6 +181,7 @@ def test_a_missing_required_backend_shows(tools_file: Path) -> None:
         finish(process)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -202,6 +207,7 @@ def test_what_makes_no_sense_is_refused(tools_file: Path, words: list[str], mess
     assert "Traceback" not in err
 
 
+@pytest.mark.full
 def test_without_tools_it_says_where_they_could_come_from() -> None:
     """As every command does; a variable may bring some."""
     with serving() as process:
@@ -215,6 +221,7 @@ def test_without_tools_it_says_where_they_could_come_from() -> None:
     assert "serving 1 MCP server" in err
 
 
+@pytest.mark.full
 def test_a_default_file_is_named(tmp_path: Path) -> None:
     """So that nobody wonders where the tools come from."""
     (tmp_path / "toolexec.toml").write_text('[server]\nexpose = "code"\n')
@@ -226,6 +233,7 @@ def test_a_default_file_is_named(tmp_path: Path) -> None:
     assert "tools come from toolexec.toml; -c chooses another file" in err
 
 
+@pytest.mark.full
 def test_a_bug_is_told_as_one(tmp_path: Path) -> None:
     """With its traceback, and the exit code of what could not be run."""
     (tmp_path / "app.py").write_text(

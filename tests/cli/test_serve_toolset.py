@@ -12,6 +12,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.config.commands import COMMAND, call
 from tests.servers import server_environment
 
+pytestmark = pytest.mark.full
+
 FILE = """
 [sources]
 python = ["app.py"]

@@ -16,6 +16,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.servers import server_environment
 
+pytestmark = pytest.mark.full
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TOOLS = "from toolexec import tool\n@tool('math:add')\ndef add(a: int, b: int) -> int:\n    return a + b\n"
 

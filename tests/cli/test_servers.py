@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.servers import EVERYTHING, filesystem_calls, require_npm_server
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.full
 
 
 def run(folder: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:

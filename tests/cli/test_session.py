@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.full
+
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -94,17 +96,35 @@ def test_ctrl_c_while_a_file_is_loaded(process: Process, tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
-def test_a_reader_that_goes_away_ends_the_command(tools_file: Path) -> None:
-    """Quietly, as with other commands in a pipe."""
-    for words in (["list", "--all"], ["run", "text:echo", "words=x", "--raw"]):
-        read, write = os.pipe()
-        os.close(read)
-        command = [sys.executable, "-m", "toolexec", *words, "-c", str(tools_file)]
-        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        os.close(write)
-        assert done.returncode == 141
-        assert "Traceback" not in done.stderr
-        assert "Exception ignored" not in done.stderr
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--all", "-c", "app.py"],
+        ["run", "text:echo", "words=x", "--raw", "-c", "app.py"],
+        ["list", "--json", "-c", "app.py"],
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        ["config", "keys"],
+        ["config", "show", "--json"],
+        ["keys", "new", "ann"],
+        ["client-config", "claude", "-c", "app.py"],
+        ["init", "-o", "made.toml"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_goes_away_ends_the_command(words: list[str], tools_file: Path) -> None:
+    """Every command ends quietly with 141, as other commands in a pipe do, whoever prints its words."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "toolexec", *words]
+    folder = tools_file.parent
+    assert tools_file.name == "app.py"
+    done = subprocess.run(command, cwd=folder, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(write)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_a_backend_that_does_not_stop_cleanly_is_mentioned(cli: Callable[..., Any], tmp_path: Path) -> None:

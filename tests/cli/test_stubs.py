@@ -31,6 +31,7 @@ def test_stubs_of_all_tools(cli: Cli, tools_file: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -85,6 +86,7 @@ def test_what_cannot_be_done_is_an_error(cli: Cli, tools_file: Path, words: list
     assert message in done.stderr
 
 
+@pytest.mark.full
 def test_stubs_mention_what_is_unavailable(cli: Cli, servers_file: Path) -> None:
     """Its tools are missing from the stubs; a tool that is named needs its own server only."""
     done = cli("stubs", "-c", servers_file)

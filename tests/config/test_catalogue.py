@@ -207,6 +207,7 @@ async def test_a_failure_at_the_end_is_only_logged(caplog: pytest.LogCaptureFixt
     assert "pages" in caplog.text
 
 
+@pytest.mark.full
 async def test_the_search_command_does_not_connect() -> None:
     """It prints what is stored, and says which servers were not asked; `list` asks them."""
     path = write({"git": server("log")})

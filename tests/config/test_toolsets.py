@@ -163,7 +163,7 @@ def test_an_unknown_one_is_refused(file: Path) -> None:
     [
         ("[toolsets.a]\n", "a.toml, line 1: toolsets.a: it says nothing of the tools in it"),
         ("[toolsets.a]\ndescription = 'x'\n", "a.toml, line 1: toolsets.a: it says nothing"),
-        ("[toolsets.a]\nnamespace = 'x'\n", "did you mean 'namespaces'"),
+        ("[toolsets.a]\nnamespace = 'x'\n", "did you mean namespaces"),
         ("[toolsets.a]\nallow = []\n", "allow of a toolset is empty"),
         ("toolsets = 5\n", "a.toml, line 1: toolsets must be a table of toolsets"),
         ("[toolsets]\na = 5\n", "a.toml, line 2: toolsets.a: a toolset must be a mapping"),

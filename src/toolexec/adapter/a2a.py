@@ -36,6 +36,25 @@ _CAPABILITIES: Final = {
     "extendedAgentCard": "extended_agent_card",
     "extensions": "extensions",
 }
+_FLAGS: Final = frozenset(_CAPABILITIES) - {"extensions"}
+_OLD_SOURCE: Final = "a2a-0.3"
+"""The source of a card of A2A 0.3, whose signatures are not those of a card of 1.0."""
+_SCHEMES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
+    "apiKey": ("apiKeySecurityScheme", ("location", "name"), ("description",)),
+    "http": ("httpAuthSecurityScheme", ("scheme",), ("description", "bearerFormat")),
+    "oauth2": ("oauth2SecurityScheme", (), ("description", "oauth2MetadataUrl")),
+    "openIdConnect": ("openIdConnectSecurityScheme", ("openIdConnectUrl",), ("description",)),
+    "mutualTLS": ("mtlsSecurityScheme", (), ("description",)),
+}
+"""By the type of a scheme in 0.3: its key in 1.0, the strings that it needs, and those that it may have."""
+_FLOWS: Final[Mapping[str, tuple[str, ...]]] = {
+    "authorizationCode": ("authorizationUrl", "tokenUrl"),
+    "clientCredentials": ("tokenUrl",),
+    "deviceCode": ("deviceAuthorizationUrl", "tokenUrl"),
+    "implicit": ("authorizationUrl",),
+    "password": ("tokenUrl",),
+}
+"""The flows of OAuth, the preferred one first, with the addresses that each needs."""
 _CARD_KEYS: Final = frozenset({"skills", "supportedInterfaces", "capabilities", "preferredTransport"})
 
 
@@ -75,9 +94,12 @@ def card_to_provider(card: Any) -> ProviderCard:
 
 
 def provider_to_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
-    """An agent card (A2A 1.0) for a provider, and what is lost: the schemas of its skills, above all.
+    """Write an agent card (A2A 1.0) for a provider, whatever form that came from, and list what is lost: the schemas of
+    its skills, above all.
 
-    Raises ConversionError for a provider without description, version or any interface.
+    Security schemes in the words of A2A 0.3 (those of OpenAPI) are written in the words of 1.0. Raises ConversionError
+    for a provider without description, version, any interface or any skill, and for a security scheme that a card
+    cannot hold.
     """
     return converting(_NAME, "from_provider", lambda: _write_card(provider), tool_id=None)
 
@@ -132,8 +154,8 @@ def _write(tool: Tool, options: FormOptions) -> Converted:
     skill: dict[str, Any] = {
         "id": skill_id,
         "name": tool.display_name,
-        "description": described_as(tool, 0, losses),
-        "tags": texts(before.get("tags")) or list(tool.tags),
+        "description": described_as(tool, 0, losses) or tool.display_name,
+        "tags": texts(before.get("tags")) or list(tool.tags) or [tool.namespace or tool.name],  # one is needed
     }
     skill |= {key: found for key in _IN_META[:3] if (found := texts(meta.get(key)))}
     requirements = _requirements(meta.get("securityRequirements"))
@@ -177,7 +199,7 @@ def _read_card(data: dict[str, Any]) -> ProviderCard:
         documentation_url=_text(data.get("documentationUrl")),
         icon_url=_text(data.get("iconUrl")),
         signatures=[item for item in signatures if isinstance(item, dict)] if isinstance(signatures, list) else [],
-        source=_NAME,
+        source=_NAME if data.get("supportedInterfaces") else _OLD_SOURCE,
     )
 
 
@@ -205,47 +227,110 @@ def _interfaces(data: dict[str, Any]) -> tuple[ProviderInterface, ...]:
 
 
 def _write_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
-    for key in ("description", "version", "interfaces"):
+    for key in ("description", "version", "interfaces", "skills"):
         if not getattr(provider, key):
             raise ValueError(f"the provider {provider.name!r:.100} has no {key}, which a card needs")
+    losses = Losses(provider.source or "toolexec", _NAME)
     skills = [_write(tool, FormOptions(source=provider.source or "toolexec")) for tool in provider.skills]
-    capabilities = {
-        key: provider.capabilities[own] for key, own in _CAPABILITIES.items() if own in provider.capabilities
-    }
     card: dict[str, Any] = {
         "name": provider.name,
         "description": provider.description,
         "supportedInterfaces": [_interface(item) for item in provider.interfaces],
         "version": provider.version,
-        "capabilities": capabilities,
+        "capabilities": _written_capabilities(provider, losses),
         "defaultInputModes": list(provider.default_input_modes) or ["application/json"],
         "defaultOutputModes": list(provider.default_output_modes) or ["application/json"],
         "skills": [skill.form for skill in skills],
     }
-    if provider.organization or provider.organization_url:
+    if provider.organization and provider.organization_url:
         card["provider"] = {"organization": provider.organization, "url": provider.organization_url}
+    elif provider.organization or provider.organization_url:
+        losses.add("organization", "/organization", "dropped", "a card needs its name and its address")
+    if provider.signatures and provider.source == _OLD_SOURCE:
+        losses.add("signatures", "/signatures", "dropped", "they are those of the card of A2A 0.3; sign this one")
     optional = {
         "documentationUrl": provider.documentation_url,
         "iconUrl": provider.icon_url,
-        "securitySchemes": {name: dict(scheme) for name, scheme in provider.security_schemes.items()},
+        "securitySchemes": {
+            name: _written_scheme(name, dict(scheme), losses) for name, scheme in provider.security_schemes.items()
+        },
         "securityRequirements": _written(provider.security_requirements),
-        "signatures": [dict(item) for item in provider.signatures],
+        "signatures": [] if provider.source == _OLD_SOURCE else [dict(item) for item in provider.signatures],
     }
     card |= {key: value for key, value in optional.items() if value}
-    losses = Losses(provider.source or "toolexec", _NAME)
-    for key in sorted(provider.capabilities.keys() - set(_CAPABILITIES.values())):
-        losses.add(key, f"/capabilities/{key}")
     for key in sorted(provider.meta):
         losses.add(key, f"/meta/{key}")
     return plain(card), (*losses.warnings(), *(warning for skill in skills for warning in skill.warnings))
 
 
+def _written_capabilities(provider: ProviderCard, losses: Losses) -> dict[str, Any]:
+    given = {key: provider.capabilities[own] for key, own in _CAPABILITIES.items() if own in provider.capabilities}
+    lost = [*(provider.capabilities.keys() - set(_CAPABILITIES.values()))]
+    written: dict[str, Any] = {key: value for key, value in given.items() if key in _FLAGS and isinstance(value, bool)}
+    extensions = given.get("extensions")
+    if isinstance(extensions, list):
+        written["extensions"] = [item for item in extensions if isinstance(item, dict) and _text(item.get("uri"))]
+    for key, value in given.items():
+        if value is not None and written.get(key) != value:
+            lost.append(_CAPABILITIES[key])
+    for key in sorted(lost):
+        losses.add(key, f"/capabilities/{key}")
+    return written
+
+
 def _interface(item: ProviderInterface) -> dict[str, str]:
+    if not item.url or not item.binding:
+        raise ValueError("an interface of the provider has no url, or no binding")
     data = {"url": item.url, "protocolBinding": item.binding, "protocolVersion": item.protocol_version or _PROTOCOL}
     return {**data, "tenant": item.tenant} if item.tenant else data
 
 
 # -- security -------------------------------------------------------------------------------------------------------
+
+
+def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[str, Any]:
+    """The scheme in the words of 1.0, in which its kind is a key, from these or from those of 0.3, in which its kind is
+    a `type`; raises ValueError for one that is neither."""
+    kinds = [kind for kind, (key, _, _) in _SCHEMES.items() if isinstance(scheme.get(key), Mapping)]
+    if len(kinds) == 1:
+        kind = kinds[0]
+        given = _object(scheme[_SCHEMES[kind][0]])
+    else:
+        kind = _text(scheme.get("type"))
+        given = {**scheme, "location": scheme.get("location", scheme.get("in"))}
+    if kind not in _SCHEMES:
+        raise ValueError(f"the security scheme {name!r:.100} is of no kind that A2A has; use {', '.join(_SCHEMES)}")
+    key, needed, more = _SCHEMES[kind]
+    written: dict[str, Any] = {part: _text(given.get(part)) for part in (*needed, *more)}
+    missing = [part for part in needed if not written[part]]
+    if missing:
+        raise ValueError(f"the security scheme {name!r:.100} ({kind}) has no {missing[0]}")
+    written = {part: value for part, value in written.items() if value}
+    if kind == "oauth2":
+        written["flows"] = _written_flows(name, _object(given.get("flows")), losses)
+    return {key: written}
+
+
+def _written_flows(name: str, flows: dict[str, Any], losses: Losses) -> dict[str, Any]:
+    """The one flow of OAuth that a card of 1.0 can have; raises ValueError when there is none, or it is incomplete."""
+    found = [flow for flow in _FLOWS if isinstance(flows.get(flow), Mapping)]
+    if not found:
+        raise ValueError(f"the security scheme {name!r:.100} (oauth2) has no flow; use {', '.join(_FLOWS)}")
+    chosen, *others = found
+    for flow in others:
+        losses.add(flow, f"/securitySchemes/{name}/flows/{flow}", "dropped", f"a scheme has one flow: {chosen}")
+    given = _object(flows[chosen])
+    written: dict[str, Any] = {}
+    for part in _FLOWS[chosen]:
+        written[part] = _text(given.get(part))
+        if not written[part]:
+            raise ValueError(f"the flow {chosen} of the security scheme {name!r:.100} has no {part}")
+    if refresh := _text(given.get("refreshUrl")):
+        written["refreshUrl"] = refresh
+    if chosen == "authorizationCode" and given.get("pkceRequired") is True:
+        written["pkceRequired"] = True
+    written["scopes"] = {scope: _text(words) for scope, words in _object(given.get("scopes")).items()}
+    return {chosen: written}
 
 
 def _requirements(value: Any) -> list[dict[str, list[str]]]:

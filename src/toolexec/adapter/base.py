@@ -12,6 +12,7 @@ from toolexec.adapter.losses import Losses, LossWarning
 from toolexec.adapter.names import NameMap
 from toolexec.errors import ConversionError, ToolExecError, ToolNotFoundError
 from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
 __all__ = [
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _MAX_FORM_BYTES: Final = 4 << 20
 
 
+@checked("FormOptions")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormOptions:
     """How a tool is to be written.

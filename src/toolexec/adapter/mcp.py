@@ -9,12 +9,15 @@ from toolexec.adapter.dialects import DIALECTS
 from toolexec.adapter.features import SchemaFeature
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.names import NameMap
+from toolexec.adapter.roots import object_type
 from toolexec.adapter.schemas import not_strict
+from toolexec.model.schema import SchemaLike
 from toolexec.model.tool import Tool
 
-__all__ = ["MCPAdapter"]
+__all__ = ["MCPAdapter", "listed_schema"]
 
 _OWN: Final = ("namespace", "version", "tags")
+_SCHEMAS: Final = (("inputSchema", "input_schema"), ("outputSchema", "output_schema"))
 
 
 class MCPAdapter:
@@ -39,7 +42,9 @@ class MCPAdapter:
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
         """See `Adapter.from_tool`. The name is that of the tool, unless the options have another."""
-        chosen = options or FormOptions()
+        return converting(self.name, "from_tool", lambda: self._write(tool, options or FormOptions()), tool_id=tool.id)
+
+    def _write(self, tool: Tool, chosen: FormOptions) -> Converted:
         losses = Losses(chosen.source, self.name, tool.id)
         if chosen.strict:
             not_strict(losses)
@@ -47,13 +52,38 @@ class MCPAdapter:
         name = chosen.name or tool.name
         if name != tool.name:
             own["name"] = tool.name
+        given = tool.input_schema.to_json()
+        written: dict[str, SchemaLike | None] = {}
+        takes = listed_schema(given)
+        if takes != given:
+            object_type(given.get("type", "object") if isinstance(given, dict) else "object")  # refuses any other
+            own["inputSchema"], written["input_schema"] = given, takes
+            losses.add("inputSchema", "/inputSchema", "rewritten", "as an object's schema; the original is in _meta")
         output = tool.output_schema.to_json() if tool.output_schema is not None else None
         if output is not None and (not isinstance(output, dict) or output.get("type") != "object"):
-            own["outputSchema"] = output
+            own["outputSchema"], written["output_schema"] = output, None
             losses.add("outputSchema", "/outputSchema", "rewritten", "in _meta: a client takes an object's schema only")
-            tool = tool.replace(output_schema=None)
-        form = tool.replace(meta=keep(tool.meta, self.name, own)).to_mcp()
+        elif output is not None and (gives := listed_schema(output)) != output:
+            own["outputSchema"], written["output_schema"] = output, gives
+            losses.add("outputSchema", "/outputSchema", "rewritten", "as an object's schema; the original is in _meta")
+        form = tool.replace(meta=keep(tool.meta, self.name, own), **written).to_mcp()
         return Converted(form={**form, "name": name}, name=name, tool_id=tool.id, warnings=losses.warnings())
+
+
+def listed_schema(schema: Any) -> dict[str, Any]:
+    """Write an object's schema as every MCP client takes it: the type `object` at the root, and objects, not booleans,
+    as the schemas of its properties. It accepts the same objects."""
+    if not isinstance(schema, dict):
+        return {"type": "object"} if schema else {"type": "object", "not": {}}
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and any(isinstance(part, bool) for part in properties.values()):
+        plain_properties = {name: _no_boolean(part) for name, part in properties.items()}
+        schema = {**schema, "properties": plain_properties}
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _no_boolean(schema: Any) -> Any:
+    return ({} if schema else {"not": {}}) if isinstance(schema, bool) else schema
 
 
 def _read(form: Any, names: NameMap | None) -> Tool:
@@ -66,8 +96,7 @@ def _read(form: Any, names: NameMap | None) -> Tool:
     if own:
         meta = tool.meta
         stored = {key: value for key, value in meta.pop(META_KEY).items() if key != "mcp"}
-        if isinstance(own.get("outputSchema"), dict | bool):
-            changes["output_schema"] = own["outputSchema"]
+        changes |= {field: own[key] for key, field in _SCHEMAS if isinstance(own.get(key), dict | bool)}
         changes["meta"] = {**meta, META_KEY: stored} if stored else meta
     elif names is not None:
         changes |= identity(data["name"], names)

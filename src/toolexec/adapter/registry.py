@@ -15,6 +15,7 @@ from toolexec.adapter.mcp import MCPAdapter
 from toolexec.adapter.names import NameMap
 from toolexec.adapter.openai import OpenAIAdapter
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 
 __all__ = ["AdapterRegistry", "default_adapters"]
 
@@ -83,7 +84,7 @@ class AdapterRegistry:
         return converting(target, "from_tool", lambda: writer.from_tool(tool, chosen), tool_id=tool.id)
 
     def _unknown(self, name: str) -> ConfigurationError:
-        return ConfigurationError(f"no adapter named {name!r:.100}; there are {', '.join(sorted(self._adapters))}")
+        return ConfigurationError(f"no adapter named {name!r:.100}; {did_you_mean(name, sorted(self._adapters))}")
 
 
 def default_adapters() -> AdapterRegistry:

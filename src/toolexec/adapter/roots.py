@@ -11,7 +11,7 @@ from toolexec.adapter.references import References
 from toolexec.errors import InvalidSchemaError
 from toolexec.model.schema import same_json
 
-__all__ = ["as_object"]
+__all__ = ["as_object", "object_type"]
 
 _MAX_LINKS: Final = 100
 _CHOICES: Final = ("anyOf", "oneOf")
@@ -44,10 +44,11 @@ def as_object(root: dict[str, Any], dialect: Dialect, references: References, lo
         if key in node:
             losses.add(key, "", "dropped", "not at the root")
             node = {name: value for name, value in node.items() if name != key}
-    return {**node, "type": _object(node.get("type", "object"))}
+    return {**node, "type": object_type(node.get("type", "object"))}
 
 
-def _object(kind: Any) -> str:
+def object_type(kind: Any) -> str:
+    """Give `object` for a type that objects have; raises InvalidSchemaError for any other."""
     if kind == "object" or (isinstance(kind, list) and "object" in kind):
         return "object"
     raise InvalidSchemaError(f"arguments are an object, and the schema is for {kind!r:.100}; make its type 'object'")

@@ -6,7 +6,7 @@ Results go to stdout, everything else to stderr. Exit codes:
 | ---: | --- |
 | 0 | done |
 | 1 | the tool or the code failed, a chain stopped early, or a check did not hold |
-| 2 | the command line, a configuration file or a chain file makes no sense |
+| 2 | the command line or a file makes no sense, or an extra is missing |
 | 3 | it could not be run: no such tool, wrong arguments, server unavailable, no sandbox |
 | 130 | interrupted with Ctrl-C (141: nobody reads the output, 143: terminated) |
 
@@ -26,7 +26,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolexec.cli import audit, client_config, code_mode, config_command, image, init, keys, serve, trust
-from toolexec.cli.exit_codes import TABLE, USAGE
+from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
 from toolexec.cli.options import AsJson, Config, perform_command
 
 __all__ = ["app", "main"]
@@ -298,6 +298,26 @@ def demo(
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code.
+
+    What every command has in common ends here: a reader that has gone (`toolexec list | head -1`) ends it quietly with
+    141, an optional dependency that is not installed is named with its extra, and any other error is a bug report.
+    """
     gc.set_threshold(50_000)  # imports make no garbage, and looking for it among them takes a tenth of the start
-    app(prog_name="toolexec")
+    try:
+        try:
+            app(prog_name="toolexec")
+        finally:
+            sys.stdout.flush()
+    except SystemExit as end:
+        # The parser and rich turn a closed pipe into exit code 1, in the handler of its error.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+    except BrokenPipeError:
+        pass
+    except Exception as error:
+        from toolexec.cli.terminal import Screen
+
+        sys.exit(Screen(sys.stdout, as_json="--json" in sys.argv).crash(error))
+    give_up_stdout()
+    sys.exit(BROKEN_PIPE)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import termios
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
+
+try:
+    import termios
+except ModuleNotFoundError:  # pragma: no cover - Windows
+    termios: Any = None
 
 from toolexec.cli.terminal import clean, one_line, to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
@@ -37,6 +41,8 @@ def terminal_approver(path: str = _TERMINAL) -> Approver | None:
     It is not read from stdin and not written to stdout, which may carry data. Whatever was typed before a question was
     shown does not answer it, and every answer but y, s and a is a no. A question that is cancelled is withdrawn.
     """
+    if termios is None:
+        return None
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["audit", "audit_file"]
 
 _PAUSE: Final = 0.2
-_SHOWN: Final = ("call", "chain", "code", "note", "start")
+_WIDE: Final = 110
+_SHOWN: Final = ("call", "chain", "code", "lost", "note", "start")
 
 audit = typer.Typer(no_args_is_help=True, help="Look at the log of calls, and check that nobody has changed it.")
 
@@ -106,7 +107,12 @@ def audit_verify(
     context: typer.Context,
     file: File = None,
     key_file: Annotated[
-        Path | None, typer.Option("--key-file", metavar="FILE", help="Where the key of the log is, if it has one.")
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="Where the key of the log is. Default: the one that was made for this file.",
+        ),
     ] = None,
     expect: Annotated[
         str, typer.Option(metavar="HASH", help="The last hash of an earlier check: nothing up to it may be missing.")
@@ -175,7 +181,7 @@ async def tail(session: Session, path: Path, number: int, wanted: Wanted, *, fol
         for record in found:
             screen.json_line(record)
     elif found:
-        screen.show(_table(found))
+        screen.show(_table(found, screen.out.width))
     else:
         screen.note(f"no such calls in {path}")
     reader = AuditReader(path, newest[0]["seq"] if newest else -1)
@@ -212,23 +218,52 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
         screen.note(f"{report.unfinished} calls have begun and not ended: they run now, or their process was killed")
     if report.older_gone:
         screen.note("older files of the log are gone; what was in them cannot be checked")
+    if report.others:
+        screen.note(f"{report.others} other logs were kept here before and are gone: moved away, or deleted")
+    if not report.anchored:
+        screen.note("its head is not known on this machine: that the last records were cut off would not show")
     screen.note(f"last hash: {report.last_hash} (kept elsewhere, --expect shows later that nothing was cut off)")
     return OK
 
 
-def _table(records: Sequence[dict[str, Any]]) -> Table:
+def _table(records: Sequence[dict[str, Any]], width: int) -> Table:
+    """The records as rows. Where the screen is narrow, who called and why a call was refused stand below what was
+    called, so that names stay whole."""
+    from rich.text import Text
+
     from toolexec.cli.tables import plain_table
 
-    table = plain_table(
-        ("Time (UTC)", {"no_wrap": True}),
-        ("Caller", {"overflow": "fold", "max_width": 20}),
-        ("What", {"overflow": "fold", "ratio": 1, "min_width": 24}),
-        ("Outcome", {"overflow": "fold", "max_width": 40}),
-        ("Took", {"justify": "right", "no_wrap": True}),
-    )
+    what: dict[str, Any] = {"overflow": "fold", "ratio": 1, "min_width": 24}
+    took = ("Took", {"justify": "right", "no_wrap": True})
+    if width >= _WIDE:
+        table = plain_table(
+            ("Time (UTC)", {"no_wrap": True}),
+            ("Caller", {"overflow": "fold", "max_width": 20}),
+            ("What", what),
+            ("Outcome", {"overflow": "fold", "max_width": 40}),
+            took,
+        )
+        for record, depth in _tree(records):
+            row = _cells(record, depth)
+            table.add_row(
+                row.time, row.caller, row.what, Text(" ").join(filter(None, (row.outcome, row.why))), row.took
+            )
+    else:
+        days = {str(record.get("time", ""))[:10] for record in records}
+        day = one[5:] if len(days) == 1 and (one := next(iter(days))) else ""
+        table = plain_table(
+            (f"{day} UTC" if day else "Time (UTC)", {"no_wrap": True}),
+            ("What", what),
+            ("Outcome", {"overflow": "fold", "max_width": 19}),
+            took,
+        )
+        for record, depth in _tree(records):
+            row = _cells(record, depth)
+            indent = Text(" " * 2 * depth)
+            below = [indent + line for line in (row.caller, row.why) if line]
+            time = row.time[len(day) + 1 :] if day else row.time
+            table.add_row(time, Text("\n").join([row.what, *below]), row.outcome, row.took)
     table.expand = True
-    for record, depth in _tree(records):
-        table.add_row(*_cells(record, depth))
     return table
 
 
@@ -246,7 +281,18 @@ def _tree(records: Sequence[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], i
         todo += [(child, depth + 1) for child in reversed(below.pop(str(record.get("run_id", "")), []))]
 
 
-def _cells(record: Mapping[str, Any], depth: int = 0) -> tuple[Text, ...]:
+class _Row(NamedTuple):
+    """The parts of a row; `why` is the rule or the reason of a refusal."""
+
+    time: Text
+    caller: Text
+    what: Text
+    outcome: Text
+    why: Text
+    took: Text
+
+
+def _cells(record: Mapping[str, Any], depth: int = 0) -> _Row:
     from rich.text import Text
 
     from toolexec.cli.tables import duration_text
@@ -256,17 +302,15 @@ def _cells(record: Mapping[str, Any], depth: int = 0) -> tuple[Text, ...]:
     name = caller.get("id", "") if isinstance(caller, dict) else ""
     outcome = "not ended" if record.get("kind") == "start" else one_line(str(record.get("outcome", "")))
     style = {"ok": "green", "": "dim", "not ended": "yellow"}.get(outcome, "red")
-    ending = Text(outcome, style=style)
     why = record.get("rule") or record.get("reason")
-    if why:
-        ending.append(f" {one_line(str(why), 120)}", style="dim")
     took = record.get("duration_ms")
-    return (
-        Text(one_line(str(record.get("time", "")))[5:19].replace("T", " "), style="dim"),
-        Text(one_line(str(name or record.get("client", "")), 60)),
-        Text("  " * (depth - 1) + ("└ " if depth else "")).append(one_line(_what(record)), style="cyan"),
-        ending,
-        Text(duration_text(took / 1000) if isinstance(took, int | float) else "", style="dim"),
+    return _Row(
+        time=Text(one_line(str(record.get("time", "")))[5:19].replace("T", " "), style="dim"),
+        caller=Text(one_line(str(name or record.get("client", "")), 60)),
+        what=Text("  " * (depth - 1) + ("└ " if depth else "")).append(one_line(_what(record)), style="cyan"),
+        outcome=Text(outcome, style=style),
+        why=Text(one_line(str(why), 120) if why else "", style="dim"),
+        took=Text(duration_text(took / 1000) if isinstance(took, int | float) else "", style="dim"),
     )
 
 
@@ -274,7 +318,7 @@ def _what(record: Mapping[str, Any]) -> str:
     kind = str(record.get("what" if record.get("kind") == "start" else "kind", ""))
     if kind == "call":
         return str(record.get("tool", ""))
-    if kind == "note":
+    if kind in ("note", "lost"):
         return str(record.get("note", "note"))
     details = record.get("details")
     facts = details if isinstance(details, dict) else {}

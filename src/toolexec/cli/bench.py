@@ -29,6 +29,7 @@ __all__ = ["bench"]
 _BYTES_OF_TOKEN: Final = 4
 _SAMPLES: Final = 50
 _QUERY_WORDS: Final = 4
+_COMMANDS: Final = {"meta": "toolexec serve", "code": "toolexec serve --expose code"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,14 @@ async def bench(session: Session) -> int:
     exposed = {"direct": _direct(tools), **_served(ex, len(tools), list(by_namespace))}
     times = await _times(ex, tools)
     down = unavailable(session)
+    advice = _advice(exposed)
     if screen.as_json:
-        screen.document(_data(exposed, by_namespace, times) | unavailable_data(down))
+        screen.document(_data(exposed, by_namespace, times) | {"advice": advice} | unavailable_data(down))
         return OK
     if len(by_namespace) > 1:
         screen.show(_namespace_table(by_namespace), Text())
     screen.show(_exposed_table(exposed), Text())
+    screen.show(Text(advice))
     screen.show(Text(f"tokens are bytes / {_BYTES_OF_TOKEN}", style="dim"))
     if times:
         words = ", ".join(f"{name} {duration_text(taken)}" for name, taken in times.items())
@@ -135,6 +138,23 @@ def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
+def _advice(exposed: dict[str, _Cost]) -> str:
+    """How to serve these tools, and why."""
+    direct, meta = exposed["direct"], exposed["meta"]
+    if not direct.tools:
+        return "there are no tools yet, so there is nothing to save"
+    best = min(exposed, key=lambda name: exposed[name].bytes)
+    if best == "direct":
+        return (
+            f"so few tools cost less than what finds them (about {direct.tokens:,} tokens, not {meta.tokens:,}): show "
+            'them as they are, with toolexec serve --expose direct, or expose = "direct" under [server]'
+        )
+    if meta.bytes < direct.bytes:
+        best = "meta"
+    command = _COMMANDS[best]
+    return f"{command} saves about {direct.tokens - exposed[best].tokens:,} tokens at the start of every conversation"
+
+
 # -- showing --------------------------------------------------------------------------------------------------------
 
 
@@ -160,15 +180,14 @@ def _namespace_table(by_namespace: dict[str, _Cost]) -> Table:
 def _exposed_table(exposed: dict[str, _Cost]) -> Table:
     table = _table("At the start a model reads")
     table.add_column("Saved", justify="right", no_wrap=True)
-    says = {
-        "direct": "all tools",
-        "meta": "toolexec serve",
-        "code": "toolexec serve --expose code",
-    }
     for name, cost in exposed.items():
         saved = cost.saved(exposed["direct"]) if name != "direct" else None
-        table.add_row(says[name], *_cells(cost), f"{saved:.1f} %" if saved is not None else "")
+        table.add_row(_COMMANDS.get(name, "all tools"), *_cells(cost), _saved_text(saved))
     return table
+
+
+def _saved_text(saved: float | None) -> str:
+    return "" if saved is None else f"{saved:.1f} %" if saved > 0 else "nothing"
 
 
 def _table(first: str) -> Table:

@@ -19,6 +19,8 @@ _PLACES: Final = {
     "vscode": "paste it into .vscode/mcp.json of a project, or run the command MCP: Open User Configuration",
     "cursor": "paste it into ~/.cursor/mcp.json, or into .cursor/mcp.json of a project",
 }
+_EVERYWHERE: Final = ("APPDATA", "HOME", "LANG", "LOCALAPPDATA", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR")
+_OF_THE_USER: Final = ("USER", "USERNAME", "USERPROFILE")
 
 
 def client_config(
@@ -43,23 +45,71 @@ def client_config(
     with only_results_on_stdout() as out:
         screen = Screen(out)
         try:
-            screen.document(snippet(client, transport, url, name, (*shared, *(config or ()))))
+            files = (*shared, *(config or ()))
+            variables = _variables(files) if transport == "stdio" and not url else {}
+            screen.document(snippet(client, transport, url, name, files, tuple(variables)))
             screen.note(f"{_PLACES[client]}; other servers there may stay", style="")
+            for line in _advice(client, variables):
+                screen.note(line, style="")
         except ToolExecError as error:
             screen.error(error)
             code = exit_code(error)
     raise typer.Exit(code)
 
 
-def snippet(client: str, transport: str, url: str, name: str, files: tuple[Path, ...]) -> dict[str, Any]:
-    """The JSON for *client*. Raises ConfigurationError for settings that make no sense, and for no tools."""
+def snippet(
+    client: str, transport: str, url: str, name: str, files: tuple[Path, ...], variables: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The JSON for *client*, with a place for each of *variables*: the environment of a program with windows does not
+    have those of a shell. VS Code asks for them and keeps them; elsewhere the user fills them in.
+
+    Raises ConfigurationError for settings that make no sense, and for no tools.
+    """
+    from toolexec.backend.secrets import FILL_IN
+
     entry = _command(files) if transport == "stdio" and not url else _address(transport, url, files)
+    if variables:
+        entry["env"] = {each: f"${{input:{each}}}" if client == "vscode" else FILL_IN for each in variables}
     if client == "vscode":
         kind = "stdio" if "command" in entry else "sse" if transport == "sse" else "http"
-        return {"servers": {name: {"type": kind, **entry}}}
+        document: dict[str, Any] = {"servers": {name: {"type": kind, **entry}}}
+        if variables:
+            document["inputs"] = [
+                {"type": "promptString", "id": each, "description": f"{each}, for {name}", "password": True}
+                for each in variables
+            ]
+        return document
     if client == "claude" and "url" in entry:
         entry = {"type": "sse" if transport == "sse" else "http", **entry}
     return {"mcpServers": {name: entry}}
+
+
+def _variables(files: tuple[Path, ...]) -> dict[str, list[str]]:
+    """The variables that the settings name and that no client has by itself, each with the keys that name it."""
+    from toolexec.cli.serve import load_for_serving
+    from toolexec.config.references import named_variables
+
+    found = named_variables(load_for_serving(files, {"transport": "stdio"}, []))
+    return {name: keys for name, keys in found.items() if name not in (*_EVERYWHERE, *_OF_THE_USER)}
+
+
+def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
+    """What the user does about the variables."""
+    from toolexec.backend.secrets import FILL_IN
+
+    if not variables:
+        return []
+    named = ", ".join(f"{name} ({', '.join(keys)})" for name, keys in variables.items())
+    what = (
+        "VS Code asks for these variables and keeps them"
+        if client == "vscode"
+        else f'put values in place of "{FILL_IN}": the program does not have the variables of your shell'
+    )
+    elsewhere = (
+        "to keep them out of that file, refer to them in the settings with secretref:file:PATH, "
+        "secretref:command:COMMAND or secretref:keyring:SERVICE/NAME in place of ${NAME}"
+    )
+    return [f"{what}: {named}", elsewhere]
 
 
 def _command(files: tuple[Path, ...]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def read_settings(options: CodeOptions, program: Program) -> CodeSettings:
     settings: CodeSettings = {
         "language": program.language,
         "timeout": options.timeout,
-        "allowed_tools": options.allow,
+        "allowed_tools": options.allow or None,
         "env": _environment(options.env),
         "files": _files(options.files),
         "limits": _limits(options),

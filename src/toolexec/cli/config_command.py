@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,12 +36,19 @@ def show(
 
 
 @config.command()
-def validate(context: typer.Context, settings: Set = None, files: Config = None, as_json: AsJson = False) -> None:
+def validate(
+    context: typer.Context,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
+    settings: Set = None,
+    files: Config = None,
+    as_json: AsJson = False,
+) -> None:
     """Check the settings, as toolexec serve would, and tell all mistakes at once; exit code 2 if there are any.
 
-    No server is started, and no Python file is run.
+    What the settings name and this environment does not have (variables, files of secrets) is a warning. No server is
+    started, and no Python file is run.
     """
-    _perform(context, files, as_json, settings, _valid)
+    _perform(context, files, as_json, settings, lambda screen, loaded: _valid(screen, loaded, strict=strict))
 
 
 @config.command()
@@ -75,19 +83,19 @@ def _perform(
     files: list[Path] | None,
     as_json: bool,
     settings: list[str] | None,
-    work: Callable[[Screen, Loaded], None],
+    work: Callable[[Screen, Loaded], int | None],
 ) -> None:
     shared, _ = context.obj
 
-    def load(screen: Screen) -> None:
+    def load(screen: Screen) -> int | None:
         from toolexec.cli.serve import load_for_serving
 
-        work(screen, load_for_serving((*shared, *(files or ())), {}, settings or [], tools_needed=False))
+        return work(screen, load_for_serving((*shared, *(files or ())), {}, settings or [], tools_needed=False))
 
     _within_screen(context, as_json, load)
 
 
-def _within_screen(context: typer.Context, as_json: bool, work: Callable[[Screen], None]) -> None:
+def _within_screen(context: typer.Context, as_json: bool, work: Callable[[Screen], int | None]) -> None:
     from toolexec.cli.exit_codes import OK, exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
     from toolexec.errors import ToolExecError
@@ -97,7 +105,7 @@ def _within_screen(context: typer.Context, as_json: bool, work: Callable[[Screen
     with only_results_on_stdout() as out:
         screen = Screen(out, as_json=as_json or json_too)
         try:
-            work(screen)
+            code = work(screen) or OK
         except ToolExecError as error:
             _tell(screen, error)
             code = exit_code(error)
@@ -115,8 +123,13 @@ def _tell(screen: Screen, error: Any) -> None:
     screen.note(f"{error.details['count']} mistakes", style="")
 
 
-def _valid(screen: Screen, loaded: Loaded) -> None:
+def _valid(screen: Screen, loaded: Loaded, *, strict: bool) -> int:
+    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.config.build import GATE_BLOCKS
+    from toolexec.config.references import missing_references
+
+    warnings = missing_references(loaded, os.environ)
+    code = FAILED if strict and warnings else OK
 
     facts: dict[str, Any] = {
         "files": [str(path) for path in loaded.files],
@@ -125,8 +138,9 @@ def _valid(screen: Screen, loaded: Loaded) -> None:
         "rules": len(loaded.settings.policy.rules),
     }
     if screen.as_json:
-        screen.document({"ok": True, **facts, "blocks": [block for block in GATE_BLOCKS if loaded.has(block)]})
-        return
+        blocks = [block for block in GATE_BLOCKS if loaded.has(block)]
+        screen.document({"ok": code == OK, **facts, "blocks": blocks, "warnings": warnings})
+        return code
     names = ", ".join(facts["files"]) or "no file"
     counts = ", ".join(
         f"{count} {word}{'' if count == 1 else 's'}"
@@ -136,7 +150,12 @@ def _valid(screen: Screen, loaded: Loaded) -> None:
             ("policy rule", facts["rules"]),
         )
     )
-    screen.exact(f"{names}: the settings are right ({counts})")
+    for warning in warnings:
+        screen.note(f"warning: {warning}", style="yellow")
+    verb = "is" if len(warnings) == 1 else "are"
+    rest = f", but {len(warnings)} of what they name {verb} missing here" if warnings else ""
+    screen.exact(f"{names}: the settings are right ({counts}){rest}")
+    return code
 
 
 def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:

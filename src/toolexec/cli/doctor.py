@@ -55,7 +55,8 @@ _MOST_REASON: Final = 300
 async def doctor(session: Session, *, quick: bool) -> int:
     """Show how every sandbox is here, what serves each profile, versions, and the cache folder.
 
-    Unless *quick*, each sandbox runs a small program. The exit code is 1 when nothing serves the profile `standard`.
+    Unless *quick*, each sandbox runs small programs, and others that go over its limits: how ready for production it is
+    comes from that. The exit code is 1 when nothing serves the profile `standard`.
     """
     from toolexec.runtime.doctor import cache_state, examine, served_profiles
 
@@ -115,7 +116,7 @@ def _show(
     title = Text.assemble(("toolexec ", "bold"), (__version__, "bold"))
     title.append(f" · Python {platform.python_version()} · {platform.platform(terse=True)} · {sys.executable}", "dim")
     session.screen.show(title, Text(), _heading("Sandboxes"), _sandboxes(here), Text())
-    session.screen.show(_wants(here), _elsewhere(others), Text())
+    session.screen.show(_wants(here), _reasons(here), _elsewhere(others), Text())
     session.screen.show(_heading("Security profiles"), _profiles(served), Text())
     session.screen.show(_heading("Packages"), _packages(packages), Text())
     session.screen.show(_heading("Cache"), _cache(cache))
@@ -127,7 +128,7 @@ def _heading(text: str) -> Text:
 
 def _sandboxes(findings: Sequence[Finding]) -> Table:
     timed = any(finding.first_seconds is not None for finding in findings)
-    names = ("Sandbox", "Language", "Isolation", "Status")
+    names = ("Sandbox", "Language", "Isolation", "Status", *(("Readiness",) if timed else ()))
     table = plain_table(
         *((name, {"no_wrap": True}) for name in names),
         *((name, {"justify": "right", "no_wrap": True}) for name in (("First", "Again") if timed else ())),
@@ -141,10 +142,31 @@ def _sandboxes(findings: Sequence[Finding]) -> Table:
             Text(one_line(finding.language)),
             Text(one_line(finding.isolation), style="bold red" if finding.isolation == "none" else ""),
             Text(word, style=style),
+            *((_readiness(finding),) if timed else ()),
             *(duration_text(seconds) if seconds is not None else "" for seconds in took),
             Text(one_line(finding.version, _MOST_REASON)),
         )
     return table
+
+
+def _readiness(finding: Finding) -> Text:
+    if finding.measurement is None:
+        return Text("")
+    word = finding.measurement.readiness
+    return Text(word, style={"prod": "green", "beta": "yellow"}.get(word, "dim"))
+
+
+def _reasons(findings: Sequence[Finding]) -> Text:
+    """What keeps sandboxes that run from being ready for production: once for all languages with the same reasons."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for finding in findings:
+        if finding.measurement is not None and finding.measurement.readiness == "beta":
+            groups.setdefault((finding.kind, finding.measurement.reasons), []).append(finding.language)
+    text = Text()
+    for (kind, reasons), languages in groups.items():
+        text.append(f"{one_line(kind)} ({', '.join(languages)}) is beta: ", style="cyan")
+        text.append(f"{one_line('; '.join(reasons), _MOST_REASON)}\n")
+    return text
 
 
 def _wants(findings: Sequence[Finding]) -> Text:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Final
 
 from toolexec.errors import ConfigurationError, ExecutionError, InvalidChainError, OutputValidationError, ToolExecError
 
-__all__ = ["BROKEN_PIPE", "FAILED", "INTERRUPTED", "NOT_RUN", "OK", "TABLE", "TERMINATED", "USAGE", "exit_code"]
+__all__ = [
+    "BROKEN_PIPE",
+    "FAILED",
+    "INTERRUPTED",
+    "NOT_RUN",
+    "OK",
+    "TABLE",
+    "TERMINATED",
+    "USAGE",
+    "exit_code",
+    "give_up_stdout",
+]
 
 OK: Final = 0
 FAILED: Final = 1
@@ -19,7 +32,7 @@ TERMINATED: Final = 143
 TABLE: Final = (
     (OK, "done"),
     (FAILED, "the tool or the code failed, a chain stopped early, or a check did not hold"),
-    (USAGE, "the command line, a configuration file or a chain file makes no sense"),
+    (USAGE, "the command line or a file makes no sense, or an extra is missing"),
     (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable, no sandbox"),
     (INTERRUPTED, "interrupted with Ctrl-C (141: nobody reads the output, 143: terminated)"),
 )
@@ -33,3 +46,10 @@ def exit_code(error: ToolExecError) -> int:
     if isinstance(error, ConfigurationError | InvalidChainError):
         return USAGE
     return NOT_RUN
+
+
+def give_up_stdout(number: int | None = None) -> None:
+    """Lead stdout nowhere: its reader has gone, and flushing it when the process ends would fail again."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno() if number is None else number)
+    os.close(nothing)

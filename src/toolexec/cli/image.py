@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolexec.cli.options import AsJson, perform_command
+from toolexec.errors.hints import did_you_mean
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -259,8 +260,9 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     found = await asyncio.to_thread(store.list)
     known = None if everything else await asyncio.to_thread(store.find, name)
     if not everything and known is None:
-        names = ", ".join(entry.name for entry in found) or "none"
-        raise ConfigurationError(f"there is no image {name!r} to remove; there is: {names}")
+        names = [entry.name for entry in found]
+        hint = did_you_mean(name, names, otherwise=f"there is: {', '.join(names) or 'none'}")
+        raise ConfigurationError(f"there is no image {name!r} to remove; {hint}")
     freed = 0
     for entry in found if known is None else [known]:
         freed += await asyncio.to_thread(store.remove, entry.name)

@@ -44,6 +44,8 @@ class _Watch:
 
     def report(self, progress: Report) -> None:
         """Take a report of the tool."""
+        if _is_frame(progress):
+            return  # the bar shows how far the tool itself is
         text = f"{self._label}  {one_line(progress.message, _MAX_TEXT)}" if progress.message else self._label
         self._bar.update(self._task, completed=progress.done, total=progress.total, description=text)
         if self._shown is not self._bar:
@@ -60,6 +62,11 @@ class _Watch:
         if self._shown is not None:
             self._shown.stop()
             self._shown = None
+
+
+def _is_frame(progress: Report) -> bool:
+    """Return whether a report only says that the one call has begun or ended."""
+    return progress.total == 1 and progress.message in ("started", "completed", "error")
 
 
 @contextmanager

@@ -32,6 +32,8 @@ async def run(session: Session, tool_id: str, words: Sequence[str], *, timeout: 
     if session.screen.as_json:
         session.screen.document(result.to_dict())
     elif result.error is not None:
+        if result.value is not None:  # it ran, and broke its output schema
+            _show(session, result, raw=raw)
         session.screen.error(result.error)
     else:
         _show(session, result, raw=raw)
@@ -106,6 +108,8 @@ async def chain(session: Session, source: str) -> int:
         screen.document(result.to_dict())
     else:
         screen.show(chain_table(result))
+        if result.value is not None and result.error is not None:
+            screen.value(value_text(result.value))
         if result.error is not None:
             failed = next(step for step in result.steps if step.error is result.error)
             screen.note(f"stopped at step {failed.index}")

@@ -19,6 +19,7 @@ from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
 from toolexec.cli.terminal import one_line
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress
 from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
 from toolexec.runtime.backend.wasm.requirements import normal_requirements
@@ -99,8 +100,9 @@ async def remove(session: Session, packages: Sequence[str], *, everything: bool)
     if not everything:
         found = await asyncio.to_thread(cache.list)
         if not any(entry.requirements == wanted and entry.size for entry in found):
-            known = ", ".join(dict.fromkeys(_name(entry) for entry in found if entry.size)) or "none"
-            raise ConfigurationError(f"there is no sandbox {_name_of(wanted)} to remove; there is: {known}")
+            names = list(dict.fromkeys(_name(entry) for entry in found if entry.size))
+            hint = did_you_mean(_name_of(wanted), names, otherwise=f"there is: {', '.join(names) or 'none'}")
+            raise ConfigurationError(f"there is no sandbox {_name_of(wanted)} to remove; {hint}")
     freed = await asyncio.to_thread(cache.remove, None if everything else wanted)
     if session.screen.as_json:
         session.screen.document({"folder": str(cache.folder), "freedBytes": freed})
@@ -128,8 +130,9 @@ async def check(session: Session, kind: str, language: str, only: Sequence[str],
     chosen = [escape for escape in known if not only or escape.name in only]
     unknown = sorted({*only} - {escape.name for escape in known})
     if unknown or not chosen:
-        names = ", ".join(escape.name for escape in known)
-        raise ConfigurationError(f"no {language} programs {', '.join(unknown)}; there are: {names or 'none'}")
+        names = [escape.name for escape in known]
+        hint = did_you_mean("".join(unknown[:1]), names, otherwise=f"there are: {', '.join(names) or 'none'}")
+        raise ConfigurationError(f"no {language} programs {', '.join(unknown)}; {hint}")
     with watch_build(session.screen) as view:
         announce_builds(session.ex.runtime, view)
         await view.during(_start(backend, language))
@@ -159,8 +162,9 @@ def _backend(session: Session, kind: str) -> SandboxBackend:
     for backend in backends:
         if backend.kind == kind:
             return backend
-    names = ", ".join(backend.kind for backend in backends)
-    raise ConfigurationError(f"there is no sandbox {kind!r} here to check; there is: {names}")
+    names = [backend.kind for backend in backends]
+    hint = did_you_mean(kind, names, otherwise=f"there is: {', '.join(names)}")
+    raise ConfigurationError(f"there is no sandbox {kind!r} here to check; {hint}")
 
 
 async def _start(backend: SandboxBackend, language: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -149,8 +150,7 @@ def _run(files: tuple[Path, ...], given: Mapping[str, Any], settings: list[str])
     except BrokenPipeError:
         return NOT_RUN
     except Exception as error:
-        screen.crash(error)
-        return NOT_RUN
+        return screen.crash(error)
 
 
 def load_for_serving(
@@ -188,6 +188,7 @@ def load_for_serving(
 
 
 def _serve(loaded: Loaded, screen: Screen, stack: ExitStack) -> int:
+    import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     if loaded.settings.server.transport == "stdio":
         from toolexec.server.stdio import stdio_wire
 

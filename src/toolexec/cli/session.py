@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from toolexec.cli.exit_codes import BROKEN_PIPE, INTERRUPTED, NOT_RUN, TERMINATED, exit_code
+from toolexec.cli.exit_codes import BROKEN_PIPE, INTERRUPTED, TERMINATED, exit_code, give_up_stdout
 from toolexec.cli.sources import build_from, find_sources
 from toolexec.cli.terminal import Screen, only_results_on_stdout
 from toolexec.errors import ToolExecError
@@ -67,11 +66,10 @@ def perform(
                 screen.note("interrupted")
             code = INTERRUPTED
         except BrokenPipeError:
-            _give_up_stdout(out.fileno())
+            give_up_stdout(out.fileno())
             code = BROKEN_PIPE
         except Exception as error:
-            screen.crash(error)
-            code = NOT_RUN
+            code = screen.crash(error)
     return code
 
 
@@ -113,10 +111,3 @@ async def _within(session: Session, command: Command) -> int:
         except ExceptionGroup as group:
             for error in group.exceptions:
                 session.screen.note(f"warning: a backend did not stop cleanly: {error}")
-
-
-def _give_up_stdout(number: int) -> None:
-    """Lead stdout nowhere: nobody reads it, and flushing it at the end would fail again."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, number)
-    os.close(nothing)

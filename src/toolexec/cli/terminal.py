@@ -20,7 +20,9 @@ from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from toolexec.cli.exit_codes import NOT_RUN, USAGE
 from toolexec.errors import InputValidationError, OutputValidationError, ToolExecError
+from toolexec.errors.extras import explained
 
 __all__ = ["Screen", "clean", "error_body", "one_line", "only_results_on_stdout", "to_json"]
 
@@ -118,11 +120,17 @@ class Screen:
         else:
             self.note(f"error: {error}", style="")
 
-    def crash(self, error: Exception) -> None:
-        """Print an error that nobody expected, with what a bug report needs."""
+    def crash(self, error: Exception) -> int:
+        """Print an error that nobody expected, with what a bug report needs, or with what is missing here; gives
+        the exit code."""
+        known = explained(error)
+        if known is not None:
+            self.error(known)
+            return USAGE
         if not self.as_json:
             self.err.print(Text(clean("".join(traceback.format_exception(error))), style="dim"), soft_wrap=True)
         self.error(ToolExecError(f"{type(error).__name__}: {error}; this is a bug of toolexec, please report it"))
+        return NOT_RUN
 
     def flush(self) -> None:
         """Hand out everything now, so that a closed pipe shows here and not when the process ends."""

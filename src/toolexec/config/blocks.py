@@ -108,7 +108,7 @@ class ServerBlock:
     page_size: int = _key(50, bounded(WHOLE, 1, 1000), "How many tools one page of a list has.")
     list_changed: bool = _key(True, SWITCH, "Tell clients when the tools have changed.")
     list_changed_debounce: float = _key(0.15, _TIME, "How long changes of the tools are gathered before telling.")
-    direct_wait: float = _key(0.8, _SECONDS, "How long the first list of tools waits for backends, exposed directly.")
+    direct_wait: float = _key(8.0, _SECONDS, "How long a start may hold up the first list of tools, exposed directly.")
     suspended_max: int = _key(100, bounded(WHOLE, 1), "How many calls may wait for answers between requests.")
     state_keys: tuple[str, ...] = _key(
         (), TEXTS, "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
@@ -225,7 +225,7 @@ class SandboxesBlock:
     containerd_address: str = _key("", TEXT, "The socket of containerd; empty: the usual one.")
     egress: tuple[str, ...] = _key((), TEXTS, "Hosts that code in containers may reach: api.example.com.")
     egress_secrets: tuple[Mapping[str, Any], ...] = _key(
-        (), TABLES, "Secrets that code uses and never sees: placeholder, value (a secretref:), hosts."
+        (), TABLES, "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
     )
 
 

@@ -18,6 +18,8 @@ from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
 
 if TYPE_CHECKING:
+    from toolexec.backend.base import Backend
+    from toolexec.backend.mcp import MCPServer
     from toolexec.discovery.catalogue import SQLiteCatalogue
     from toolexec.discovery.index import Index
     from toolexec.discovery.toolset import Toolset
@@ -98,7 +100,6 @@ def build(
     file cannot be used, or names clash. Raises MissingExtraError, AuditError for a log that cannot be written, and
     CatalogueError for a file that no catalogue can be kept in.
     """
-    from toolexec.backend.mcp import MCPBackend
     from toolexec.exec import Exec
     from toolexec.exec.options import Options
 
@@ -127,7 +128,7 @@ def build(
         )
         python.add_to(ex)
         for server in loaded.servers:
-            located(loaded.server_origins[server.name], ex.add_backends, MCPBackend(server))
+            located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
     except BaseException:
         if audit is not None:
             audit.close()
@@ -137,6 +138,13 @@ def build(
     if audit is not None:
         weakref.finalize(ex, audit.close)
     return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+
+
+def _backend(server: MCPServer) -> Backend:
+    """The backend of one server; only this needs the `mcp` extra."""
+    from toolexec.backend.mcp import MCPBackend
+
+    return MCPBackend(server)
 
 
 def _result_store(loaded: Loaded) -> ResultStore:

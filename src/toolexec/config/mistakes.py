@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 
 __all__ = ["Mistakes", "did_you_mean"]
 
@@ -36,13 +34,3 @@ class Mistakes:
             shown.append(f"... and {len(self._found) - _SHOWN} more")
         text = shown[0] if len(shown) == 1 else "\n".join([f"{len(self._found)} mistakes:", *shown])
         raise ConfigurationError(text, details={"mistakes": self._found[:_SHOWN], "count": len(self._found)})
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """What to say of an unknown word: the nearest one that is known, or else all."""
-    names = list(known)
-    by_folded = {name.lower().replace("-", "_"): name for name in names}
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), by_folded, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {by_folded[close[0]]}?"
-    return f"there are {', '.join(names)}" if names else ""

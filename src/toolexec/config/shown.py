@@ -24,12 +24,15 @@ def shown_settings(loaded: Loaded) -> dict[str, Any]:
     for path, key in KEYS.items():
         value = loaded.settings.get(path)
         if key.secret and value:
-            value = [_api_key(each) for each in value]
+            value = [_without_secret(each) for each in value]
         found[path] = redactor.value(list(value) if isinstance(value, tuple) else value)
     return found
 
 
-def _api_key(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _without_secret(entry: Any) -> Any:
+    """One entry of a secret setting: of a table (an API key) all but its hash, of anything else nothing."""
+    if not isinstance(entry, Mapping):
+        return REDACTED
     return {name: REDACTED if name == "sha256" else value for name, value in entry.items()}
 
 
