@@ -6,14 +6,14 @@
 Prints:
 
                 get my money back        delte mesage             make an appointment
-    alpha 1.00  -                        mail:delete_message      calendar:create_event
+    alpha 1.00  payments:create_invoice  mail:delete_message      calendar:create_event
     alpha 0.75  payments:refund_charge   mail:delete_message      calendar:create_event
     alpha 0.50  payments:refund_charge   mail:delete_message      calendar:create_event
     alpha 0.25  payments:refund_charge   mail:delete_message      calendar:create_event
     alpha 0.00  payments:refund_charge   -                        calendar:create_event
     rrf         payments:refund_charge   mail:delete_message      calendar:create_event
-    get my money back -> payments:refund_charge by embedding
-    delte mesage -> mail:delete_message by bm25 and embedding
+    get my money back -> payments:refund_charge by bm25 and embedding
+    delte mesage -> mail:delete_message by bm25
     make an appointment -> calendar:create_event by bm25 and embedding
 """
 

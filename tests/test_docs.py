@@ -14,6 +14,7 @@ import ast
 import asyncio
 import contextlib
 import doctest
+import functools
 import importlib
 import inspect
 import io
@@ -42,6 +43,17 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 WITH_CODE = [path for path in DOCUMENTS if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)]
 DOCTESTED = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text() and "cli" not in path.parts]
 CHECKER = doctest.OutputChecker()
+_METHODS = {
+    name: functools.partial(getattr(toolexec.Exec, name), None)
+    for name in dir(toolexec.Exec)
+    if not name.startswith("_") and inspect.isroutine(getattr(toolexec.Exec, name))
+}
+CALLABLE: dict[str, Any] = {
+    **{name: getattr(toolexec, name) for name in toolexec.__all__ if callable(getattr(toolexec, name))},
+    **_METHODS,
+    **{f"ex.{name}": method for name, method in _METHODS.items()},
+}
+"""What a document can call, by the words that it uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +102,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("path", WITH_CODE, ids=by_name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.name == "README.md" else pytest.mark.full) for path in WITH_CODE],
+    ids=by_name,
+)
 def test_the_code_of_a_document_runs(path: Path, folder: Path) -> None:
     """Every block of a document runs, in order, and prints what the document says."""
     namespace: dict[str, Any] = {"__name__": f"document_{path.stem}"}
@@ -125,6 +141,32 @@ def test_the_files_that_a_document_names_exist(path: Path) -> None:
     """A path such as `run/runner.py` leads from the repository's root, or from the package's."""
     named = set(re.findall(r"[\w/]+/\w+\.py\b", path.read_text()))
     assert {name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists()} == set()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_name)
+def test_the_calls_that_a_document_quotes_can_be_made(path: Path) -> None:
+    """A call in running text, such as `search_tools("x", limit=3)`, fits the signature; `...` stands for the rest."""
+    wrong: list[str] = []
+    for text in re.findall(r"`([\w.]+\([^`]*\))`", without_blocks(path.read_text())):
+        try:
+            call = ast.parse(text, mode="eval").body
+        except SyntaxError:
+            continue
+        name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+        target = CALLABLE.get(name)
+        if target is None or not isinstance(call, ast.Call):
+            continue
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        rest = any(isinstance(arg, ast.Constant) and arg.value is ... for arg in given)
+        positional = [arg for arg in call.args if not (isinstance(arg, ast.Constant) and arg.value is ...)]
+        keywords = {keyword.arg: 0 for keyword in call.keywords if keyword.arg}
+        bare_names = any(isinstance(arg, ast.Name) for arg in positional)  # a signature, not a call
+        try:
+            signature = inspect.signature(target)
+            (signature.bind_partial if rest or bare_names else signature.bind)(*positional, **keywords)
+        except TypeError as error:
+            wrong.append(f"{text}: {error}")
+    assert wrong == []
 
 
 def test_the_map_of_the_docs_is_complete() -> None:
@@ -294,7 +336,9 @@ def public_names() -> set[str]:
     packages = (
         "toolexec",
         *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
-        *(f"toolexec.runtime{name}" for name in ("", ".backend.wasm", ".backend.unsafe", ".gateway.direct")),
+        "toolexec.runtime",
+        *(f"toolexec.runtime.backend.{name}" for name in "wasm unsafe docker containerd gvisor kata".split()),
+        *(f"toolexec.runtime.gateway.{name}" for name in "base direct proxy".split()),
     )
     names = {word for package in packages for word in package.split(".")}
     for module in map(importlib.import_module, packages):

@@ -33,6 +33,7 @@ def test_the_promised_examples_are_there() -> None:
     assert promised <= {path.stem for path in EXAMPLES}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_prints_what_its_docstring_says(path: Path, tmp_path: Path) -> None:
     """An example, run as a program in some other folder, prints its "Prints:" section and nothing else."""

