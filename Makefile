@@ -11,6 +11,9 @@ INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 
+# Compiled files make the second run start in half the time, whatever the machine's default is.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-full test-soak lint format bench clean
 
 demo: $(DEMO)

@@ -61,6 +61,11 @@ def is_full_path(path: Path) -> bool:
     return name.startswith(tuple(FULL))
 
 
+def leaves_out(path: Path) -> bool:
+    """Tell whether the run's tier has no test of the file or directory *path*."""
+    return os.environ.get(_VARIABLE) == "fast" and path.suffix in {"", ".py"} and is_full_path(path)
+
+
 def choose(tier: str) -> None:
     """Record the tier that this run was asked for, for this process and its workers."""
     os.environ[_VARIABLE] = tier

@@ -110,6 +110,7 @@ def test_what_makes_no_sense(cli: Cli, cache: Path, words: list[str], message: s
     assert json.loads(cli("image", *words, "--json").stdout)["error"]["code"]
 
 
+@pytest.mark.full
 def test_what_is_there_is_not_built_again(cli: Cli) -> None:
     """The image of the tests is; it takes no time."""
     test_image()

@@ -164,10 +164,10 @@ def run(
 ENGINES = pytest.mark.parametrize("engine", ["runc", "runsc"])
 
 
+@pytest.mark.full
 class TestForReal:
     """What holds in a container of runc, which uses this kernel, and of runsc, which has its own."""
 
-    @pytest.mark.full
     @ENGINES
     def test_rights(self, engine: str, tmp_path: Path) -> None:
         """It is nobody, with nothing but one group and no capability, and has a filter."""
@@ -181,7 +181,6 @@ class TestForReal:
         if engine == "runc":  # the kernel of runsc reports neither
             assert (status["Seccomp"].strip(), status["NoNewPrivs"].strip()) == ("2", "1")
 
-    @pytest.mark.full
     @ENGINES
     def test_what_can_be_written(self, engine: str, tmp_path: Path) -> None:
         """The folders that are there for it, where programs can be run, and nothing else."""
@@ -204,7 +203,6 @@ class TestForReal:
         assert [line.split()[1] for line in lines[3:-1]] == ["no"] * 6
         assert lines[-1] == "/work /work"
 
-    @pytest.mark.full
     @ENGINES
     def test_the_disk(self, engine: str, tmp_path: Path) -> None:
         """It is full at its size, and a file of two thirds of the bound fits."""
@@ -227,7 +225,6 @@ class TestForReal:
         assert found[0][1] >= 0.66 * (32 << 20)
         assert sum(size for _, size in found) <= 32 << 20
 
-    @pytest.mark.full
     @ENGINES
     def test_memory(self, engine: str, tmp_path: Path) -> None:
         """Who takes more than the bound is killed."""
@@ -253,7 +250,6 @@ class TestForReal:
         )
         assert done.stdout.split() == ["11", str(LIMITS.pids - 1)], done.stderr
 
-    @pytest.mark.full
     @ENGINES
     def test_the_network(self, engine: str, tmp_path: Path) -> None:
         """There is none: a loopback interface, and no way out; nor raw packets."""
