@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
-INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = -n logical --maxprocesses 8 --dist loadfile

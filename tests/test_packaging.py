@@ -62,6 +62,7 @@ def test_no_path_of_one_machine(texts: dict[str, str]) -> None:
     assert _hits(texts, MACHINE) == []
 
 
+@pytest.mark.full
 def test_no_registry(texts: dict[str, str]) -> None:
     """Where packages come from is the business of whoever installs them."""
     assert _hits(texts, REGISTRY) == []

@@ -63,6 +63,7 @@ def test_all_is_true() -> None:
     assert wrong == []
 
 
+@pytest.mark.full
 def test_public_classes_are_exported() -> None:
     """A public class of a module is in its `__all__`: what is internal has an underscore or stays a helper function."""
     wrong: list[str] = []
@@ -124,6 +125,7 @@ def _undocumented(node: ast.AST, prefix: str) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_everything_public_has_a_docstring() -> None:
     """Modules, classes, functions and methods."""
     wrong: list[str] = []

@@ -35,6 +35,7 @@ def test_no_two_tools_share_a_name(ids: set[str], letter_first: bool) -> None:
         assert all(re.match(r"[A-Za-z_]", name) for name in vendor.values())
 
 
+@pytest.mark.full
 @given(st.lists(names, unique=True, max_size=20), st.randoms())
 def test_the_order_does_not_matter(ids: list[str], rng: random.Random) -> None:
     """The same tools have the same names."""

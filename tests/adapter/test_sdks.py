@@ -62,6 +62,7 @@ def test_openai_finds_nothing_to_mend() -> None:
     assert module._ensure_strict_json_schema(copy.deepcopy(schema), path=(), root=schema) == schema
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strict", [True, False])
 def test_anthropic(strict: bool) -> None:
     """The form has the type of the package."""

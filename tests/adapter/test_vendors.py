@@ -43,6 +43,7 @@ def test_openai(tool: Tool, strict: bool) -> None:
     responses.FunctionTool.model_validate(form)
 
 
+@pytest.mark.full
 @strict_or_not
 @each_tool
 def test_anthropic(tool: Tool, strict: bool) -> None:

@@ -510,6 +510,7 @@ async def test_what_cannot_be_a_handler(backend: LocalBackend) -> None:
     assert not backend.has("x")
 
 
+@pytest.mark.full
 async def test_a_backend_can_be_used_after_closing(killable: ModuleType) -> None:
     """Threads and processes come back when they are needed."""
     backend = LocalBackend()
@@ -520,6 +521,7 @@ async def test_a_backend_can_be_used_after_closing(killable: ModuleType) -> None
         await backend.aclose()
 
 
+@pytest.mark.full
 def test_one_backend_serves_one_loop_after_the_other(killable: ModuleType) -> None:
     """Nothing in it belongs to a loop."""
     backend = LocalBackend()

@@ -212,6 +212,7 @@ async def test_two_hundred_blocking_handlers_finish(backend: LocalBackend) -> No
     assert await asyncio.gather(*calls) == list(range(1, 201))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["_exit", "segfault"])
 async def test_a_killable_handler_takes_only_its_process_down(
     backend: LocalBackend, killable: ModuleType, how: str
@@ -268,6 +269,7 @@ async def test_closing_a_call_that_nobody_runs(backend: LocalBackend) -> None:
     assert closed == ["yes"]
 
 
+@pytest.mark.full
 def test_the_interpreter_exits_though_a_handler_blocks() -> None:
     """A program with a handler that never returns ends when it is through."""
     script = """

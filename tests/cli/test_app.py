@@ -44,6 +44,7 @@ def test_the_module_tells_the_same_exit_codes() -> None:
         assert f"| {code} | {text} |" in app_module.__doc__
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_json(cli: Cli, command: str) -> None:
     """And says so in its help."""
@@ -67,6 +68,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words", [["nonsense"], ["run"], ["list", "--nope"], ["search", "x", "-n", "0"], ["describe", "x", "--level", "y"]]
 )

@@ -100,6 +100,7 @@ def opened(terminals: list[Terminal], body: str) -> Terminal:
     return terminals[-1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [

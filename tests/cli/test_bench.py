@@ -129,6 +129,7 @@ def test_backends_that_are_down_are_named(capsys: pytest.CaptureFixture[str]) ->
     assert "unavailable: dead" in capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("size", "advice"),
     [

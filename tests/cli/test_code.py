@@ -164,6 +164,7 @@ def test_a_run_can_be_replayed(cli: Cli) -> None:
     assert json.loads(cli(*words).stdout)[1] == 1_000_000_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -239,6 +240,7 @@ def test_what_was_dropped_is_mentioned(cli: Cli) -> None:
     assert len(done.stdout) < 1_100_000
 
 
+@pytest.mark.full
 def test_unsafe_is_loud(cli: Cli) -> None:
     """The host runs it, and a warning says what that means."""
     done = cli("code", "--unsafe", "-e", "import os; os.getpid()", "--json")

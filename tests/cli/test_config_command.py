@@ -158,6 +158,7 @@ def other_value(path: str) -> object:
     return [word] if isinstance(key.default, tuple) else word
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", KEYS)
 def test_every_setting_can_be_shown(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a key is set to, the text and the JSON can be read, and a secret is in neither."""

@@ -101,6 +101,7 @@ def test_search_counts(cli: Cli, tools_file: Path) -> None:
     assert data["total"] == sum(data["namespaces"].values()) == data["backends"]["local"]
 
 
+@pytest.mark.full
 def test_search_mentions_what_is_unavailable(cli: Cli, servers_file: Path) -> None:
     """Its tools may be missing from the answer."""
     done = cli("search", "time", "-c", servers_file)
@@ -261,6 +262,7 @@ def test_hostile_descriptions_are_harmless(cli: Cli, tools_file: Path) -> None:
     assert "\\u001b[31m" in data
 
 
+@pytest.mark.full
 def test_backends_shows_states_and_reasons(cli: Cli, servers_file: Path) -> None:
     """Tools, transport, and why one is not there; that is an answer and no failure."""
     done = cli("backends", "-c", servers_file)

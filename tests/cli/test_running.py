@@ -122,6 +122,7 @@ def test_an_unknown_tool_comes_with_a_hint(cli: Cli, tools_file: Path) -> None:
     assert "no tool math:ad; did you mean math:add?" in done.stderr
 
 
+@pytest.mark.full
 def test_an_unavailable_server_exits_with_3(cli: Cli, servers_file: Path) -> None:
     """With the reason."""
     done = cli("run", "dead:anything", "-c", servers_file)
@@ -142,6 +143,7 @@ def test_a_server_that_is_not_needed_is_not_started(cli: Cli, servers_file: Path
     assert not marker.exists()
 
 
+@pytest.mark.full
 def test_a_server_under_another_namespace_is_found(cli: Cli, servers_file: Path) -> None:
     """The ID does not say which server it is, so all are started."""
     data = json.loads(servers_file.read_text())

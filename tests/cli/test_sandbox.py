@@ -87,6 +87,7 @@ def test_a_terminal_sees_bars(cli: Cli, cache: Path) -> None:
     assert "100%" in done.stderr
 
 
+@pytest.mark.full
 def test_hostile_programs_are_held(cli: Cli, sandbox: None) -> None:
     """By the embedded sandbox; exit code 0."""
     words = ["--only", "environment", "--only", "read_host_files"]
@@ -101,6 +102,7 @@ def test_hostile_programs_are_held(cli: Cli, sandbox: None) -> None:
     ]
 
 
+@pytest.mark.full
 def test_an_escape_is_told(cli: Cli) -> None:
     """With its evidence; exit code 1."""
     done = cli("sandbox", "check", "--backend", "unsafe_host", "--unsafe", "--only", "read_host_files")
@@ -139,6 +141,7 @@ def test_a_sandbox_that_cannot_run_is_not_checked(cli: Cli, tmp_path: Path) -> N
     assert "TOOLEXEC_CACHE" in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", [["build"], ["list"], ["check"], ["remove"], []])
 def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
     """And JSON."""

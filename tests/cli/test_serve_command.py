@@ -330,6 +330,7 @@ def test_how_the_work_ends_is_told() -> None:
         asyncio.run(module._until_signal(cancelled()))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("transport", "code"), [("http", 143), ("sse", 143), ("stdio", 0)])
 def test_a_whole_run(
     tools_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], transport: str, code: int

@@ -151,6 +151,7 @@ def test_commands_work_without_extras(folder: Path) -> None:
     assert "4.5" in done[2][1]
 
 
+@pytest.mark.full
 def test_commands_name_the_extra_they_need(folder: Path) -> None:
     """In one line, with exit code 2, and never with a traceback."""
     (folder / "keyring.py").write_text("import keyring\n")
@@ -166,6 +167,7 @@ def test_commands_name_the_extra_they_need(folder: Path) -> None:
             assert f"needs the '{extra}' extra; install it with: pip install 'toolexec[{extra}]'" in err, words
 
 
+@pytest.mark.full
 def test_names_of_packages_work_or_name_their_extra(folder: Path) -> None:
     """No public name ends in the ImportError of somebody else's module."""
     assert json.loads(bare(NAMES, folder=folder).stdout) == []

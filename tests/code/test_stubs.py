@@ -187,6 +187,7 @@ def test_no_tools_at_all() -> None:
     compile(text, "stubs", "exec")
 
 
+@pytest.mark.full
 def test_the_order_of_tools_makes_no_difference() -> None:
     """The same tools give the same text."""
     tools = [ISSUE, SEND, LIST, ECHO, tool("a:b", version="1.0.0"), tool("a:b", version="2.0.0")]

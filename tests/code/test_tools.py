@@ -182,6 +182,7 @@ class TestCalls:
         assert [record.value for record in tools.tool_calls()] == [1, 2, 3]
         assert tools.calls_made == 5
 
+    @pytest.mark.full
     async def test_a_result_that_is_not_json(self, exam: GatewayExam) -> None:
         """With the runner's checks off it is the call's error here: nothing but JSON gets to the code."""
         loop: list[Any] = []

@@ -114,6 +114,7 @@ def toml(settings: dict[str, Any]) -> str:
     return "\n".join("\n".join([head, *rest]) for head, rest in blocks.items())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", KEYS)
 def test_every_key_can_be_set_in_every_layer(path: str) -> None:
     """Defaults lie below files, files below the environment, that below flags; the origin names each."""
@@ -262,6 +263,7 @@ def test_a_yaml_file_that_is_no_table_is_refused() -> None:
     ]
 
 
+@pytest.mark.full
 def test_files_that_cannot_be_read_are_told() -> None:
     """Missing, a folder, too large, no text, too deep."""
     Path("folder.toml").mkdir()

@@ -80,6 +80,7 @@ BACKENDS: dict[str, MakeBackend] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("check", BACKEND_CHECKS)
 @pytest.mark.parametrize("kind", BACKENDS)
 async def test_backend_contract(kind: str, check: str) -> None:
@@ -87,6 +88,7 @@ async def test_backend_contract(kind: str, check: str) -> None:
     await run_backend_check(BACKENDS[kind], check)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", BACKENDS)
 async def test_the_whole_exam_in_one_go(kind: str) -> None:
     """`check_backend` takes all checks."""

@@ -123,7 +123,9 @@ GATEWAYS: dict[str, Callable[[GatewayParts], AbstractAsyncContextManager[Gateway
 
 
 @pytest.mark.parametrize("check", GATEWAY_CHECKS)
-@pytest.mark.parametrize("gateway", GATEWAYS)
+@pytest.mark.parametrize(
+    "gateway", [pytest.param(name, marks=pytest.mark.full) if name == "subprocess" else name for name in GATEWAYS]
+)
 async def test_every_gateway_keeps_the_contract(gateway: str, check: str) -> None:
     """Each gateway passes each check of the suite."""
     await run_gateway_check(GATEWAYS[gateway], check)

@@ -47,6 +47,7 @@ def index() -> InMemoryIndex:
     return made
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
 def test_queries(query: str) -> None:
     """Each has an answer, quickly; an empty one says why; explanations and counts hold, too."""

@@ -39,6 +39,7 @@ def test_right_tools_are_found(index: InMemoryIndex) -> None:
     assert not short, f"found less often than {FLOORS}"
 
 
+@pytest.mark.full
 def test_what_was_not_tuned_for_is_found_as_well(index: InMemoryIndex) -> None:
     """The half that nobody tuned with is not far behind the other."""
     scores = judge(lambda query: index.search(query, DEPTH).ids())

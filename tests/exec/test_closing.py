@@ -194,6 +194,7 @@ class TestThreadsOfGuests:
         yield gate
         gate.set()
 
+    @pytest.mark.full
     async def test_code_goes_on(self, gate: threading.Event) -> None:
         """More runs than there are guests hang past their limit, and the next one runs all the same."""
         backends = [WasmBackend(WasmConfig(max_guests=1))]
@@ -228,6 +229,7 @@ class TestThreadsOfGuests:
             gate.set()
             assert (await first).ok
 
+    @pytest.mark.full
     async def test_helpers_that_hang_are_given_up(self, gate: threading.Event) -> None:
         """Gathered sync calls hang in helpers' threads; after the run those are lost and replaced."""
         async with Exec() as ex:

@@ -108,6 +108,7 @@ def test_there_is_something_to_check() -> None:
     assert len(TYPED) > 150
 
 
+@pytest.mark.full
 @settings(max_examples=1500, deadline=None, derandomize=True)
 @given(place=st.sampled_from(TYPED), value=JUNK)
 def test_values_of_wrong_types_are_refused(place: tuple[str, str], value: Any) -> None:
@@ -122,6 +123,7 @@ def test_values_of_wrong_types_are_refused(place: tuple[str, str], value: Any) -
         guard.owner(**{name: value})
 
 
+@pytest.mark.full
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(place=st.sampled_from(SETTINGS), at=st.integers(0, 30), how=st.sampled_from(["drop", "double", "swap", "case"]))
 def test_misspelt_names_are_refused(place: tuple[str, str], at: int, how: str) -> None:
@@ -143,6 +145,7 @@ def test_misspelt_names_are_refused(place: tuple[str, str], at: int, how: str) -
     assert "did you mean" in str(caught.value)
 
 
+@pytest.mark.full
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(name=st.sampled_from(sorted(CodeSettings.__annotations__)), value=JUNK)
 def test_settings_of_code(name: str, value: Any) -> None:

@@ -125,6 +125,7 @@ class TestForks:
         assert in_child(lambda: asyncio.run(ex.aclose())) is None
         asyncio.run(ex.aclose())
 
+    @pytest.mark.full
     async def test_a_server_is_refused(self) -> None:
         """Connections are the parent's: a child neither uses nor closes them."""
         ex = make_exec()
@@ -141,6 +142,7 @@ class TestForks:
             assert await asyncio.to_thread(in_child, lambda: asyncio.run(ex.start())) is not None
             assert next(s for s in ex.backend_statuses() if s.name == "test").available
 
+    @pytest.mark.full
     async def test_worker_processes_stay_with_the_parent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A killable handler has a process of the child's own, and closing there ends none of the parent's."""
         (tmp_path / "forked_tools.py").write_text(
@@ -212,6 +214,7 @@ class TestLoops:
             assert (await other(lambda: ex.run_tool("t:sync"))).value == os.getpid()
             assert (await other(lambda: ex.run_tool("t:async"))).value == os.getpid()
 
+    @pytest.mark.full
     async def test_a_server(self, other: Any) -> None:
         """Servers belong to the loop that started them."""
         async with make_exec() as ex:

@@ -150,6 +150,7 @@ class TestPython:
         assert result.value == ["/tmp", "y", ["x"]]
         assert result.files == {}
 
+    @pytest.mark.full
     async def test_a_full_disk(self, ex: Exec) -> None:
         """Writing fails with ENOSPC, in all the ways to write, and the run says that it was its limit."""
         settings = {"limits": Limits(disk_bytes=1 << 20), "best_effort": True}

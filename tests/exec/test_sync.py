@@ -224,6 +224,7 @@ print(*sorted(seen))
 """
 
 
+@pytest.mark.full
 def test_a_real_ctrl_c() -> None:
     """A program that is interrupted while it waits stops the tool, leaves its block and ends."""
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True)

@@ -208,6 +208,7 @@ others = st.one_of(
 )
 
 
+@pytest.mark.full
 @settings(max_examples=150)
 @given(trees(scalars | others))
 def test_any_value_at_all(value: Any) -> None:
@@ -233,6 +234,7 @@ def test_any_value_at_all(value: Any) -> None:
     assert not theirs & {id(part) for part in parts(plain)}
 
 
+@pytest.mark.full
 @given(trees(scalars | others))
 def test_arguments_share_no_nested_part(value: Any) -> None:
     """A flat dict is given as it is; of all others nothing nested is shared."""

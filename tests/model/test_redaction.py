@@ -309,6 +309,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.full
 @given(JSON, st.sampled_from(TELLING), SECRETS, st.data())
 def test_no_planted_secret_survives(value: Any, key: str, secret: str, data: st.DataObject) -> None:
     """A secret under a telling key, known by its value, or within a text is in no copy."""
@@ -332,6 +333,7 @@ def test_no_unknown_secret_survives_behind_its_name(key: str, secret: str, form:
     assert secret not in Redactor().text(form.format(name, secret))
 
 
+@pytest.mark.full
 @given(JSON)
 def test_redacting_twice_is_redacting_once(value: Any) -> None:
     """What is without secrets stays as it is."""

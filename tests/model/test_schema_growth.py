@@ -101,6 +101,7 @@ def expression(levels: int, leaf: Any = 1) -> Any:
     return {"type": KINDS[levels % 10], "left": expression(levels - 1, leaf), "right": side}
 
 
+@pytest.mark.full
 def test_hostile_schemas_end_for_deep_values() -> None:
     """In a process of its own: every multiplying schema answers for values of up to 100 levels in time."""
     code = """

@@ -108,6 +108,7 @@ class TestParse:
         """Numbers beyond 64 bits stay exact."""
         assert v(f"{2**70}.0.0") < v(f"{2**70 + 1}.0.0")
 
+    @pytest.mark.full
     @given(versions)
     def test_str_can_be_parsed_again(self, version: Version) -> None:
         """Writing a version and reading it gives the same version."""
@@ -225,6 +226,7 @@ class TestOrder:
         for a, b, c in itertools.permutations(three):
             assert not a <= b <= c or a <= c
 
+    @pytest.mark.full
     @given(versions, versions)
     def test_equal_versions_rank_alike(self, a: Version, b: Version) -> None:
         """Equality is never at odds with the order."""
@@ -408,6 +410,7 @@ class TestConstraint:
         """A constraint made from another one follows its own text."""
         assert dataclasses.replace(Constraint.parse("^1"), text="^2").allows(v("2.5.0"))
 
+    @pytest.mark.full
     @given(constraints, near_versions)
     def test_str_means_the_same(self, text: str, version: Version) -> None:
         """Reading what a constraint writes gives an equal constraint with the same answers."""

@@ -65,6 +65,7 @@ class TestBudget:
 class TestEncoding:
     """JSON in pieces."""
 
+    @pytest.mark.full
     @given(json_values)
     def test_it_is_what_json_makes(self, value: Any) -> None:
         """Whatever the value, and however small the pieces."""
@@ -113,6 +114,7 @@ class TestEncoding:
 class TestSelecting:
     """JMESPath within a budget."""
 
+    @pytest.mark.full
     @pytest.mark.parametrize(
         "path",
         [
@@ -204,6 +206,7 @@ class TestChains:
         assert (await self.chain("rows[0].name", ROWS[:3])).value == "row 0"
         assert (threads[0] != threading.get_ident(), threads[1] == threading.get_ident()) == (True, True)
 
+    @pytest.mark.full
     @pytest.mark.parametrize(
         "reference", [f"rows{BOMB}", "rows[0].id|" + "|".join(["[@, @]"] * 60)], ids=["slow", "growing"]
     )
@@ -215,6 +218,7 @@ class TestChains:
         assert "too many steps" in str(done.error)
 
 
+@pytest.mark.full
 def test_a_served_selection_has_a_budget_too() -> None:
     """The same one ends it."""
     from toolexec.run.selecting import select

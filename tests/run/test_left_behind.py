@@ -106,6 +106,7 @@ async def stubborn() -> AsyncIterator[Stubborn]:
 class TestItsLimitHolds:
     """The caller has the timeout at the limit, by every path."""
 
+    @pytest.mark.full
     async def test_run_tool(self, stubborn: Stubborn, kind: str) -> None:
         """A call ends although its handler does not, and the task that awaits it is not cancelled."""
         async with Exec() as ex:
@@ -118,6 +119,7 @@ class TestItsLimitHolds:
             assert task.cancelling() == 0
             stubborn.free.set()
 
+    @pytest.mark.full
     async def test_a_stream(self, stubborn: Stubborn, kind: str) -> None:
         """A stream ends with the error."""
         async with Exec() as ex:
@@ -153,6 +155,7 @@ class TestTheEnd:
         assert stubborn.log == ["ended"]
         assert asyncio.all_tasks() == before
 
+    @pytest.mark.full
     async def test_a_caller_that_leaves_a_stream(self, stubborn: Stubborn) -> None:
         """Closing a stream whose generator refuses to end takes no longer than the call may."""
 

@@ -292,6 +292,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(path: Path, monkeypatch: pytest.
     assert sorted(p.name for p in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
 
 
+@pytest.mark.full
 def test_a_backend_that_renames_its_tools_does_not_fill_the_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Only so many tools of a backend are kept; those that were called, changed or accepted are never forgotten."""
     clock = Clock()

@@ -242,6 +242,7 @@ class TestVisibility:
         assert policy.shows(remote(), Origin(caller=Caller(id="ann"))) is expected
 
 
+@pytest.mark.full
 def test_nothing_that_can_be_called_is_hidden_and_nothing_hidden_is_called() -> None:
     """Random policies: a hidden tool is denied for all arguments, and the strictest rule that matches counts."""
     chance = random.Random(17)

@@ -146,6 +146,7 @@ PLAIN = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", [*EVASIONS, *ONLY_FOR_PATHS], ids=lambda path: ascii(path)[:60])
 def test_a_denied_path_is_denied_however_it_is_spelled(path: str) -> None:
     """Conditions on paths see each spelling, also inside of a list."""
@@ -256,6 +257,7 @@ def test_plain_globs_serve_for_what_is_not_a_path(pattern: str, value: str, hold
 NOISE = st.lists(st.sampled_from(["/", "/./", "//", "/.//", "/"]), min_size=2, max_size=2)
 
 
+@pytest.mark.full
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(noise=NOISE, ends=st.tuples(st.sampled_from(["", " ", "\n", "file://"]), st.sampled_from(["", "/", " ", "/."])),
        encoded=st.sets(st.integers(0, 10)), rounds=st.integers(0, 3))  # fmt: skip

@@ -75,6 +75,7 @@ def test_a_value_that_fits_is_given_as_it_is(value: Any) -> None:
     assert (shown.handle, shown.bytes, len(store)) == ("", 0, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("max_bytes", [1000, 1700, 50_000])
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_an_outline_keeps_to_the_budget_whatever_the_value(value: Any, max_bytes: int) -> None:
@@ -110,6 +111,7 @@ def test_a_tool_cannot_pass_for_an_outline() -> None:
     assert size(shown.value) <= 1000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("max_bytes", [5000, None])
 @pytest.mark.parametrize(
     "name", ["rows", "text", "media", "astral", "one line", "long items", "numbers", "mixed", "nested"]
@@ -121,6 +123,7 @@ def test_all_pages_together_are_the_value(name: str, max_bytes: int | None) -> N
     assert digest(whole(store, handle, max_bytes=max_bytes)) == digest(VALUES[name])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_the_pages_of_the_json_text_are_the_value_whatever_it_is(value: Any) -> None:
     """With as_json every value, however odd its keys, comes back byte for byte."""
@@ -134,6 +137,7 @@ def test_the_pages_of_the_json_text_are_the_value_whatever_it_is(value: Any) -> 
     assert hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == digest(value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_pages_and_matches_keep_to_the_smallest_budget(value: Any) -> None:
     """Every page and every list of matches is within the budget, and the next one always begins further on."""
@@ -242,6 +246,7 @@ def test_somebody_elses_outline_is_no_way_to_their_value() -> None:
     assert shown.bytes == size(outline)
 
 
+@pytest.mark.full
 def test_handles_are_not_guessable() -> None:
     """No two handles are alike, and none has an order in it."""
     store = ResultStore()
@@ -322,6 +327,7 @@ def test_a_path_selects(path: str, value: Any) -> None:
     assert value is None or page.value == value
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
@@ -346,6 +352,7 @@ def test_a_path_that_makes_no_sense_is_refused_in_words(path: str, reason: str) 
         store.read(handle, HERE, path=path)
 
 
+@pytest.mark.full
 def test_a_path_cannot_take_for_ever() -> None:
     """A search through a large value that takes too many steps is given up."""
     store = ResultStore()
@@ -431,6 +438,7 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
         store.read(handle, HERE, grep=pattern)
 
 
+@pytest.mark.full
 def test_what_cannot_be_written_as_json_is_an_error() -> None:
     """A value that contains itself cannot be kept."""
     loop: list[Any] = []

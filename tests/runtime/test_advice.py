@@ -61,6 +61,7 @@ def failure(message: str, *, kind: str = "", **fields: Any) -> Failure:
     return Failure(kind=kind, message=message, **{"code": "", "backend": "wasm", **fields})
 
 
+@pytest.mark.full
 async def test_packages_in_the_sandbox() -> None:
     """Importing any of the best-known packages says what to use instead, in the error and as data."""
     assert len(KNOWN) > 30

@@ -554,6 +554,7 @@ async def test_half_characters_do_not_get_through(bench: Bench) -> None:
 # -- what is large -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_messages_stay_in_order_whatever_their_size(bench: Bench) -> None:
     """Large frames are read bit by bit, and none overtakes another one, or is overtaken."""
     run = await bench.begin()
@@ -625,6 +626,7 @@ async def test_a_guest_that_never_reads_its_answers_is_ended(bench: Bench, monke
     assert (ending.stopped, "does not read" in ending.stderr) == ("violation", True)
 
 
+@pytest.mark.full
 async def test_answers_over_a_frame_travel_in_several(bench: Bench) -> None:
     """Each frame keeps the limit, and none is lost."""
     run = await bench.begin()

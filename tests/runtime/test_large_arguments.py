@@ -71,6 +71,7 @@ def exec_in(kind: str) -> Exec:
     return ex
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["wasm", "unsafe_host"])
 async def test_a_call_is_refused_and_the_program_goes_on(kind: str) -> None:
     """One call after the other, and among calls that are made at the same time: each gets its answer."""

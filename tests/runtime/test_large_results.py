@@ -311,6 +311,7 @@ def javascript() -> Iterator[Pair]:
     pair.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", JS_QUICK)
 def test_javascript_programs(name: str, javascript: Pair) -> None:
     """A program does the same whatever the budget."""
@@ -337,6 +338,7 @@ def test_javascript_programs_in_a_process() -> None:
         pair.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", QUICK)
 def test_python_programs(name: str, python: Pair) -> None:
     """A program does the same whatever the budget."""

@@ -422,6 +422,7 @@ async def test_more_than_the_window(bench: Bench) -> None:
     await bench.heard("error", "n1")
 
 
+@pytest.mark.full
 async def test_small_pieces_take_no_more_memory_than_they_hold(bench: Bench) -> None:
     """A hundred thousand single bytes."""
     stream = await bench.open()

@@ -255,6 +255,7 @@ async def test_cancelling_a_request_stops_the_tool(era: str) -> None:
         ex.add(slow, "t:slow")
 
 
+@pytest.mark.full
 @both
 async def test_progress_rises_and_only_with_a_token(era: str) -> None:
     """A client that asks hears rising progress up to the last step, before the reply; others hear nothing."""

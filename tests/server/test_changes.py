@@ -73,6 +73,7 @@ async def test_changes_from_a_thread() -> None:
             thread.join()
 
 
+@pytest.mark.full
 async def test_a_burst_without_end_is_told_of_now_and_then() -> None:
     """Changes that never stop are told of all the same, and do not flood."""
     ex, ear = Exec(), Ear()

@@ -302,6 +302,7 @@ async def test_the_first_list_has_all_tools(era: str) -> None:
     assert len([tool for tool in tools if tool.name.startswith("slow__")]) == 51
 
 
+@pytest.mark.full
 async def test_a_call_before_the_first_list() -> None:
     """A client may call what it saw the last time, as soon as it is connected."""
     ex = Exec()

@@ -45,6 +45,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.full
 async def test_no_reply_says_where_a_backend_is(caplog: pytest.LogCaptureFixture) -> None:
     """On every path; the log has the reason for operators, without secrets."""
     caplog.set_level(logging.WARNING, "toolexec.server")

@@ -207,6 +207,7 @@ async def test_everything_said_at_once() -> None:
             await asyncio.wait([task])
 
 
+@pytest.mark.full
 async def test_the_end_of_input_ends_what_lasts() -> None:
     """A call that does not end, and a subscription, do not keep the server from ending."""
     ex = catalogue()

@@ -210,6 +210,7 @@ async def test_a_changed_list_updates_the_index(connect, until):
         assert (await ex.run_tool("s:new", {"a": 1})).value == {"a": 1}
 
 
+@pytest.mark.full
 async def test_a_server_that_announces_at_every_listing_is_not_asked_all_the_time(connect, tmp_path):
     """Listing, announcing, listing: the pauses grow."""
     server = ScriptedServer(announce_always=True, record=str(tmp_path / "events"))

@@ -112,6 +112,7 @@ async def test_no_restarts_at_all(connect):
         await call(backend)
 
 
+@pytest.mark.full
 async def test_a_server_that_fails_to_start_at_first_comes_up_by_itself(connect, tmp_path, until):
     """Failed attempts are repeated after a growing pause, without a call asking for it."""
     server = ScriptedServer(trouble={"start": Trouble(exit=1, starts=3)}, record=str(tmp_path / "events"))
@@ -160,6 +161,7 @@ async def test_a_server_that_hangs_is_given_up_in_time(connect, moment, step):
     assert backend.status().reason == f"no answer to {step} within 0.5 s"
 
 
+@pytest.mark.full
 async def test_a_server_that_ignores_the_newer_protocol_is_still_reached(connect):
     """The opening question goes unanswered; after a while the older handshake is tried."""
     backend = connect(ScriptedServer(discover="ignore"), connect_timeout=3)

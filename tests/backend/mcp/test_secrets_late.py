@@ -279,6 +279,7 @@ async def test_nothing_of_the_caller_is_sent_on(http_server, connect, resolver):
             assert reply.structured == {"result": expected}
 
 
+@pytest.mark.full
 async def test_an_answer_that_is_no_json(connect, resolver, caplog):
     """What the SDK quotes of a reply that it cannot read is neither logged nor passed on."""
     caplog.set_level(logging.DEBUG)

@@ -41,6 +41,7 @@ async def test_closing_kills_a_stubborn_server_with_its_grandchildren(connect, t
     assert server.events("sigterm")
 
 
+@pytest.mark.full
 async def test_a_grandchild_that_holds_the_pipes_does_not_hide_a_crash(connect, tmp_path):
     """A call fails when the server dies, although a process that it started keeps its stdout open."""
     crash = ScriptedTool("crash", trouble=Trouble(exit=7))
@@ -49,6 +50,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hide_a_crash(connect, 
         await call(backend, "crash")
 
 
+@pytest.mark.full
 async def test_grandchildren_die_with_a_server_that_crashes(connect, tmp_path, is_alive, until):
     """What a crashed server has started is killed too."""
     server = ScriptedServer(
@@ -97,6 +99,7 @@ async def test_a_damaged_reply_fails_its_call(connect, raw):
     assert (await call(backend, args={"a": 1})).structured == {"a": 1}
 
 
+@pytest.mark.full
 async def test_a_line_over_the_limit_ends_the_connection(connect, monkeypatch):
     """A line without end is cut off before it fills the memory."""
     monkeypatch.setattr("toolexec.backend.mcp.stdio._MAX_LINE", 1 << 20)
@@ -153,6 +156,7 @@ async def test_fifty_starts_and_stops_leave_nothing(is_alive):
     assert not any(map(is_alive, pids))
 
 
+@pytest.mark.full
 def test_a_loop_that_ends_takes_its_servers_along(is_alive):
     """Nobody has to close for the process to go away with its event loop."""
     command, *args = ScriptedServer(grandchild=True).command()

@@ -40,6 +40,7 @@ def change_at_random(index: InMemoryIndex, seed: int, count: int = 300) -> None:
             index.replace(tool, known.binding) if len(known.bindings) == 1 else index.unregister(tool.id, known.binding)
 
 
+@pytest.mark.full
 def test_changes_are_written(path: Path) -> None:
     """After a flush the file has what the index has; after `close`, too."""
     index = filled()
@@ -203,6 +204,7 @@ def test_attaching_to_what_cannot_be_written(path: Path) -> None:
     assert_same(stored(path), index)
 
 
+@pytest.mark.full
 def test_changes_from_several_threads(path: Path) -> None:
     """All of them arrive, while others read."""
     index = InMemoryIndex()

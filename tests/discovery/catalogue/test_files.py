@@ -164,6 +164,7 @@ def test_changes_do_not_make_damage_good(path: Path) -> None:
     refuses(path, "not those that were written", lambda catalogue: catalogue.replace_tools("server1", []))
 
 
+@pytest.mark.full
 def test_bytes_that_are_flipped(path: Path) -> None:
     """Whatever byte of the file is changed: it is refused, or comes back as it was."""
     index = filled(150)

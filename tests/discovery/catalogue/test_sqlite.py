@@ -55,6 +55,7 @@ def test_a_new_file_is_empty(path: Path) -> None:
     assert_same(index, InMemoryIndex())
 
 
+@pytest.mark.full
 def test_saving_replaces_all(path: Path) -> None:
     """What is not in the index any more is not in the file."""
     saved(path, filled(3000, odd=False))

@@ -237,6 +237,7 @@ class TestKeepingUp:
         links.add(LIST)
         assert ids(links.producers_for(CLOSE.id)["issue_id"]) == [LIST.id]
 
+    @pytest.mark.full
     def test_any_order_of_changes(self) -> None:
         """After hundreds of changes the answers are those of an index that was made at once."""
         rng = random.Random(7)

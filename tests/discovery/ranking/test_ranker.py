@@ -48,6 +48,7 @@ def found(made: BM25Searcher, query: str, limit: int) -> list[tuple[str, float]]
     return [(hit.tool_id, hit.score) for hit in made.search(query, limit)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [600, 5000])
 def test_bit_sets_find_the_same(size: int) -> None:
     """For many queries and limits, and again after each of many changes: same tools, same order, same scores."""
@@ -71,6 +72,7 @@ def test_bit_sets_find_the_same(size: int) -> None:
     assert made._ranker._planes, "no query went by bit sets"
 
 
+@pytest.mark.full
 def test_many_equal_tools() -> None:
     """Thousands of tools with one score: the first by ID, whatever the road."""
     made = BM25Searcher()
@@ -92,6 +94,7 @@ def test_planes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made._ranker._bytes == sum(planes.size for planes in made._ranker._planes.values())
 
 
+@pytest.mark.full
 def test_statistics_may_drift() -> None:
     """Scores follow the catalogue when it grows tenfold after the bit sets were made."""
     made = BM25Searcher()

@@ -100,6 +100,7 @@ def test_tools_that_are_not_there_are_left_out() -> None:
     assert {hit.tool_id for hit in again.search("", 1000)} == left.keys()
 
 
+@pytest.mark.full
 def test_forgotten_words_stay_free() -> None:
     """Places of words that no tool has any more are given to new ones."""
     made = BM25Searcher()
@@ -221,6 +222,7 @@ HOSTILE: list[tuple[str, int, Callable[[bytes], bytes]]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("section", "change"), [item[1:] for item in HOSTILE], ids=[item[0] for item in HOSTILE])
 def test_hostile_parts_are_refused(section: int, change: Callable[[bytes], bytes]) -> None:
     """Whoever knows how to make the checksum right still cannot make the searcher trip later."""

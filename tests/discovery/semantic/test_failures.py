@@ -223,6 +223,7 @@ class TestAnEmbedderThatBlocks:
         assert ids(searcher.search("somebody", 5)) == ["mail:send"]
         searcher.close()
 
+    @pytest.mark.full
     @pytest.mark.parametrize("kind", ["sync", "async"])
     def test_one_that_hangs(self, kind: str, embedder: Any, shop: list[Tool]) -> None:
         """The time limit holds, and the answer is the lexical one."""

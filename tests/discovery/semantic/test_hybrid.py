@@ -219,6 +219,7 @@ SEMANTIC_GAPS = {"takes_the_new_form"}  # a forecast of rain has to do with temp
 
 
 class TestContract:
+    @pytest.mark.full
     def test_hybrid_keeps_it(self) -> None:
         """In both fusions."""
         embedder = StaticEmbedder()

@@ -69,6 +69,7 @@ class TestPackage:
         """With its version, so that other weights are other vectors."""
         assert static.name == f"wordllama-{metadata.version('wordllama')}"
 
+    @pytest.mark.full
     def test_nothing_is_loaded_before_it_is_needed(self) -> None:
         """Neither by importing nor by making one; and the package whose weights it takes is never imported."""
         code = """

@@ -245,6 +245,7 @@ numbers = st.lists(st.floats(-1e6, 1e6, width=32), min_size=6, max_size=6)
 
 
 class TestRows:
+    @pytest.mark.full
     @settings(deadline=None)
     @given(st.lists(numbers, min_size=1, max_size=20), numbers)
     def test_both_kinds_say_the_same(self, vectors: list[list[float]], query: list[float]) -> None:
@@ -285,6 +286,7 @@ class TestRows:
         assert rows.cosines(query, [0])[0] == pytest.approx(cosine(vector, query), abs=0.01)
 
 
+@pytest.mark.full
 def test_without_numpy_all_is_the_same() -> None:
     """A process that cannot import it finds the same tools with the same scores."""
     code = """

@@ -201,6 +201,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
         AuditLog.open(tmp_path / "audit.jsonl", state=tmp_path / "file")
 
 
+@pytest.mark.full
 def test_processes_that_begin_at_once_have_one_key(tmp_path: Path) -> None:
     """All records verify, and the head is that of the last one."""
     path = tmp_path / "audit.jsonl"

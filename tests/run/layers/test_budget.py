@@ -198,6 +198,7 @@ async def test_the_parts_of_a_failed_reply_are_cut() -> None:
     assert size(list(result.content)) <= 2100
 
 
+@pytest.mark.full
 async def test_a_value_that_is_no_json_is_an_error() -> None:
     """What cannot be measured is not passed on, not even where nobody checks results."""
     loop: list[Any] = []

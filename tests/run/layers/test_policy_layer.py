@@ -28,6 +28,7 @@ def guarded(shop: Workshop, policy: Policy) -> Runner:
     return policy.wrap(shop.runner(), Resolver(shop.index, shop.backends).resolve)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("check", RUNNER_CHECKS)
 @pytest.mark.parametrize("around", ["policy", "approval", "rate limit", "all"])
 async def test_the_contract_of_runners(check: str, around: str) -> None:

@@ -606,6 +606,7 @@ async def test_code_and_streams_take_the_trace_along(lab, transport, request):
     assert first.context.trace_id == lab.spans("toolexec.code")[0].context.trace_id != second.context.trace_id
 
 
+@pytest.mark.full
 async def test_without_a_trace_no_header_is_sent(http_url):
     """Where there is no trace nothing is added."""
     async with Exec() as ex:
@@ -613,6 +614,7 @@ async def test_without_a_trace_no_header_is_sent(http_url):
         assert (await ex.run_tool("far:trace")).value == {"meta": "", "header": "", "own": ""}
 
 
+@pytest.mark.full
 async def test_the_connection_does_not_belong_to_the_first_call(lab, http_url):
     """What the first call's trace carries along is sent with that call, and with no other."""
     lab = lab()

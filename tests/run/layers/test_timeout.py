@@ -94,6 +94,7 @@ class TestHandlers:
 
         assert (await Clocked(busy, 1e-9, inline=True).runner.run(ToolCall("t"))).value == 499500
 
+    @pytest.mark.full
     async def test_killable(self, killable: ModuleType, tmp_path: Path) -> None:
         """Its process is killed: the work does not go on."""
         clocked = Clocked(killable.sleep_then_write, 1.5)

@@ -111,6 +111,7 @@ def some_args(rules: tuple[Rule, ...]) -> list[tuple[int, ...]]:
 class TestStepByStep:
     """The program, as the kernel would run it."""
 
+    @pytest.mark.full
     @pytest.mark.parametrize("machine", MACHINES)
     def test_our_profile(self, machine: str) -> None:
         """It answers every call, known or not, as the profile says, whatever the arguments are."""
@@ -170,6 +171,7 @@ class TestStepByStep:
             assert got == expected(profile, "read", (*args, 0, 0, 0)), args
         assert answers == {answer(rule.action) for rule in rules} | {0}
 
+    @pytest.mark.full
     def test_a_program_too_long_for_short_jumps(self) -> None:
         """Pieces longer than a short jump are jumped over all the same."""
         names = [*syscall_numbers("x86_64")][:300]

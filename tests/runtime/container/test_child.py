@@ -208,6 +208,7 @@ async def test_a_cancelled_close_is_completed_first(start: Callable[..., Child])
     assert not alive(child.pid)
 
 
+@pytest.mark.full
 async def test_the_end_of_what_it_says_is_kept(start: Callable[..., Child]) -> None:
     """A few thousand characters, whatever they are."""
     child = start("head -c 3000000 /dev/zero | tr '\\0' x >&2; printf 'last \\377' >&2; exit 1")

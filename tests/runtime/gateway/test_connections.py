@@ -143,6 +143,7 @@ async def test_half_a_frame() -> None:
     await receiver.aclose()
 
 
+@pytest.mark.full
 async def test_a_side_that_does_not_read() -> None:
     """Sending waits for it; closing does not wait for ever, and cancelled closing closes all the same."""
     left, right = socket.socketpair()

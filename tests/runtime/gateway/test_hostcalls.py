@@ -381,6 +381,7 @@ class TestLimits:
             with pytest.raises(ProtocolError, match="in use"):
                 await guest.post(add("1"), add("1"))
 
+    @pytest.mark.full
     async def test_answers_that_nobody_hears(self, exam: GatewayExam) -> None:
         """They cannot pile up without end."""
         async with guest_of(exam) as guest:

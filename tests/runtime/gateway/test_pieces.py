@@ -73,6 +73,7 @@ def both(frame: bytes) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.sampled_from([None, 0, 3]), st.booleans())
 def test_json_is_read_as_ever(value: Any, indent: int | None, ascii_only: bool) -> None:
@@ -92,6 +93,7 @@ def test_what_is_nearly_json_is_read_as_ever(text: str) -> None:
         assert one == other, frame
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.data())
 def test_what_is_broken_is_refused_as_ever(value: Any, data: st.DataObject) -> None:
@@ -119,6 +121,7 @@ def test_the_last_of_equal_keys_counts() -> None:
     assert one == other
 
 
+@pytest.mark.full
 def test_bounds() -> None:
     """On the number of containers, and on how deep large ones are."""
     for text, reason in (
@@ -129,12 +132,14 @@ def test_bounds() -> None:
             asyncio.run(decode_in_pieces(text.encode()))
 
 
+@pytest.mark.full
 def test_brackets_in_strings_are_not_containers() -> None:
     """A text of a million brackets is one text."""
     text = f'["{"[" * (MAX_CONTAINERS + 10)}", "\\"[" ]'
     assert decode_json(text) == asyncio.run(decode_in_pieces(text.encode())) == ["[" * (MAX_CONTAINERS + 10), '"[']
 
 
+@pytest.mark.full
 def test_a_result_with_too_many_parts_is_the_programs_failure() -> None:
     """An honest program is told what is wrong with its value; it has broken no rule."""
     frame = f'{{"type": "result", "id": "1", "payload": {{"value": [{"[]," * MAX_CONTAINERS}1]}}}}'

@@ -183,6 +183,7 @@ class TestFrames:
 class TestFramesWithData:
     """A message, and bytes behind it as they are."""
 
+    @pytest.mark.full
     @given(
         kind=st.sampled_from(["file", "net_data"]),
         message_id=st.text(st.characters(exclude_categories=["Cs"]), max_size=64),

@@ -74,6 +74,7 @@ async def test_a_program_without_a_user(issuer: Issuer) -> None:
     assert "does not say who" in await refused(checker, issuer.token(sub="an\nn"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("claims", "reason"),
     [
@@ -206,6 +207,7 @@ async def test_a_new_key_of_the_issuer(issuer: Issuer, clock: Clock) -> None:
     assert issuer.asked == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("trouble", ["status", "garbage", "empty", "long", "deep", "private"])
 async def test_keys_that_cannot_be_read(
     issuer: Issuer, clock: Clock, trouble: str, caplog: pytest.LogCaptureFixture

@@ -14,6 +14,7 @@ from .conftest import AUDIENCE, Issuer
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", [WELL_KNOWN, f"{WELL_KNOWN}/mcp"])
 async def test_the_metadata_are_there_for_everybody(serve: Serve, issuer: Issuer, path: str) -> None:
     """Without a key, at both places where clients look; as the official client reads them."""

@@ -33,6 +33,7 @@ async def status(server: Running, headers: dict[str, str]) -> int:
     return (await server.post(INITIALIZE, headers)).status_code
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_the_caller_reaches_the_tools(serve: Serve, issuer: Issuer, era: str) -> None:
     """Whichever way they proved who they are, and in both eras."""
@@ -48,6 +49,7 @@ async def test_the_caller_reaches_the_tools(serve: Serve, issuer: Issuer, era: s
             assert text(await client.call_tool("who", {})) == expected
 
 
+@pytest.mark.full
 async def test_nobody_in_particular_on_this_machine(serve: Serve) -> None:
     """Without settings a local server is open; with allow_anonymous only what is right or absent passes."""
     open_server = await serve()
@@ -109,6 +111,7 @@ async def test_a_scope_that_is_missing(serve: Serve) -> None:
     assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
 
 
+@pytest.mark.full
 async def test_a_session_belongs_to_its_caller(serve: Serve, issuer: Issuer) -> None:
     """Somebody else's session looks like none, whoever asks and however; its owner goes on."""
     server = await serve(auth=AuthSettings(api_keys=KEYS, jwt=issuer.settings(), allow_anonymous=True))
@@ -158,6 +161,7 @@ async def test_messages_of_the_older_transport_belong_to_its_caller(serve: Serve
         assert (await server.post(message, bearer(ANN), path=path)).status_code == 202
 
 
+@pytest.mark.full
 async def test_too_many_wrong_ones(serve: Serve) -> None:
     """Then wrong ones are answered with a wait, and right ones are let in, whether they were seen before or not."""
     metrics = Metrics()
@@ -171,6 +175,7 @@ async def test_too_many_wrong_ones(serve: Serve) -> None:
     assert b'toolexec_http_rejected_total{reason="too_many_failures"} 2.0' in metrics.text()
 
 
+@pytest.mark.full
 async def test_behind_a_proxy_addresses_are_those_of_clients(serve: Serve) -> None:
     """One who guesses does not have all others wait; and only a trusted proxy is believed."""
     auth = AuthSettings(api_keys=KEYS, max_failures=1)

@@ -111,6 +111,7 @@ async def test_of_an_exec(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [finding.name for finding in (await Health.of(ex).report()).findings] == ["local"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("answers", "code", "word"),
     [({"a": ""}, 200, "OK"), ({"b": "secret-host:5432 is down"}, 200, "DEGRADED"), ({"a": "x"}, 503, "UNAVAILABLE")],

@@ -64,6 +64,7 @@ async def test_an_answer_that_is_left_open() -> None:
     assert (wire.status, wire.ended) == (200, True)
 
 
+@pytest.mark.full
 async def test_draining() -> None:
     """Streams end at once, short calls are answered, long ones are given up, new ones are refused."""
 

@@ -21,6 +21,7 @@ from toolexec.server.http import Health, HttpSettings, build_app, serve_http
 from .conftest import INITIALIZE, JSON_HEADERS, MODERN, Certificate, Serve, small_server, text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("era", ["legacy", "auto", "2026-07-28"])
 async def test_both_eras_from_one_server(serve: Serve, era: str) -> None:
     """The official client lists and calls tools in either era."""
@@ -100,6 +101,7 @@ async def test_a_certificate_that_cannot_be_used(serve: Serve, tmp_path: Path) -
             await serve(HttpSettings(port=0, tls_cert=str(path)))
 
 
+@pytest.mark.full
 async def test_stopping_lets_calls_finish(serve: Serve) -> None:
     """A call that is being made when the server stops is answered; new requests are not taken."""
     server = await serve()
@@ -113,6 +115,7 @@ async def test_stopping_lets_calls_finish(serve: Serve) -> None:
         await server.request("GET", "/healthz")
 
 
+@pytest.mark.full
 async def test_stopping_does_not_wait_for_ever(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """Streams end at once, calls after their grace; clients get proper ends, and the log no tracebacks."""
     server = await serve(HttpSettings(port=0, shutdown_grace=0.2))

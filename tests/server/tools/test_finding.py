@@ -181,6 +181,7 @@ class TestSearching:
             assert found["tools"]
             assert "still starting" in found["note"]
 
+    @pytest.mark.full
     async def test_the_reason_of_a_tool_that_is_down(self) -> None:
         """A hit says why its tool cannot be called now, without command lines."""
         counter = Counter()

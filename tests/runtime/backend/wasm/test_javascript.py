@@ -223,6 +223,7 @@ async def test_a_failed_chain_can_be_caught(language: JavaScriptLanguage, kit: K
     assert await value(language, kit, code) == ["handler_failed", "kit:fail"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("call", "error_code"),
     [
@@ -263,6 +264,7 @@ async def test_the_allow_list_holds(language: JavaScriptLanguage, kit: Kit) -> N
     assert await value(language, kit, code, tools=kit.tools(allowed=("kit:fail",))) == ["tool_not_allowed", 0]
 
 
+@pytest.mark.full
 async def test_a_large_text_is_a_text(language: JavaScriptLanguage, kit: Kit) -> None:
     """The program has it as it would have a short one."""
     code = "const h = await tools.kit.big({size: 2000000}); console.log(h.length, h.slice(0, 3)); h"
@@ -317,6 +319,7 @@ async def test_a_syntax_error_has_its_line(language: JavaScriptLanguage, kit: Ki
     assert (cause.kind, cause.line, cause.source, result.stdout) == ("SyntaxError", 2, "let 5 = a;", "")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("code", "says"),
     [
@@ -417,6 +420,7 @@ async def test_files_come_in_and_go_out(language: JavaScriptLanguage, kit: Kit) 
     assert result.files == {"out/b.bin": bytes(range(1, 201)), "text.txt": "é!".encode()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("code", "says"),
     [
@@ -555,6 +559,7 @@ async def test_the_cpu_budget_ends_a_loop(language: JavaScriptLanguage, kit: Kit
     assert result.error.details["resource"] == "cpu"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "code",
     [

@@ -649,6 +649,7 @@ GROW = """(module (memory (export "memory") 1)
 MIB = 1 << 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cap", [None, 256])
 @pytest.mark.parametrize("asked", [0, 10 * PAGE_BYTES + 5, 16 * MIB, 40 * MIB, 512 * MIB])
 @pytest.mark.parametrize("configured", [PAGE_BYTES, 16 * MIB, 64 * MIB, None])

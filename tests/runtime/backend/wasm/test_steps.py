@@ -81,6 +81,7 @@ def test_command_output_is_cut(tmp_path: Path) -> None:
     assert (exit_code, len(output) <= 4000, output[-4:]) == (0, True, "xend")
 
 
+@pytest.mark.full
 def test_command_that_hangs(tmp_path: Path) -> None:
     """A program that takes too long is killed."""
     assert _command(tmp_path, "import time; time.sleep(600)", cap_seconds=0.5)[0] == -9

@@ -62,6 +62,7 @@ found
     assert await start(SERVE).value(code) == [3, 3, 3]
 
 
+@pytest.mark.full
 async def test_a_call_can_be_used_at_once_in_async_code(start: Callable[..., Any]) -> None:
     """Before its answer is there, after it has come, and twice."""
     code = """
@@ -105,6 +106,7 @@ except InterruptedError:
     assert child.cancelled == 2
 
 
+@pytest.mark.full
 async def test_an_answer_for_a_loop_that_is_closed_is_dropped(start: Callable[..., Any]) -> None:
     """Nobody waits for it."""
     code = """
@@ -145,6 +147,7 @@ except ToolError as error:
     assert await child.value(code) == [[6 << 20] * 4, "protocol"]
 
 
+@pytest.mark.full
 async def test_a_print_larger_than_a_frame_arrives(start: Callable[..., Any]) -> None:
     """In parts."""
     child = start(SERVE)
@@ -152,6 +155,7 @@ async def test_a_print_larger_than_a_frame_arrives(start: Callable[..., Any]) ->
     assert child.output.text().startswith("ä" * (1 << 20))
 
 
+@pytest.mark.full
 async def test_input_is_for_the_program_and_its_children(start: Callable[..., Any]) -> None:
     """Each run has its own; none is empty."""
     child = start(SERVE)
