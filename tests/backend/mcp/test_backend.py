@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from toolexec import Exec
+from toolexec import Exec, InMemoryIndex, MCPBinding, Tool
+from toolexec.backend import BackendRegistry
 from toolexec.backend.mcp import MCPBackend, MCPServer
 from toolexec.errors import (
     BackendDisabledError,
@@ -18,6 +19,7 @@ from toolexec.errors import (
     ToolTimeoutError,
 )
 from toolexec.model.call import ToolCall
+from toolexec.run import DefaultRunner, Timeout
 from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
 
 
@@ -256,6 +258,27 @@ async def test_listing_an_unreachable_server_raises(connect):
     """Without tools from before, there is nothing to list."""
     with pytest.raises(BackendUnavailableError, match="not found"):
         await connect(["/nonexistent"]).list_tools()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_call_that_waits_for_the_connection_never_began(connect, streamed):
+    """A server that does not come up has certainly done nothing: making the call again is safe."""
+    tool = Tool(name="echo", namespace="s", input_schema={"type": "object"})
+    index, backends = InMemoryIndex(), BackendRegistry()
+    backend = connect([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    index.register(tool, MCPBinding(backend.name, "echo"))
+    backends.register(backend)
+    runner = Timeout(DefaultRunner(index, backends), seconds=0.05)
+    if streamed:
+        *_, last = [event async for event in runner.stream(ToolCall(tool.id))]
+        details = last.data["details"]
+    else:
+        error = (await runner.run(ToolCall(tool.id))).error
+        assert error.never_began
+        details = error.details
+    assert details["never_began"]
+    assert details["waited_for"] == f"a connection to the MCP server {backend.name}"
+    await backend.aclose()
 
 
 async def test_tools_stay_known_while_the_server_is_away(connect):

@@ -114,14 +114,17 @@ class MCPBackend:
 
     async def call(self, name: str, call: ToolCall) -> ToolReply:
         """Call the server's tool; see `Backend.call`. Cancelling tells the server so."""
+        return await self._answer(name, call, call.on_progress)
+
+    async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
         try:
             args = own_args(call.args or {})
         except NotJSONError as error:  # it could not be sent, and the attempt would cost the connection
             raise InputValidationError(error.violations, tool_id=call.tool_id, op="validate_input") from None
-        report = _progress_reporter(call.on_progress) if call.on_progress is not None else None
-        client = await self._connection.client()
+        report = _progress_reporter(on_progress) if on_progress is not None else None
+        client = await self._client(call)
         if not self.server.url:
             return convert_reply(await self._call(client, name, args, report))
         sent, wire = Delivery(), self._connection.wire
@@ -133,9 +136,16 @@ class MCPBackend:
                 raise
             # The server was away, or has forgotten the session: it has certainly not acted on this call.
             await self._connection.report_lost(client, wire)
-            return convert_reply(await self._call(await self._connection.client(), name, args, report))
+            return convert_reply(await self._call(await self._client(call), name, args, report))
         finally:
             delivery.reset(token)
+
+    async def _client(self, call: ToolCall) -> Client:
+        """Wait for the connection; a call that runs out of time meanwhile says that it never began."""
+        call.waiting = f"a connection to the MCP server {self.name}"
+        client = await self._connection.client()
+        call.waiting = ""
+        return client
 
     async def _call(
         self, client: Client, name: str, args: Mapping[str, Any] | None, report: ProgressFnT | None
@@ -157,7 +167,7 @@ class MCPBackend:
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """The server's progress, then the reply; see `StreamingBackend.stream`."""
         queue: asyncio.Queue[Progress | None] = asyncio.Queue()
-        task = asyncio.ensure_future(self.call(name, ToolCall(call.tool_id, call.args, on_progress=queue.put_nowait)))
+        task = asyncio.ensure_future(self._answer(name, call, queue.put_nowait))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (progress := await queue.get()) is not None:
