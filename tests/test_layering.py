@@ -9,6 +9,7 @@ ROOT = Path(toolexec.__file__).parent
 ORDER = [
     "errors",
     "model",
+    "process",
     "adapter",
     "discovery",
     "backend",

@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parent
 
 # What the names of files below tests/ begin with whose tests are all of the full tier, with the reason.
 FULL = {
-    "backend/test_processes.py": "starts a process for each case; tests of killable handlers elsewhere are of the fast tier",
+    "process/test_workers.py": "starts a process for each case; tests of killable handlers elsewhere are of the fast tier",
     "conformance/": "the official suites come from npm",
     "release/": "builds wheels and installs them into clean environments",
     "runtime/backend/bubblewrap/": "needs bubblewrap",
@@ -40,7 +40,7 @@ FULL = {
     "runtime/backend/wasm/test_science.py": "needs the scientific Python, which compiles for a minute",
     "runtime/backend/wasm/test_stdlib.py": "builds a component",
     "runtime/backend/wasm/test_world": "builds a component",
-    "runtime/container/test_cgroup.py": "needs root",
+    "process/test_cgroup.py": "needs root",
     "runtime/egress/": "a proxy with real connections and certificates",
     "runtime/guest/bash/": "starts bash on the host",
     "runtime/guest/test_box": "guests of containers, in bubblewrap",

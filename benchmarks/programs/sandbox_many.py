@@ -13,7 +13,7 @@ import psutil
 from benchmarks.meter import Meter, run_program
 from benchmarks.programs.sandbox import ONE_CALL, opened, run
 from benchmarks.sandboxes import Place, place
-from toolexec.runtime.container.owner import this_owner
+from toolexec.process.owner import this_owner
 
 GUESTS = 8
 

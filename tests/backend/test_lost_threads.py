@@ -12,10 +12,10 @@ import pytest
 
 from toolexec import Exec, LocalBackend, tool
 from toolexec.backend import BackendRegistry
-from toolexec.backend.processes import WorkerProcesses
-from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.errors import BackendBusyError, ExecutionError, HandlerError, ToolTimeoutError
 from toolexec.model.call import ToolCall
+from toolexec.process.threads import NoThreadError, WorkerThreads
+from toolexec.process.workers import WorkerProcesses
 
 SHORT = 0.05
 
@@ -92,7 +92,7 @@ async def test_hung_handlers_do_not_stop_others(gate: Gate) -> None:
 async def test_lost_threads_are_shown(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     """The status counts the lost threads as long as there are any, and a log warns of many."""
     async with make_exec(gate, threads=2, spare=8) as ex:
-        with caplog.at_level(logging.WARNING, "toolexec.backend.threads"):
+        with caplog.at_level(logging.WARNING, "toolexec.process.threads"):
             await hang(ex, gate, 8)
         (status,) = ex.backend_statuses()
         assert status.info == {"lost_threads": 8}

@@ -12,8 +12,8 @@ from toolexec import Exec
 from toolexec.cli.building import BuildStoppedError, announce_builds, prepare_sandbox, watch_build
 from toolexec.cli.terminal import Screen
 from toolexec.errors import InvalidRequestError
+from toolexec.process.steps import BuildStep, run_work
 from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.backend.wasm.steps import BuildStep, run_work
 
 STEPS = [
     BuildStep(name="wait", fraction=None, message="waiting"),

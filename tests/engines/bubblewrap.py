@@ -12,10 +12,10 @@ import pytest
 from tests.tiers import missing
 
 from toolexec.code.limits import Limits
+from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.backend.bubblewrap import BubblewrapConfig, BubblewrapEngine
 from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer
 from toolexec.runtime.container.builder import tmpfs_mounts
-from toolexec.runtime.container.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.container.spec import ContainerSpec, Resources
 
 __all__ = [

@@ -18,10 +18,10 @@ from tests.engines.docker import IMAGE, DockerDaemon, request
 
 from toolexec.code.limits import Limits
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.docker import DockerEngine
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.engine import Container, Exit, Image
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.container.spec import ContainerSpec, Mount
 
 ECHO = """
@@ -493,4 +493,4 @@ def small_image(daemon: DockerDaemon, name: str, content: bytes = b"one") -> Non
     assert b'"error"' not in said, said
 
 
-_OWNER = "from toolexec.runtime.container.owner import this_owner; print(this_owner())"
+_OWNER = "from toolexec.process.owner import this_owner; print(this_owner())"

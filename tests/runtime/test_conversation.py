@@ -17,12 +17,12 @@ from toolexec import Exec, Tool
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
+from toolexec.process.stream import SocketStream
 from toolexec.runtime import conversation
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import MAX_OPEN, Conversation
 from toolexec.runtime.execute_message import execute_payload
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION, FrameReader
-from toolexec.runtime.stream import SocketStream
 
 LONG = 60
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")

@@ -14,6 +14,7 @@ from toolexec import Exec
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
+from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.gateway.protocol import (
@@ -25,7 +26,6 @@ from toolexec.runtime.gateway.protocol import (
     read_data_frame,
 )
 from toolexec.runtime.sender import PIECE
-from toolexec.runtime.stream import SocketStream
 
 LONG = 60
 

@@ -14,6 +14,7 @@ import pytest
 from toolexec import Exec
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.process.stream import SocketStream
 from toolexec.runtime import tunnel as module
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
@@ -26,7 +27,6 @@ from toolexec.runtime.gateway.protocol import (
     read_data_frame,
 )
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.stream import SocketStream
 from toolexec.runtime.tunnel import MAX_CONNECTIONS, WINDOW, Tunnel
 
 LONG = 60

@@ -16,7 +16,7 @@ from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 
 from toolexec import Exec
-from toolexec.runtime.container.owner import this_owner
+from toolexec.process.owner import this_owner
 
 pytestmark = [pytest.mark.soak, pytest.mark.anyio]
 

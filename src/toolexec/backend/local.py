@@ -15,8 +15,6 @@ from typing import Any
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure, result_not_json
 from toolexec.backend.here import here
-from toolexec.backend.processes import WorkerProcesses
-from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.backend.weave import weave
 from toolexec.errors import (
     BackendBusyError,
@@ -36,6 +34,8 @@ from toolexec.model.handler import Handler, ToolContext, mapping_handler
 from toolexec.model.json_value import NotJSONError, own_args, shorten, to_json
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.process.threads import NoThreadError, WorkerThreads
+from toolexec.process.workers import WorkerProcesses
 
 __all__ = ["LocalBackend"]
 

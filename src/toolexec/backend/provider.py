@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure
-from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.errors import BackendBusyError, BackendDisabledError, BackendError, InputValidationError
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.handler import kind_of
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
+from toolexec.process.threads import NoThreadError, WorkerThreads
 
 __all__ = ["CallTool", "ProviderBackend"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from toolexec.exec import Exec
-    from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
+    from toolexec.process.steps import BuildStep, OnStep
     from toolexec.runtime.runtime import Runtime
 
 __all__ = ["BuildStoppedError", "BuildView", "announce_builds", "prepare_sandbox", "watch_build"]

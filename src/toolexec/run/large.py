@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from toolexec.backend.threads import WorkerThreads
+from toolexec.process.threads import WorkerThreads
 
 __all__ = [
     "MAX_STEPS",

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from toolexec.errors import ConnectionClosedError, GatewayError, ProtocolError
+from toolexec.process.stream import Stream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.execute_message import execute_text
 from toolexec.runtime.gateway.pieces import messages_in_pieces
@@ -36,7 +37,6 @@ from toolexec.runtime.gateway.protocol import (
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.sender import Sender
-from toolexec.runtime.stream import Stream
 from toolexec.runtime.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
 from toolexec.runtime.tunnel import Connect, Tunnels
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from toolexec.process.stream import QuickStream, Stream
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES
-from toolexec.runtime.stream import QuickStream, Stream
 
 __all__ = ["PIECE", "Sender"]
 

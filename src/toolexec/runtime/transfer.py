@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from toolexec.errors import InvalidRequestError, ProtocolError
-from toolexec.runtime.folder import MAX_FILES, check_names
+from toolexec.process.directory import MAX_FILES, check_names
 from toolexec.runtime.gateway.protocol import HostState, Message, encode_data_frame, encode_message
 from toolexec.runtime.sender import PIECE, Sender
 

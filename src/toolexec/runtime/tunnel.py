@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from toolexec.errors import ProtocolError
+from toolexec.process.stream import Stream
 from toolexec.runtime.gateway.protocol import Message, encode_data_frame
 from toolexec.runtime.sender import Sender
-from toolexec.runtime.stream import Stream
 
 __all__ = ["MAX_CONNECTIONS", "WINDOW", "Connect", "Tunnel", "Tunnels"]
 

@@ -24,8 +24,8 @@ from tests.engines.images import test_image
 from toolexec import Exec
 from toolexec.code import CodeResult, Limits
 from toolexec.errors import InvalidRequestError, SandboxFailedError, SandboxUnavailableError
+from toolexec.process.owner import this_owner
 from toolexec.runtime.container.backend import ContainerBackend
-from toolexec.runtime.container.owner import this_owner
 from toolexec.runtime.egress import Egress, Secret
 
 pytestmark = [pytest.mark.full, pytest.mark.anyio]

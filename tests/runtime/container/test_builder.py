@@ -8,9 +8,10 @@ import pytest
 
 from toolexec.code.limits import Limits
 from toolexec.errors import InvalidRequestError, SandboxDeniedError
-from toolexec.runtime.container.builder import ContainerSpecBuilder, cpu_quota, spec_for, tmpfs_mounts
+from toolexec.process.cgroup import cpu_quota
+from toolexec.process.owner import is_orphan, this_owner
+from toolexec.runtime.container.builder import ContainerSpecBuilder, spec_for, tmpfs_mounts
 from toolexec.runtime.container.config import DEFAULT_LIMITS, ContainerConfig
-from toolexec.runtime.container.owner import is_orphan, this_owner
 from toolexec.runtime.container.spec import NOBODY, ContainerSpec, Mount, Resources, Security
 
 

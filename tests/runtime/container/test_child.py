@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from tests.servers import server_environment
 
+from toolexec.process.stream import Pipes
 from toolexec.runtime.container import child as module
 from toolexec.runtime.container.child import Child, descendants
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.container.pipes import Pipes
 
 LONG = 60
 ENV = {"PATH": os.environ["PATH"]}

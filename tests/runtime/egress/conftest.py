@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from toolexec.process.stream import PipeStream
 from toolexec.runtime.egress import Authority, Egress, EgressProxy, EgressRecord, Secret
-from toolexec.runtime.stream import PipeStream
 
 TOKEN = "s3cr3t-Value/With+Signs=and-more"
 

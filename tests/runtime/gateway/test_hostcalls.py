@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from toolexec.backend.threads import WorkerThreads
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ProtocolError
+from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.testing.gateway_exam import GatewayExam

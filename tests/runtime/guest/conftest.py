@@ -19,12 +19,12 @@ from tests.engines.images import test_image
 from toolexec import Exec, Tool
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.process.stream import PipeStream, SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.languages import extra_for
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.bundle import GuestSettings, boot_bytes, boot_command
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.stream import PipeStream, SocketStream
 
 LONG = 60
 

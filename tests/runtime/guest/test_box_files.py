@@ -18,11 +18,11 @@ from toolexec import Exec
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import InvalidRequestError, ProtocolError
+from toolexec.process.stream import PipeStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.box import files as module
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.stream import PipeStream
 
 LONG = 60
 GUEST = """

@@ -16,9 +16,9 @@ import pytest
 from toolexec import Exec
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
-from toolexec.runtime.stream import SocketStream
 from toolexec.runtime.tunnel import MAX_CONNECTIONS
 
 LONG = 60

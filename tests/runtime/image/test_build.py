@@ -17,7 +17,7 @@ from tests.runtime.image.trees import make_tree
 from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import BuildStep
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.image.build import Recipe, build_image
 from toolexec.runtime.image.clean import make_small, settle
 from toolexec.runtime.image.debian import build_environment, in_tree, install_debian, upstream

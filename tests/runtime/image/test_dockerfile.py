@@ -9,7 +9,7 @@ import pytest
 from tests.engines.docker import DockerDaemon, docker_daemon, request, require_program
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.backend.wasm.steps import BuildStep
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.image.dockerfile import build_dockerfile
 from toolexec.runtime.image.store import ImageStore
 

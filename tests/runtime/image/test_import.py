@@ -15,7 +15,7 @@ import pytest
 from tests.runtime.image.trees import SHELL, Entry, digest, docker_files, entry, make_tree, oci_files, tar_of
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import BuildStep
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.image import contents as contents_module
 from toolexec.runtime.image import sources as sources_module
 from toolexec.runtime.image.import_ import import_image

@@ -24,9 +24,9 @@ from toolexec.backend.mcp.logs import discreet_logs
 from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
 from toolexec.backend.secrets import Scrubber
-from toolexec.backend.threads import WorkerThreads
 from toolexec.errors import BackendUnavailableError
 from toolexec.model.redaction import redactor
+from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
 
 __all__ = ["MCPConnection"]

@@ -8,19 +8,17 @@ from typing import Any, Final, Self
 
 from toolexec.code.limits import Limits
 from toolexec.errors import InvalidRequestError
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.base import PROFILES
 from toolexec.runtime.container.checks import check_spec
 from toolexec.runtime.container.config import DEFAULT_LIMITS, ContainerConfig
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.container.spec import NOBODY, TMP, WORK, ContainerSpec, Mount, Network, Resources, Security
 
-__all__ = ["CPU_PERIOD", "SHARED_MEMORY", "ContainerSpecBuilder", "cpu_quota", "spec_for", "tmpfs_mounts"]
+__all__ = ["SHARED_MEMORY", "ContainerSpecBuilder", "spec_for", "tmpfs_mounts"]
 
-CPU_PERIOD: Final = 100_000
 """The time, in microseconds, that a CPU quota is counted over."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside of a container, where it is a tmpfs of its own
 
-_SMALLEST_QUOTA = 1000  # the kernel takes no smaller one
 _PAGE = 4096
 _LARGEST_SIDE = 64 << 20
 
@@ -195,14 +193,6 @@ def tmpfs_mounts(disk_bytes: int) -> tuple[Mount, ...]:
         Mount(type="tmpfs", target=TMP, size_bytes=tmp),
         Mount(type="tmpfs", target=SHARED_MEMORY, size_bytes=shared),
     )
-
-
-def cpu_quota(cpus: float) -> int:
-    """A rate as the CPU time, in microseconds, that is there in each period of 100 ms: 1.0 is 100000.
-
-    0, no bound, stays 0. The smallest quota is 1000.
-    """
-    return max(_SMALLEST_QUOTA, round(cpus * CPU_PERIOD)) if cpus else 0
 
 
 def _pages(size: int) -> int:

@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from toolexec.process.child import die_with_us, to_the_end
+from toolexec.process.stream import Pipes
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.container.pipes import Pipes
-from toolexec.runtime.process import die_with_us, to_the_end
 
 __all__ = ["Child", "descendants"]
 

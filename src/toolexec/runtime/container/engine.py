@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.spec import ContainerSpec
-from toolexec.runtime.stream import Stream
 
 __all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable"]
 

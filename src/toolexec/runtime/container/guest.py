@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.errors import GatewayError, SandboxError, SandboxUnavailableError
+from toolexec.process.child import to_the_end
 from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.engine import Container, ContainerEngine, Exit, Image, Killable
@@ -20,7 +21,6 @@ from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.bundle import boot_bytes
 from toolexec.runtime.guest.go.program import compile_error, crash_error, with_source
 from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
-from toolexec.runtime.process import to_the_end
 
 __all__ = ["ContainerGuest", "Run"]
 

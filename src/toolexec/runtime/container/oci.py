@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolexec.errors import InvalidRequestError
-from toolexec.runtime.container.builder import CPU_PERIOD, SHARED_MEMORY, cpu_quota
+from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
+from toolexec.runtime.container.builder import SHARED_MEMORY
 from toolexec.runtime.container.seccomp import oci_seccomp, seccomp_profile
 from toolexec.runtime.container.spec import ContainerSpec, Mount
 

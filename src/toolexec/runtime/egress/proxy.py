@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SecretError
+from toolexec.process.stream import Stream
 from toolexec.runtime.egress.address import LookUp, look_up
 from toolexec.runtime.egress.authority import Authority
 from toolexec.runtime.egress.exchange import BrokenError, Exchange
@@ -19,7 +20,6 @@ from toolexec.runtime.egress.secrets import Known, ResolveSecret, Swap
 from toolexec.runtime.egress.tls import TlsStream
 from toolexec.runtime.egress.upstream import Upstream, client_context
 from toolexec.runtime.egress.wire import Ahead, Wire, require_h11
-from toolexec.runtime.stream import Stream
 
 if TYPE_CHECKING:
     import h11

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
-from toolexec.runtime.stream import Stream
+from toolexec.process.stream import Stream
 
 __all__ = ["TlsStream"]
 

@@ -9,12 +9,12 @@ import socket
 import ssl
 from typing import Final
 
+from toolexec.process.stream import SocketStream, Stream
 from toolexec.runtime.egress.address import LookUp, NotAllowedAddressError, connect
 from toolexec.runtime.egress.policy import Egress, Origin
 from toolexec.runtime.egress.request import RefusedError
 from toolexec.runtime.egress.tls import TlsStream
 from toolexec.runtime.egress.wire import Wire
-from toolexec.runtime.stream import SocketStream, Stream
 
 __all__ = ["Upstream", "client_context", "reason_of"]
 

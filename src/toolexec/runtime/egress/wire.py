@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import MissingExtraError
-from toolexec.runtime.stream import Stream
+from toolexec.process.stream import Stream
 
 if TYPE_CHECKING:
     import h11

@@ -17,10 +17,10 @@ from time import monotonic
 from typing import Any
 
 from toolexec.backend.failures import is_cancelled
-from toolexec.backend.threads import Job, NoThreadError, WorkerThreads
 from toolexec.code.output import Output
 from toolexec.code.tools import AdmittedCall
 from toolexec.errors import ProtocolError
+from toolexec.process.threads import Job, NoThreadError, WorkerThreads
 from toolexec.runtime.gateway.protocol import (
     MAX_FRAME_BYTES,
     REQUESTS,

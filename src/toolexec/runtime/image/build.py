@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.process.steps import BuildStep, OnStep
 from toolexec.runtime.backend.wasm.requirements import normal_requirements
-from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
 from toolexec.runtime.image.clean import make_small, settle
 from toolexec.runtime.image.debian import install_debian, installed, upstream
 from toolexec.runtime.image.lock import Lock

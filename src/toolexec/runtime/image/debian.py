@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import KILLED, OnStep, run_command
+from toolexec.process.steps import KILLED, OnStep, run_command
 from toolexec.runtime.image.contents import Contents
 from toolexec.runtime.image.sources import read_source
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.backend.wasm.steps import KILLED, OnStep, run_command
+from toolexec.process.steps import KILLED, OnStep, run_command
 from toolexec.runtime.image.import_ import import_image
 from toolexec.runtime.image.names import normal_name
 from toolexec.runtime.image.store import ImageStore, StoredImage

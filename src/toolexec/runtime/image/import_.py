@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
+from toolexec.process.steps import BuildStep, OnStep
 from toolexec.runtime.image.contents import Contents, Node
 from toolexec.runtime.image.debian import installed, upstream
 from toolexec.runtime.image.names import normal_name

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import OnStep, run_command
+from toolexec.process.steps import OnStep, run_command
 from toolexec.runtime.image.debian import build_environment, in_tree
 from toolexec.runtime.image.tree import open_to_all
 

@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.process.owner import is_orphan, this_owner
+from toolexec.process.private import PrivateFolder
+from toolexec.process.steps import OnStep
 from toolexec.runtime.backend.wasm.cache import default_folder as wasm_folder
-from toolexec.runtime.backend.wasm.private import PrivateFolder
-from toolexec.runtime.backend.wasm.steps import OnStep
-from toolexec.runtime.container.owner import is_orphan, this_owner
 from toolexec.runtime.image.archive import ArchiveParts, describe, write_archive
 from toolexec.runtime.image.layer import measure_layer
 from toolexec.runtime.image.names import file_name, name_of_file, normal_name, split_pin

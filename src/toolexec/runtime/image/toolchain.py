@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import OnStep, run_command
+from toolexec.process.steps import OnStep, run_command
 from toolexec.runtime.image.debian import in_tree
 from toolexec.runtime.image.packages import Pin, Target, fetch
 from toolexec.runtime.image.tree import open_to_all, walk

@@ -39,11 +39,11 @@ from toolexec.errors import (
     LimitNotEnforceableError,
     SandboxUnavailableError,
 )
+from toolexec.process.cgroup import Cgroups
 from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine
 from toolexec.runtime.backend.bubblewrap import container as bwrap_container
 from toolexec.runtime.backend.bubblewrap import engine as module
 from toolexec.runtime.backend.bubblewrap.host_user import HostUsers
-from toolexec.runtime.container.cgroup import Cgroups
 from toolexec.runtime.container.engine import ContainerEngine, Exit, Image
 from toolexec.runtime.container.spec import Mount, Security
 from toolexec.runtime.image.store import ImageStore

@@ -24,6 +24,7 @@ from toolexec.code.limits import Limits
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.containerd import sweep as containerd_sweep
 from toolexec.runtime.backend.containerd.api import containers_pb2, leases_pb2, snapshots_pb2
 from toolexec.runtime.backend.containerd.client import Calls, Client
@@ -37,7 +38,6 @@ from toolexec.runtime.backend.containerd.tasks import TaskContainer
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.engine import Container, Exit, Image
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.container.spec import WORK, ContainerSpec
 
 MIB = 1 << 20

@@ -22,13 +22,13 @@ from tests.engines.gvisor import TEST_IMAGE, require_runsc, what_is_left
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
+from toolexec.process.cgroup import find_cgroups
+from toolexec.process.owner import this_owner
 from toolexec.runtime.backend.gvisor.engine import GvisorBackend, GvisorConfig, GvisorContainer, GvisorEngine
 from toolexec.runtime.backend.gvisor.runsc import PREFIX
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.builder import spec_for
-from toolexec.runtime.container.cgroup import find_cgroups
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.container.owner import this_owner
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.image.store import ImageStore
 from toolexec.testing.gateway_exam import GatewayExam
@@ -395,7 +395,7 @@ import asyncio, sys
 from toolexec.runtime.backend.gvisor import *
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.builder import spec_for
-from toolexec.runtime.container.owner import this_owner
+from toolexec.process.owner import this_owner
 from toolexec.code.limits import Limits
 async def main():
     config = GvisorConfig(image={TEST_IMAGE!r})

@@ -161,7 +161,7 @@ async def test_a_process_that_cannot_be_started_is_unavailable(host: Any, monkey
         raise OSError(11, "Resource temporarily unavailable")
 
     await host.run("1")
-    monkeypatch.setattr("toolexec.runtime.process.subprocess.Popen", refuse)
+    monkeypatch.setattr("toolexec.process.child.subprocess.Popen", refuse)
     with pytest.raises(SandboxUnavailableError, match="cannot be started: Resource temporarily"):
         await host.run("1")
     with pytest.raises(SandboxUnavailableError, match="cannot be started"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.process.steps import KILLED
 from toolexec.runtime.backend.wasm import component
 from toolexec.runtime.backend.wasm.component import (
     GUEST,
@@ -21,7 +22,6 @@ from toolexec.runtime.backend.wasm.component import (
     installed_version,
 )
 from toolexec.runtime.backend.wasm.stdlib import STDLIB
-from toolexec.runtime.backend.wasm.steps import KILLED
 
 
 @pytest.mark.full

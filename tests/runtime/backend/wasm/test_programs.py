@@ -10,11 +10,11 @@ import pytest
 from wasmtime import wat2wasm
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.backend.wasm import programs
 from toolexec.runtime.backend.wasm.cache import ComponentCache
 from toolexec.runtime.backend.wasm.instance import Program
 from toolexec.runtime.backend.wasm.programs import load_program
-from toolexec.runtime.backend.wasm.steps import BuildStep
 
 
 def test_each_is_loaded_once() -> None:

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from toolexec.process.cgroup import Cgroups, Group
+from toolexec.process.child import to_the_end
+from toolexec.process.stream import Stream
 from toolexec.runtime.backend.bubblewrap.args import HOST
 from toolexec.runtime.backend.bubblewrap.host_user import HostUsers, Stage
 from toolexec.runtime.backend.bubblewrap.watch import Watch
-from toolexec.runtime.container.cgroup import Cgroups, Group
 from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.engine import Exit
 from toolexec.runtime.container.spec import ContainerSpec, Resources
-from toolexec.runtime.process import to_the_end
-from toolexec.runtime.stream import Stream
 
 __all__ = ["BubblewrapContainer", "Identity", "Start", "has_shell"]
 

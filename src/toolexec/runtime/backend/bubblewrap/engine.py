@@ -16,6 +16,8 @@ from typing import Final, Literal, TypeAlias, get_args
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
+from toolexec.process.cgroup import Cgroups, find_cgroups
+from toolexec.process.child import to_the_end
 from toolexec.runtime.backend.bubblewrap.args import HOST, bwrap_args, masked_files
 from toolexec.runtime.backend.bubblewrap.checks import NOT_INSTALLED, why_not, why_old
 from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer, Identity, Start, has_shell
@@ -24,13 +26,11 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.bpf import compile_filter
 from toolexec.runtime.container.builder import tmpfs_mounts
-from toolexec.runtime.container.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Image
 from toolexec.runtime.container.seccomp import seccomp_profile
 from toolexec.runtime.container.spec import ContainerSpec, Resources, Security
 from toolexec.runtime.image.store import Hold, ImageStore
-from toolexec.runtime.process import to_the_end
 
 __all__ = ["BubblewrapBackend", "BubblewrapConfig", "BubblewrapEngine", "UseCgroups"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from toolexec.process.tree import Family, Member
 from toolexec.runtime.container.spec import Resources
-from toolexec.runtime.family import Family, Member
 
 __all__ = ["Watch"]
 

@@ -18,6 +18,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.child import to_the_end
 from toolexec.runtime.backend.containerd.api import (
     containers_pb2,
     content_pb2,
@@ -28,7 +29,6 @@ from toolexec.runtime.backend.containerd.api import (
     tasks_pb2,
     version_pb2,
 )
-from toolexec.runtime.process import to_the_end
 
 __all__ = ["Call", "Calls", "Client", "is_lost", "status_of"]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.model.settings import checked
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.containerd.checks import ask_daemon, has_program, look_at_runtime, look_at_socket
 from toolexec.runtime.backend.containerd.runtimes import (
     RUNTIMES,
@@ -33,7 +34,6 @@ from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Container, Image
 from toolexec.runtime.container.oci import oci_config
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.image.resolver import POLICIES, PullPolicy, parse_reference
 from toolexec.runtime.image.store import ImageStore

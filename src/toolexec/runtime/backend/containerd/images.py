@@ -17,6 +17,7 @@ from typing import IO, Any, Final, TypeAlias
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.containerd.api import (
     content_pb2,
     descriptor_pb2,
@@ -26,7 +27,6 @@ from toolexec.runtime.backend.containerd.api import (
     snapshots_pb2,
 )
 from toolexec.runtime.backend.containerd.client import Calls, Client, status_of
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.image.archive import DIGEST_LABEL, machine
 
 __all__ = ["Found", "Images"]

@@ -17,6 +17,7 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import DecodeError
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.owner import OWNER_LABEL, is_orphan
 from toolexec.runtime.backend.containerd.api import (
     containers_pb2,
     leases_pb2,
@@ -27,7 +28,6 @@ from toolexec.runtime.backend.containerd.api import (
 from toolexec.runtime.backend.containerd.client import Calls, Client, status_of
 from toolexec.runtime.backend.containerd.runtimes import RUNTIMES, write_wrapper
 from toolexec.runtime.backend.containerd.tasks import SPEC_TYPE, remove_container
-from toolexec.runtime.container.owner import OWNER_LABEL, is_orphan
 
 __all__ = ["FOLDER_PREFIX", "ID_PREFIX", "owner_of", "sweep"]
 

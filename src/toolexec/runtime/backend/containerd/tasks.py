@@ -17,14 +17,14 @@ from typing import Any, Final
 from google.protobuf.any_pb2 import Any as Packed
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.child import to_the_end
+from toolexec.process.stream import Stream
 from toolexec.runtime.backend.containerd.api import containers_pb2, options_pb2, snapshots_pb2, tasks_pb2
 from toolexec.runtime.backend.containerd.client import Calls, Client, is_lost, status_of
 from toolexec.runtime.backend.containerd.pipes import Pipes
 from toolexec.runtime.backend.containerd.runtimes import Runtime
 from toolexec.runtime.backend.containerd.usage import Usage
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.process import to_the_end
-from toolexec.runtime.stream import Stream
 
 __all__ = ["SPEC_TYPE", "Plan", "TaskContainer", "remove_container"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from toolexec.process.owner import OWNER_LABEL
 from toolexec.runtime.backend.docker.attach import AttachedStream, RefusedError
 from toolexec.runtime.backend.docker.host import DockerHost
-from toolexec.runtime.container.owner import OWNER_LABEL
 
 __all__ = ["DockerAPI", "DockerError", "Owned"]
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
 from toolexec.model.settings import checked
+from toolexec.process.child import to_the_end
+from toolexec.process.owner import is_orphan
 from toolexec.runtime.backend.docker.attach import AttachedStream
 from toolexec.runtime.backend.docker.checks import Isolation, enforced, isolation_of, not_started, problem, runtime_of
 from toolexec.runtime.backend.docker.host import DockerHost, explain, find_host
@@ -23,11 +25,9 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Image
-from toolexec.runtime.container.owner import is_orphan
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.image.resolver import POLICIES, PullPolicy, parse_reference
 from toolexec.runtime.image.store import ImageStore
-from toolexec.runtime.process import to_the_end
 
 if TYPE_CHECKING:
     from toolexec.runtime.backend.docker.api import DockerAPI

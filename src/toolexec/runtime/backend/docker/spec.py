@@ -6,9 +6,10 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from toolexec.errors import SandboxDeniedError
+from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
+from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.docker.checks import isolation_of
-from toolexec.runtime.container.builder import CPU_PERIOD, SHARED_MEMORY, cpu_quota
-from toolexec.runtime.container.owner import OWNER_LABEL, this_owner
+from toolexec.runtime.container.builder import SHARED_MEMORY
 from toolexec.runtime.container.spec import WORK, ContainerSpec, Mount
 
 __all__ = ["create_body"]

@@ -16,6 +16,9 @@ from typing import Final, Literal
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
+from toolexec.process.cgroup import Cgroups, Group, find_cgroups
+from toolexec.process.child import to_the_end
+from toolexec.process.stream import Pipes
 from toolexec.runtime.backend.gvisor.runsc import (
     Bundle,
     bundle_config,
@@ -26,15 +29,12 @@ from toolexec.runtime.backend.gvisor.runsc import (
 )
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
-from toolexec.runtime.container.cgroup import Cgroups, Group, find_cgroups
 from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Exit, Image
-from toolexec.runtime.container.pipes import Pipes
 from toolexec.runtime.container.rootfs import RootFilesystems
 from toolexec.runtime.container.spec import ContainerSpec, Mount, Resources
 from toolexec.runtime.image.store import Hold, ImageStore
-from toolexec.runtime.process import to_the_end
 
 __all__ = ["GvisorBackend", "GvisorConfig", "GvisorContainer", "GvisorEngine"]
 

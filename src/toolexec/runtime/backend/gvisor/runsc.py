@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from toolexec.process.owner import is_orphan, this_owner
 from toolexec.runtime.container.oci import oci_config
-from toolexec.runtime.container.owner import is_orphan, this_owner
 from toolexec.runtime.container.spec import ContainerSpec, Resources
 
 __all__ = ["PREFIX", "Bundle", "bundle_config", "host_bounds", "orphans", "read_version", "runsc_command"]

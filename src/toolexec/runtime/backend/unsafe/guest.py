@@ -11,16 +11,16 @@ from signal import SIGKILL
 from time import monotonic
 
 from toolexec.errors import GatewayError
+from toolexec.process.child import GuestProcess, to_the_end
+from toolexec.process.directory import WorkDirectory
+from toolexec.process.stream import SocketStream
 from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.backend.unsafe.languages import CompileFailedError, Launcher, base_environment
 from toolexec.runtime.backend.unsafe.limits import Watch
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
-from toolexec.runtime.folder import WorkFolder
 from toolexec.runtime.guest.go.program import crash_error, with_source
 from toolexec.runtime.outcome import Ending
-from toolexec.runtime.process import GuestProcess, to_the_end
-from toolexec.runtime.stream import SocketStream
 
 __all__ = ["Guest", "Run"]
 
@@ -44,7 +44,7 @@ class Guest:
     def __init__(self, launcher: Launcher, language: str) -> None:
         self._launcher = launcher
         self._language = language
-        self._folder: WorkFolder | None = None
+        self._folder: WorkDirectory | None = None
         self._process: GuestProcess | None = None
         self._talk: Conversation | None = None
         self._putting: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class Guest:
 
         Raises OSError, SandboxUnavailableError and CompileFailedError.
         """
-        self._folder = folder = WorkFolder()  # not in a thread: a cancellation would lose it
+        self._folder = folder = WorkDirectory()  # not in a thread: a cancellation would lose it
         ours, theirs = socket.socketpair()
         try:
             command = await self._launcher.command(self._language, request.code, folder.root, theirs.fileno())

@@ -13,9 +13,9 @@ from typing import Final
 
 from toolexec.code.output import Output
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.child import GuestProcess
 from toolexec.runtime.guest import bundle
 from toolexec.runtime.guest.go.program import compile_error, program_file
-from toolexec.runtime.process import GuestProcess
 
 __all__ = ["CompileFailedError", "Launcher", "Toolchain", "base_environment", "run_quietly"]
 

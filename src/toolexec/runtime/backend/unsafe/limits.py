@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits
-from toolexec.runtime.family import Family
+from toolexec.process.tree import Family
 from toolexec.runtime.outcome import Stopped
 
 __all__ = ["Watch"]

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.process.private import OpenFile, PrivateFolder, StoredFile
+from toolexec.process.steps import BuildStep, OnStep, run_work
 from toolexec.runtime.backend.wasm.component import (
     Component,
     build_component,
@@ -23,9 +25,7 @@ from toolexec.runtime.backend.wasm.component import (
     inputs_digest,
     installed_version,
 )
-from toolexec.runtime.backend.wasm.private import OpenFile, PrivateFolder, StoredFile
 from toolexec.runtime.backend.wasm.requirements import EXTRA, normal_requirements
-from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep, run_work
 from toolexec.version import __version__
 
 __all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_folder"]

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
 from toolexec.runtime.backend.wasm.requirements import (
     EXTRA,
     add_time_zones,
     install_packages,
     normal_requirements,
 )
-from toolexec.runtime.backend.wasm.steps import KILLED, BuildStep, OnStep, run_command
 
 __all__ = [
     "GUEST",

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
-from toolexec.runtime.backend.wasm.steps import BuildStep
+from toolexec.process.steps import BuildStep
 
 __all__ = ["WasmConfig", "WasmSettings"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from toolexec.backend.threads import WorkerThreads
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, SandboxError
+from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.clocks import Clock, Random, make_clock, make_random
 from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms

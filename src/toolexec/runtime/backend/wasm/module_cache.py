@@ -10,9 +10,9 @@ from typing import Final
 from wasmtime import Engine, Module, WasmtimeError
 
 from toolexec.errors import ConfigurationError
+from toolexec.process.private import PrivateFolder
 from toolexec.runtime.backend.wasm.cache import default_folder
 from toolexec.runtime.backend.wasm.engine import engine_fingerprint
-from toolexec.runtime.backend.wasm.private import PrivateFolder
 from toolexec.version import __version__
 
 __all__ = ["load_module"]

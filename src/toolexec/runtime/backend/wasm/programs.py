@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.errors import SandboxUnavailableError, ToolExecError
+from toolexec.process.steps import BuildStep, OnStep
 from toolexec.runtime.backend.wasm.cache import ComponentCache
-from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
 
 if TYPE_CHECKING:
     from toolexec.runtime.backend.wasm.instance import Program

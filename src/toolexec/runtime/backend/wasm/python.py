@@ -11,7 +11,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.threads import NoThreadError, WorkerThreads
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
@@ -24,6 +23,7 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
+from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.programs import load_program
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from toolexec.backend.failures import is_cancelled
-from toolexec.backend.threads import WorkerThreads
 from toolexec.code.output import Output, Stream
 from toolexec.errors import ClosedError
+from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.instance import Instance, InstanceFailed, InstanceStopped
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload

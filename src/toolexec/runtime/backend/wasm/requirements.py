@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.runtime.backend.wasm.steps import OnStep, run_command
+from toolexec.process.steps import OnStep, run_command
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

@@ -17,7 +17,7 @@ from typing import Final
 
 from toolexec.errors import InvalidRequestError
 
-__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "WorkFolder", "check_names"]
+__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "WorkDirectory", "check_names"]
 
 MAX_FILES: Final = 1000
 """How many files a run may give back."""
@@ -33,7 +33,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class WorkFolder:
+class WorkDirectory:
     """A new folder of our own, with `work` in it for the program; `root` is for what the program should not stumble on.
 
     Blocks on the disk, so call it in a thread. Raises OSError when it cannot be made.

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.engines.bubblewrap import groups_of, require_cgroups
 
-from toolexec.runtime.container import cgroup as module
-from toolexec.runtime.container.cgroup import CONTROLLERS, Cgroups, Group, find_cgroups
-from toolexec.runtime.container.owner import this_owner
+from toolexec.process import cgroup as module
+from toolexec.process.cgroup import CONTROLLERS, Cgroups, Group, find_cgroups
+from toolexec.process.owner import this_owner
 
 LONG = 60
 UNIFIED = Path("/sys/fs/cgroup/unified")

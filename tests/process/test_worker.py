@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.backend import processes, worker
+from toolexec.process import worker, workers
 
 pytestmark = pytest.mark.usefixtures("killable")
 
@@ -104,7 +104,7 @@ def test_the_main_script_is_loaded_under_another_name(tmp_path: Path, monkeypatc
     monkeypatch.delitem(sys.modules, "__toolexec_main__", raising=False)
     script = tmp_path / "program.py"
     script.write_text(
-        "import toolexec.backend.processes as p\n"
+        "import toolexec.process.workers as p\n"
         "loading = p.loading_main\n"
         "def name(args): return [__name__, loading]\n"
         "def again(args): import __main__; return __main__.name({})\n"
@@ -112,7 +112,7 @@ def test_the_main_script_is_loaded_under_another_name(tmp_path: Path, monkeypatc
     )
     assert ask("name", module="__main__", script=str(script))["value"] == ["__toolexec_main__", True]
     assert ask("again", module="__main__", script=str(script))["value"] == ["__toolexec_main__", True]
-    assert processes.loading_main is False
+    assert workers.loading_main is False
     del sys.modules["__toolexec_main__"]
 
 

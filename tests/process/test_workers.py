@@ -16,12 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from toolexec.backend import processes
-from toolexec.backend.processes import WorkerProcesses
-from toolexec.backend.worker_process import WorkerProcess
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
 from toolexec.model.content import ToolReply
 from toolexec.model.handler import Source
+from toolexec.process import workers
+from toolexec.process.workers import WorkerProcess, WorkerProcesses
 
 pytestmark = pytest.mark.usefixtures("killable")
 
@@ -304,7 +303,7 @@ async def test_a_reply_larger_than_announced_as_possible(
     pool: WorkerProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was taken over cannot fill our memory."""
-    monkeypatch.setattr("toolexec.backend.worker_process.MAX_FRAME", 1000)
+    monkeypatch.setattr("toolexec.process.workers.MAX_FRAME", 1000)
     with pytest.raises(InvalidResultError, match="more than 1000"):
         await run(pool, "give", what="large")
     assert await run(pool, "add", a=1) == 2
@@ -369,7 +368,7 @@ async def test_a_script_without_a_main_guard_does_not_multiply(
     pool: WorkerProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a worker loads the main script, that script cannot start workers of its own."""
-    monkeypatch.setattr(processes, "loading_main", True)
+    monkeypatch.setattr(workers, "loading_main", True)
     with pytest.raises(HandlerError, match="if __name__ == '__main__'"):
         await run(pool, "add", a=1)
 
@@ -471,7 +470,7 @@ async def test_workers_do_not_outlive_their_parent(tmp_path: Path, leave: str, c
     """Killed, gone without a word, or ended while a call was under way: worker and children end as well, whatever they
     are doing."""
     (tmp_path / "program.py").write_text(LEAVING.replace("LEAVE", leave))
-    handlers = Path(__file__).parent / "handlers"
+    handlers = Path(__file__).parents[1] / "backend" / "handlers"
     command = [sys.executable, "program.py", str(handlers), str(tmp_path / "pids"), handler]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == code, done.stderr

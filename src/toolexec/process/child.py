@@ -15,10 +15,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from toolexec.code.output import Stream
-from toolexec.runtime.family import MARK, Family
+from toolexec.process.tree import MARK, Family
 
 __all__ = ["GuestProcess", "Heard", "die_with_us", "to_the_end"]
 
@@ -26,7 +25,8 @@ logger = logging.getLogger(__name__)
 _CHUNK = 1 << 16
 _POLL = 0.02
 
-Heard: TypeAlias = Callable[[str, Stream], None]
+_Channel: TypeAlias = Literal["stdout", "stderr"]
+Heard: TypeAlias = Callable[[str, _Channel], None]
 """Gets text that a process writes, and whether to stdout or stderr."""
 
 
@@ -81,7 +81,7 @@ class GuestProcess:
         """Its process ID, which is also that of its group and session."""
         return self._process.pid
 
-    def hear(self, text: str, stream: Stream) -> None:
+    def hear(self, text: str, stream: _Channel) -> None:
         """Pass on what the process wrote."""
         self._heard(text, stream)
 
@@ -176,9 +176,9 @@ def die_with_us(lifeline: int, group: int) -> None:
 class _Pipe:
     """The reading end of a pipe that a process writes text to."""
 
-    def __init__(self, descriptor: int, name: Stream, process: GuestProcess) -> None:
+    def __init__(self, descriptor: int, name: _Channel, process: GuestProcess) -> None:
         self._descriptor = descriptor
-        self._name: Stream = name
+        self._name: _Channel = name
         self._process = process
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._loop = asyncio.get_running_loop()

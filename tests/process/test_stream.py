@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.stream import PipeStream, SocketStream, Stream
+from toolexec.process.stream import PipeStream, SocketStream, Stream
 
 LONG = 60
 

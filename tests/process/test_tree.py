@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime import family as module
-from toolexec.runtime.family import MARK, Family
+from toolexec.process import tree as module
+from toolexec.process.tree import MARK, Family
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 SLEEP = "import time; time.sleep(1000)"

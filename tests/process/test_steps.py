@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import BuildStep, run_command, run_work
+from toolexec.process.steps import BuildStep, run_command, run_work
 
 
 def _command(folder: Path, code: str, **changes: object) -> tuple[int, str]:

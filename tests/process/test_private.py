@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.private import PrivateFolder
-from toolexec.runtime.backend.wasm.steps import BuildStep
+from toolexec.process.private import PrivateFolder
+from toolexec.process.steps import BuildStep
 
 DATA = b"machine code" * 1000
 SOMEBODY = 65534

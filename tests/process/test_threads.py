@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from toolexec.backend import threads
-from toolexec.backend.threads import WorkerThreads
 from toolexec.errors import ConfigurationError
+from toolexec.process import threads
+from toolexec.process.threads import WorkerThreads
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ def test_the_interpreter_exits_while_a_function_blocks() -> None:
     """A function that never returns does not keep the process alive."""
     script = """
 import asyncio, threading
-from toolexec.backend.threads import WorkerThreads
+from toolexec.process.threads import WorkerThreads
 
 async def main():
     pool = WorkerThreads()

@@ -18,16 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from toolexec.runtime.container.builder import CPU_PERIOD, cpu_quota
-from toolexec.runtime.container.owner import is_orphan, this_owner
+from toolexec.process.owner import is_orphan, this_owner
 
-__all__ = ["CONTROLLERS", "Cgroups", "Group", "find_cgroups"]
+__all__ = ["CONTROLLERS", "CPU_PERIOD", "Cgroups", "Group", "cpu_quota", "find_cgroups"]
 
 logger = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("memory", "pids", "cpu", "cpuacct")
 """What is asked of a hierarchy; `cpuacct` is part of each group in version 2."""
 
+CPU_PERIOD: Final = 100_000
+"""In microseconds; a rate of CPU time is so much in each of them."""
+
+_SMALLEST_QUOTA: Final = 1000  # the kernel takes no smaller one
 _PROC: Final = Path("/proc")
 _OURS: Final = "toolexec"
 _PATIENCE: Final = 5.0
@@ -233,6 +236,14 @@ class Cgroups:
     def _group(self, name: str) -> Group:
         kind = _GroupV1 if self.version == 1 else _GroupV2
         return kind({controller: folder / name for controller, folder in self._folders.items()})
+
+
+def cpu_quota(cpus: float) -> int:
+    """A rate as the CPU time, in microseconds, that is there in each period of 100 ms: 1.0 is 100000.
+
+    0, no bound, stays 0. The smallest quota is 1000.
+    """
+    return max(_SMALLEST_QUOTA, round(cpus * CPU_PERIOD)) if cpus else 0
 
 
 def find_cgroups(proc: Path = _PROC) -> Cgroups | None:

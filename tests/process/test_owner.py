@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from toolexec.runtime.container.owner import is_orphan, this_owner
+from toolexec.process.owner import is_orphan, this_owner
 
-_TELL = "from toolexec.runtime.container.owner import this_owner; print(this_owner(), flush=True); input()"
+_TELL = "from toolexec.process.owner import this_owner; print(this_owner(), flush=True); input()"
 
 
 def test_this_process_lives() -> None:

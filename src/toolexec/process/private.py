@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.steps import BuildStep, OnStep
+from toolexec.process.steps import BuildStep, OnStep
 
 __all__ = ["OpenFile", "PrivateFolder", "StoredFile"]
 

@@ -23,12 +23,12 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from toolexec.backend import processes
-from toolexec.backend.worker_process import MAX_FRAME
 from toolexec.errors import InvalidResultError
 from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.process import workers
+from toolexec.process.workers import MAX_FRAME
 
 __all__ = ["main"]
 
@@ -145,11 +145,11 @@ def _load(module: str, function: str, typed: bool, script: str | None) -> Any:
 @lru_cache(maxsize=1)
 def _load_script(path: str) -> types.ModuleType:
     """The main script as a module, without what it does only when it is started."""
-    processes.loading_main = True
+    workers.loading_main = True
     try:
         names = runpy.run_path(path, run_name=_SCRIPT_NAME)
     finally:
-        processes.loading_main = False
+        workers.loading_main = False
     module = types.ModuleType(_SCRIPT_NAME)
     module.__dict__.update(names)
     sys.modules[_SCRIPT_NAME] = sys.modules["__main__"] = module  # for what looks up its names later

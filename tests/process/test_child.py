@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime import process as module
-from toolexec.runtime.family import MARK
-from toolexec.runtime.process import GuestProcess, to_the_end
+from toolexec.process import child as module
+from toolexec.process.child import GuestProcess, to_the_end
+from toolexec.process.tree import MARK
 
 LONG = 60
 ENV = {"PATH": os.environ["PATH"]}
@@ -223,7 +223,7 @@ def test_when_the_host_is_killed_its_guests_die(tmp_path: Path) -> None:
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from toolexec.runtime.process import GuestProcess
+from toolexec.process.child import GuestProcess
 async def main():
     GuestProcess(["sh", "-c", "sleep 1000 & echo $$ $!; while :; do :; done"], folder=Path({str(tmp_path)!r}),
         env={ENV!r}, heard=lambda text, _: print(text, end="", flush=True))

@@ -9,26 +9,26 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import InvalidRequestError
-from toolexec.runtime import folder as module
-from toolexec.runtime.folder import WorkFolder
+from toolexec.process import directory as module
+from toolexec.process.directory import WorkDirectory
 
 
 @pytest.fixture
-def folder() -> Iterator[WorkFolder]:
+def folder() -> Iterator[WorkDirectory]:
     """A folder that is removed in the end."""
-    folder = WorkFolder()
+    folder = WorkDirectory()
     yield folder
     if folder.root.exists():
         folder.remove()
 
 
-def test_only_its_owner_can_look_into_it(folder: WorkFolder) -> None:
+def test_only_its_owner_can_look_into_it(folder: WorkDirectory) -> None:
     """Root and work folder are private."""
     assert folder.root.stat().st_mode & 0o077 == 0
     assert folder.work.stat().st_mode & 0o077 == 0
 
 
-def test_files_are_put_and_only_what_changes_is_taken(folder: WorkFolder) -> None:
+def test_files_are_put_and_only_what_changes_is_taken(folder: WorkDirectory) -> None:
     """New, changed, and replaced by the same content at another time; what is deleted is simply not there."""
     folder.put({"a": b"1", "b/c": b"2", "b/d": b"3", "e": b"4"})
     assert folder.take() == {}
@@ -43,20 +43,20 @@ def test_files_are_put_and_only_what_changes_is_taken(folder: WorkFolder) -> Non
 @pytest.mark.parametrize(
     "name", ["", ".", "/etc/x", "../x", "a/../x", "a//b", "./a", "a/", "a\0b", "x" * 300, "/".join("a" * 30)]
 )
-def test_a_path_that_is_not_plain_is_refused(folder: WorkFolder, name: str) -> None:
+def test_a_path_that_is_not_plain_is_refused(folder: WorkDirectory, name: str) -> None:
     """And nothing is written."""
     with pytest.raises(InvalidRequestError):
         folder.put({"fine": b"", name: b"x"})
     assert list(folder.work.iterdir()) == []
 
 
-def test_a_file_cannot_be_a_folder_too(folder: WorkFolder) -> None:
+def test_a_file_cannot_be_a_folder_too(folder: WorkDirectory) -> None:
     """Whichever comes first."""
     with pytest.raises(InvalidRequestError, match="at the same time"):
         folder.put({"a/b": b"", "a": b""})
 
 
-def test_nothing_is_written_through_a_link(folder: WorkFolder, tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link(folder: WorkDirectory, tmp_path: Path) -> None:
     """A program of an earlier run may have put one there."""
     (folder.work / "link").symlink_to(tmp_path)
     (folder.work / "file").symlink_to(tmp_path / "target")
@@ -66,7 +66,7 @@ def test_nothing_is_written_through_a_link(folder: WorkFolder, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_and_special_files_are_not_taken(folder: WorkFolder, tmp_path: Path) -> None:
+def test_links_and_special_files_are_not_taken(folder: WorkDirectory, tmp_path: Path) -> None:
     """Neither followed nor opened."""
     (tmp_path / "secret").write_text("x")
     (folder.work / "link").symlink_to(tmp_path / "secret")
@@ -76,7 +76,7 @@ def test_links_and_special_files_are_not_taken(folder: WorkFolder, tmp_path: Pat
     assert folder.left_out == []
 
 
-def test_what_is_no_output_is_not_taken(folder: WorkFolder) -> None:
+def test_what_is_no_output_is_not_taken(folder: WorkDirectory) -> None:
     """Caches, and what guests put there for themselves."""
     for name in ("__pycache__/a.pyc", ".cache/x", ".toolexec-1/x", "real"):
         path = folder.work / name
@@ -85,7 +85,7 @@ def test_what_is_no_output_is_not_taken(folder: WorkFolder) -> None:
     assert folder.take() == {"real": b"x"}
 
 
-def test_bytes_and_files_are_bounded(folder: WorkFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_and_files_are_bounded(folder: WorkDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the bound is left out and named."""
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
     monkeypatch.setattr(module, "MAX_FILES", 2)
@@ -95,7 +95,7 @@ def test_bytes_and_files_are_bounded(folder: WorkFolder, monkeypatch: pytest.Mon
     assert folder.left_out == ["b", "d"]
 
 
-def test_a_flood_of_files_is_not_walked_to_its_end(folder: WorkFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_files_is_not_walked_to_its_end(folder: WorkDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a deep tree."""
     monkeypatch.setattr(module, "_MAX_ENTRIES", 10)
     for n in range(30):
@@ -104,7 +104,7 @@ def test_a_flood_of_files_is_not_walked_to_its_end(folder: WorkFolder, monkeypat
 
 
 def test_a_file_that_changes_its_kind_meanwhile_is_left_out(
-    folder: WorkFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: WorkDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is looked at again once it is open."""
     listing = [("gone", (1,)), ("link", (1,)), ("pipe", (1,)), ("folder", (1,))]
@@ -116,13 +116,13 @@ def test_a_file_that_changes_its_kind_meanwhile_is_left_out(
     assert sorted(folder.left_out) == ["folder", "gone", "link", "pipe"]
 
 
-def test_a_folder_that_is_gone_gives_nothing(folder: WorkFolder) -> None:
+def test_a_folder_that_is_gone_gives_nothing(folder: WorkDirectory) -> None:
     """A program may have deleted it."""
     folder.work.rmdir()
     assert folder.take() == {}
 
 
-def test_removing_leaves_nothing(folder: WorkFolder, tmp_path: Path) -> None:
+def test_removing_leaves_nothing(folder: WorkDirectory, tmp_path: Path) -> None:
     """Locked folders, links (not what they lead to), pipes."""
     (tmp_path / "kept").write_text("x")
     folder.put({"a/b/c": b"1"})
@@ -136,7 +136,7 @@ def test_removing_leaves_nothing(folder: WorkFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_tree_deeper_than_any_path_is_removed(folder: WorkFolder) -> None:
+def test_a_tree_deeper_than_any_path_is_removed(folder: WorkDirectory) -> None:
     """Three thousand folders deep, each with a long name."""
     here = os.getcwd()
     os.chdir(folder.work)
