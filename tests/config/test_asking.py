@@ -37,11 +37,11 @@ class _Noting:
         async for event in self.inner.stream(call):
             yield event
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         return call.origin.ask is None
 
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Any:
-        return self.inner.run_here(call, wait, within)
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Any:
+        return self.inner.run_in_thread(call, wait, within)
 
 
 async def test_nobody_can_be_asked_on_any_path() -> None:
@@ -66,4 +66,4 @@ def test_calls_in_a_thread_pass_too() -> None:
     """Where the parts inside can do that."""
     runner: Any = CallerIsNotAsked(Notes()).wrap(Exec().runner, lambda _: None)  # type: ignore[arg-type,return-value]
     call = ToolCall("own:one", {}, None, None, False, Origin(ask=lambda _: "always"))
-    assert runner.runs_here(call, 1.0)
+    assert runner.runs_in_thread(call, 1.0)

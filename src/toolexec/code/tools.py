@@ -33,7 +33,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.origin import HERE, Origin
 from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.large import Budget, encode_large, is_small, off_loop
-from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result, StepResult
 
 __all__ = ["MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
@@ -86,7 +86,7 @@ class Tools:
         self.handles = Handles(result_bytes)
         self._docs = docs
         self._runner = runner
-        self._here = runner if isinstance(runner, ThreadRunner) else None
+        self._in_thread = thread_runner(runner)
         self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
@@ -172,15 +172,15 @@ class Tools:
 
     def runs_here(self, admitted: AdmittedCall, within: float) -> bool:
         """Whether `run_here` would make an admitted call."""
-        return self._here is not None and self._here.runs_here(admitted.call, within)
+        return self._in_thread is not None and self._in_thread.runs_in_thread(admitted.call, within)
 
     def run_here(self, admitted: AdmittedCall, wait: Wait, within: float) -> Result | None:
         """Make an admitted call in this very thread, or give None, with nothing done, when only `finish` can; see
-        `ThreadRunner.run_here`."""
-        if self._here is None:
+        `ThreadRunner.run_in_thread`."""
+        if self._in_thread is None:
             return None
         try:
-            result = self._here.run_here(admitted.call, wait, within)
+            result = self._in_thread.run_in_thread(admitted.call, wait, within)
             return self._end(admitted, result, Budget(is_over=self.is_closed)) if result is not None else None
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints

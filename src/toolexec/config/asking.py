@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from toolexec.backend.here import Wait
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.run.gate import GatePart
+from toolexec.run.layer import Layer
 from toolexec.run.resolve import Find
-from toolexec.run.runner import Runner, ThreadRunner
-from toolexec.run.types import Result
+from toolexec.run.runner import Runner
 
 __all__ = ["CallerIsNotAsked"]
 
@@ -27,27 +24,12 @@ class CallerIsNotAsked:
         return _WithoutAsking(self.approval.wrap(inner, find))
 
 
-class _WithoutAsking:
-    def __init__(self, inner: Runner) -> None:
-        self.inner = inner
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
+class _WithoutAsking(Layer):
+    def before(self, call: ToolCall) -> ToolCall:
+        return _silenced(call)
 
-    async def run(self, call: ToolCall) -> Result:
-        return await self.inner.run(_silenced(call))
-
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        events = self.inner.stream(_silenced(call))
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        return self._inner_here is not None and self._inner_here.runs_here(_silenced(call), within)
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        return self._inner_here.run_here(_silenced(call), wait, within) if self._inner_here is not None else None
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        return super().runs_in_thread(_silenced(call), within)
 
 
 def _silenced(call: ToolCall) -> ToolCall:

@@ -32,7 +32,7 @@ from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolver
 from toolexec.run.types import Result
 
-__all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner"]
+__all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_event", "thread_runner"]
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
 _NO_ARGS: Final[dict[str, Any]] = {}
@@ -67,19 +67,40 @@ class ThreadRunner(Protocol):
     """A runner that can make some calls in the caller's own thread, without an event loop.
 
     Not every runner is one: a layer that uses the event loop simply does not have the method, and then all calls go to
-    the loop.
+    the loop. `thread_runner` also finds those that have the methods by their earlier names, `runs_here` and `run_here`.
     """
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call."""
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether `run_in_thread` would make the call."""
         ...
 
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call as `Runner.run` does, or give None, with nothing done, when it needs the event loop.
 
         The caller stops waiting after *within* seconds; a call that must be stopped earlier needs the loop, too.
         """
         ...
+
+
+def thread_runner(runner: Runner) -> ThreadRunner | None:
+    """Return *runner* as one that makes calls in the caller's own thread, or None when it cannot."""
+    if isinstance(runner, ThreadRunner):
+        return runner
+    return _EarlierNames(runner) if isinstance(runner, _EarlierThreadRunner) else None
+
+
+@runtime_checkable
+class _EarlierThreadRunner(Protocol):
+    def runs_here(self, call: ToolCall, within: float) -> bool: ...
+    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None: ...
+
+
+class _EarlierNames:
+    """Gives a runner's methods the names that they have now."""
+
+    def __init__(self, runner: _EarlierThreadRunner) -> None:
+        self.runs_in_thread = runner.runs_here
+        self.run_in_thread = runner.run_here
 
 
 @checked("DefaultRunner")
@@ -131,20 +152,23 @@ class DefaultRunner:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         return self._finish(entry, raw, started)
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether the call is one of a local tool with a sync handler; see `ThreadRunner.runs_here`."""
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether the call is one of a local tool with a sync handler; see `ThreadRunner.runs_in_thread`."""
         entry = self._find(call.tool_id)
         if entry is None or entry.binding.kind != "local":
             return False
         try:
             backend = self._backends.resolve(entry.binding)
         except ToolExecError:
-            return False  # the usual road says it better
+            return False  # the call on the loop raises it
         return isinstance(backend, LocalBackend) and backend.runs_here(entry.target)
 
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call of a local tool with a sync handler; see `ThreadRunner.run_here`."""
-        return step_here(self.run(call), wait) if self.runs_here(call, within) else None
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        """Make the call of a local tool with a sync handler; see `ThreadRunner.run_in_thread`."""
+        return step_here(self.run(call), wait) if self.runs_in_thread(call, within) else None
+
+    runs_here = runs_in_thread
+    run_here = run_in_thread
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
@@ -160,13 +184,13 @@ class DefaultRunner:
                     tool_id=tool_id,
                     op="stream",
                 )
-            yield _last_event(await self.run(call))
+            yield last_event(await self.run(call))
             return
         events = backend.stream(entry.binding.tool, call)
         try:
             async for event in events:
                 if event.kind == "done":
-                    yield _last_event(self._finish(entry, event.data, started), event.tool_id)
+                    yield last_event(self._finish(entry, event.data, started), event.tool_id)
                     return
                 yield self._own_event(event, tool_id)
                 if event.kind == "error":
@@ -290,7 +314,7 @@ def _own_reply(reply: ToolReply) -> ToolReply:
     return replace(reply, content=content, meta=meta)
 
 
-def _last_event(result: Result, tool_id: str = "") -> StreamEvent:
+def last_event(result: Result, tool_id: str = "") -> StreamEvent:
     """Return the last event of a stream; a `done` that came with a tool's ID keeps it."""
     if result.error is not None:
         return _error_event(result.error)

@@ -207,13 +207,13 @@ class TestAnswers:
 
         runner = desk.runner
         assert isinstance(runner, ThreadRunner)
-        result = runner.run_here(ToolCall("math:free"), wait, 1)
+        result = runner.run_in_thread(ToolCall("math:free"), wait, 1)
         assert result is not None
         assert result.value == 5
         workshop.add(lambda: 5, "git:sync")
-        assert not runner.runs_here(ToolCall("git:sync"), 1)
-        assert runner.run_here(ToolCall("git:sync"), wait, 1) is None
-        assert not runner.runs_here(ToolCall("no such:"), 1)
+        assert not runner.runs_in_thread(ToolCall("git:sync"), 1)
+        assert runner.run_in_thread(ToolCall("git:sync"), wait, 1) is None
+        assert not runner.runs_in_thread(ToolCall("no such:"), 1)
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
     def test_a_timeout_that_makes_no_sense(self, timeout: float) -> None:

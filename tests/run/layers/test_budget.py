@@ -232,11 +232,11 @@ class _Here:
     def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         raise NotImplementedError
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         return call.tool_id == "t:here"
 
-    def run_here(self, call: ToolCall, wait: Any, within: float) -> Result | None:
-        return Result(call.tool_id, ROWS) if self.runs_here(call, within) else None
+    def run_in_thread(self, call: ToolCall, wait: Any, within: float) -> Result | None:
+        return Result(call.tool_id, ROWS) if self.runs_in_thread(call, within) else None
 
 
 class _Elsewhere:
@@ -259,15 +259,15 @@ def test_calls_that_need_no_event_loop_still_need_none() -> None:
     runner = budget.wrap(_Here(), no_find)
     assert isinstance(runner, ThreadRunner)
     code = HERE.within("code", "run")
-    whole = runner.run_here(ToolCall("t:here", origin=code), None, 1.0)  # pyright: ignore[reportArgumentType]
-    direct = runner.run_here(ToolCall("t:here", origin=HERE), None, 1.0)  # pyright: ignore[reportArgumentType]
+    whole = runner.run_in_thread(ToolCall("t:here", origin=code), None, 1.0)  # pyright: ignore[reportArgumentType]
+    direct = runner.run_in_thread(ToolCall("t:here", origin=HERE), None, 1.0)  # pyright: ignore[reportArgumentType]
     assert whole is not None
     assert whole.value is ROWS
     assert direct is not None
     assert direct.handle
-    assert runner.runs_here(ToolCall("t:here"), 1.0)
-    assert runner.run_here(ToolCall("t:loop"), None, 1.0) is None  # pyright: ignore[reportArgumentType]
+    assert runner.runs_in_thread(ToolCall("t:here"), 1.0)
+    assert runner.run_in_thread(ToolCall("t:loop"), None, 1.0) is None  # pyright: ignore[reportArgumentType]
     other = budget.wrap(_Elsewhere(), no_find)
     assert isinstance(other, ThreadRunner)
-    assert not other.runs_here(ToolCall("t:here"), 1.0)
-    assert other.run_here(ToolCall("t:here"), None, 1.0) is None  # pyright: ignore[reportArgumentType]
+    assert not other.runs_in_thread(ToolCall("t:here"), 1.0)
+    assert other.run_in_thread(ToolCall("t:here"), None, 1.0) is None  # pyright: ignore[reportArgumentType]

@@ -150,8 +150,8 @@ class TestLearning:
         watch = LinkWatch()
         runner: Any = watch(DefaultRunner(index, backends))
         calls = [ToolCall("begin"), ToolCall("go", {"handle": "job-1"}), ToolCall("refuse")]
-        assert all(runner.runs_here(call, 10) for call in calls)
-        assert [runner.run_here(call, print, 10).ok for call in calls] == [True, True, False]
+        assert all(runner.runs_in_thread(call, 10) for call in calls)
+        assert [runner.run_in_thread(call, print, 10).ok for call in calls] == [True, True, False]
         assert [o.path for o in watch.observations.all()] == ["ref"]
 
         class LoopOnly:
@@ -160,8 +160,8 @@ class TestLearning:
             run = stream = None
 
         bare: Any = watch(LoopOnly())  # type: ignore[arg-type]
-        assert not bare.runs_here(calls[0], 10)
-        assert bare.run_here(calls[0], print, 10) is None
+        assert not bare.runs_in_thread(calls[0], 10)
+        assert bare.run_in_thread(calls[0], print, 10) is None
 
 
 async def test_what_cannot_be_looked_through(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,14 +81,14 @@ def test_calls_in_the_callers_own_thread_are_pinned_too() -> None:
     checked: list[str] = []
     pinned = Pinned(inner, index.get, lambda entry: checked.append(entry.tool.id))
     call = ToolCall("here:echo", {"a": 5})
-    assert pinned.runs_here(call, 5)
-    result = pinned.run_here(call, lambda wait: None, 5)
+    assert pinned.runs_in_thread(call, 5)
+    result = pinned.run_in_thread(call, lambda wait: None, 5)
     assert result is not None
     assert result.value == 5
     assert checked == ["here:echo"]
     without = Pinned(Pinless(), index.get, lambda entry: None)
-    assert not without.runs_here(call, 5)
-    assert without.run_here(call, lambda wait: None, 5) is None
+    assert not without.runs_in_thread(call, 5)
+    assert without.run_in_thread(call, lambda wait: None, 5) is None
 
 
 class Pinless:

@@ -129,17 +129,17 @@ def test_calls_in_the_callers_thread(workshop: Workshop) -> None:
 
     runner = guarded(workshop, Policy([Rule("deny", when={"a": 2})]))
     assert isinstance(runner, ThreadRunner)
-    assert runner.runs_here(ToolCall("math:add", {"a": 1}), 1)
-    result = runner.run_here(ToolCall("math:add", {"a": 1}), wait, 1)
+    assert runner.runs_in_thread(ToolCall("math:add", {"a": 1}), 1)
+    result = runner.run_in_thread(ToolCall("math:add", {"a": 1}), wait, 1)
     assert result is not None
     assert result.value == 1
     with pytest.raises(PolicyError):
-        runner.run_here(ToolCall("math:add", {"a": 2}), wait, 1)
+        runner.run_in_thread(ToolCall("math:add", {"a": 2}), wait, 1)
 
     class Plain:
         run = stream = None
 
     other = Policy().wrap(Plain(), Resolver(workshop.index, workshop.backends).resolve)  # type: ignore[arg-type]
     assert isinstance(other, ThreadRunner)
-    assert not other.runs_here(ToolCall("math:add"), 1)
-    assert other.run_here(ToolCall("math:add"), wait, 1) is None
+    assert not other.runs_in_thread(ToolCall("math:add"), 1)
+    assert other.run_in_thread(ToolCall("math:add"), wait, 1) is None

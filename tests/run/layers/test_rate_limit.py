@@ -266,12 +266,12 @@ class TestCalls:
         def wait(work: Any) -> Any:
             raise AssertionError
 
-        assert runner.run_here(ToolCall("git:push"), wait, 1) is None
-        assert runner.runs_here(ToolCall("math:add"), 1)
-        assert runner.run_here(ToolCall("math:add"), wait, 1) is not None
+        assert runner.run_in_thread(ToolCall("git:push"), wait, 1) is None
+        assert runner.runs_in_thread(ToolCall("math:add"), 1)
+        assert runner.run_in_thread(ToolCall("math:add"), wait, 1) is not None
         assert limits.count() == 1
         with pytest.raises(RateLimitedError):
-            runner.run_here(ToolCall("math:add"), wait, 1)
+            runner.run_in_thread(ToolCall("math:add"), wait, 1)
 
     def test_many_threads(self, workshop: Workshop) -> None:
         """Together they get exactly what there is."""

@@ -467,21 +467,21 @@ async def test_a_runner_without_threads(workshop, lab):
             raise NotImplementedError
 
     class Wavers(Loops):
-        def runs_here(self, call, within):
+        def runs_in_thread(self, call, within):
             return True
 
-        def run_here(self, call, wait, within):
+        def run_in_thread(self, call, wait, within):
             if call.args:
                 raise ValueError(SECRET)
 
     call = ToolCall(tool.id, {})
     for inner in (Loops(), Wavers()):
         traced = lab.telemetry.wrap(inner, workshop.index.get)
-        assert traced.run_here(call, None, 1.0) is None
-        assert traced.runs_here(call, 1.0) is isinstance(inner, Wavers)
+        assert traced.run_in_thread(call, None, 1.0) is None
+        assert traced.runs_in_thread(call, 1.0) is isinstance(inner, Wavers)
     assert not lab.spans()
     with pytest.raises(ValueError):
-        traced.run_here(ToolCall(tool.id, {"x": 1}), None, 1.0)
+        traced.run_in_thread(ToolCall(tool.id, {"x": 1}), None, 1.0)
     assert lab.spans()[0].status.description == "ValueError"
 
 

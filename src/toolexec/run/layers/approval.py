@@ -6,12 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, get_args
 
-from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.errors import (
     ApprovalDeniedError,
@@ -22,17 +21,16 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
+from toolexec.run.layer import Layer
 from toolexec.run.layers.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
 from toolexec.run.resolve import Find
-from toolexec.run.runner import Runner, ThreadRunner
-from toolexec.run.types import Result
+from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
 
@@ -132,52 +130,30 @@ class _Line:
     unanswered: int = 0
 
 
-class AskFirst:
+class AskFirst(Layer):
     """Makes calls, some of them only after somebody was asked; see `Approval`."""
 
     def __init__(self, approval: Approval, inner: Runner, find: Find) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._approval = approval
         self._decide = approval.decide
         self._find = find
         self._lines: dict[tuple[Hashable, str, Approved], _Line] = {}
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        """Make the call, if it needs no approval or gets it."""
+    def before(self, call: ToolCall) -> Awaitable[ToolCall] | None:
+        """Let a call pass that needs no approval, or return what gets it; see `Layer.before`."""
         entry = self._find(call.tool_id)
         verdict = self._decide(entry, call)
-        if verdict.effect != "allow":
-            call = await self._approved(entry, call, verdict)
-        return await self.inner.run(call)
+        return self._approved(entry, call, verdict) if verdict.effect != "allow" else None
 
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Stream the call, if it needs no approval or gets it."""
-        entry = self._find(call.tool_id)
-        verdict = self._decide(entry, call)
-        if verdict.effect != "allow":
-            call = await self._approved(entry, call, verdict)
-        events = self.inner.stream(call)
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call: not one that somebody is asked about."""
-        inner = self._inner_here
-        if inner is None or not inner.runs_here(call, within):
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether the call needs no approval, which takes the event loop; see `ThreadRunner.runs_in_thread`."""
+        if not super().runs_in_thread(call, within):
             return False
         try:
             return self._decide(self._find(call.tool_id), call).effect == "allow"
         except ToolExecError:
-            return False  # the usual road says it better
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call in this thread, or give None where somebody is asked first; see `ThreadRunner.run_here`."""
-        inner = self._inner_here
-        return inner.run_here(call, wait, within) if inner is not None and self.runs_here(call, within) else None
+            return False  # the call on the loop raises it
 
     # -- asking -------------------------------------------------------------------------------------------------
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ToolExecError
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
 from toolexec.model.settings import checked
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
+from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
@@ -78,49 +77,27 @@ class _Known(NamedTuple):
     schema: Mapping[str, Any] | None
 
 
-class _Audited:
+class _Audited(ObserverLayer):
+    in_thread = False  # records are written in the order of the event loop
+
     def __init__(self, inner: Runner, find: Find, log: AuditLog, origin: Callable[[Origin], str]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._find = find
         self._log = log
         self._origin = origin
         self._tools: dict[str, _Known] = {}
 
-    async def run(self, call: ToolCall) -> Result:
+    def begin(self, call: ToolCall) -> CallEnd:
         head = self._begin(call)
         started = perf_counter()
-        try:
-            result = await self._inner.run(call)
-        except BaseException as error:
-            self._end(head, error, started)
-            raise
-        self._end(head, result.error, started)
-        return result
 
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        head = self._begin(call)
-        started = perf_counter()
-        failure: BaseException | None = None
-        ended = False
-        events = self._inner.stream(call)
-        try:
-            async for event in events:
-                if event.kind in ("done", "error"):
-                    ended = True
-                    failure = event.error
-                yield event
-        except GeneratorExit:
-            # Who has the last event may leave without asking for another: that call has ended all the same.
-            failure = failure if ended else asyncio.CancelledError("the stream was closed early")
-            raise
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            try:
-                await events.aclose()
-            finally:
-                self._end(head, failure, started)
+        def end(result: Result | None, failure: BaseException | None) -> None:
+            outcome = outcome_part(
+                failure if result is None else result.error, perf_counter() - started, self._log.redact
+            )
+            self._log.write_late(f'"kind":"call",{head},{outcome}')
+
+        return end
 
     def _begin(self, call: ToolCall) -> str:
         """What all records of the call say; writes that it begins. Raises AuditError: then it must not be made."""
@@ -143,10 +120,6 @@ class _Audited:
         except AuditError as error:
             raise error.locate(tool_id=call.tool_id) from None
         return head
-
-    def _end(self, head: str, error: BaseException | None, started: float) -> None:
-        outcome = outcome_part(error, perf_counter() - started, self._log.redact)
-        self._log.write_late(f'"kind":"call",{head},{outcome}')
 
     def _known(self, tool_id: str) -> _Known | None:
         try:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from toolexec.backend.here import Wait
 from toolexec.errors import ConfigurationError, InvalidResultError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply, text
-from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
+from toolexec.run.layer import Layer
 from toolexec.run.outline import MIN_BYTES, Outline, surely_fits
 from toolexec.run.resolve import Find
 from toolexec.run.results import ResultStore
-from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = ["Budget"]
@@ -117,40 +116,12 @@ class Budget:
                 error.details = shown.value
 
 
-class _Budgeted:
+class _Budgeted(Layer):
     """Runs calls through the budget."""
 
     def __init__(self, inner: Runner, budget: Budget) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._budget = budget
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        result = await self.inner.run(call)
-        return self._budget.cut(result, call.origin) if call.origin.path == "direct" else result
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        result = self._inner_here.run_here(call, wait, within) if self._inner_here is not None else None
-        if result is None or call.origin.path != "direct":
-            return result
-        return self._budget.cut(result, call.origin)
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        return self._inner_here is not None and self._inner_here.runs_here(call, within)
-
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        events = self.inner.stream(call)
-        try:
-            async for event in events:
-                ends = event.kind in ("done", "error") and call.origin.path == "direct"
-                yield self._cut_event(event, call) if ends else event
-        finally:
-            await events.aclose()
-
-    def _cut_event(self, event: StreamEvent, call: ToolCall) -> StreamEvent:
-        tool_id = event.tool_id or call.tool_id
-        result = Result(tool_id, event.data if event.kind == "done" else None, event.error)
-        result = self._budget.cut(result, call.origin)
-        if result.error is not None:
-            return StreamEvent(kind="error", data=result.error.to_dict(), tool_id=tool_id, error=result.error)
-        return replace(event, data=result.value)
+    def after(self, call: ToolCall, result: Result) -> Result | None:
+        return self._budget.cut(result, call.origin) if call.origin.path == "direct" else None

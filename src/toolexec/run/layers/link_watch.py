@@ -7,24 +7,23 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.discovery.links.leaves import arguments_of, property_name
 from toolexec.discovery.links.observations import Observations
 from toolexec.errors import ConfigurationError
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import redactor
 from toolexec.model.secret_keys import is_telling
-from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.layer import CallEnd, ObserverLayer
+from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = ["LinkWatch"]
@@ -152,56 +151,29 @@ def _fixed(schema_text: str) -> dict[str, tuple[bool, Any]]:
     return found
 
 
-class _Watched:
+class _Watched(ObserverLayer):
     """Runs calls, and has them watched; what goes wrong with the latter is logged and changes nothing."""
 
     def __init__(self, inner: Runner, watch: LinkWatch) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._watch = watch
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        fed = self._before(call)
-        result = await self.inner.run(call)
-        if result.error is None:
-            self._after(call, fed, result.tool_id, result.value)
-        return result
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        return self._inner_here is not None and self._inner_here.runs_here(call, within)
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        if self._inner_here is None:
-            return None
-        fed = self._before(call)
-        result = self._inner_here.run_here(call, wait, within)
-        if result is not None and result.error is None:
-            self._after(call, fed, result.tool_id, result.value)
-        return result
-
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        fed = self._before(call)
-        events = self.inner.stream(call)
+    def begin(self, call: ToolCall) -> CallEnd:
         try:
-            async for event in events:
-                if event.kind == "done":
-                    self._after(call, fed, event.tool_id or call.tool_id, event.data)
-                yield event
-        finally:
-            await events.aclose()
-
-    def _before(self, call: ToolCall) -> Fed:
-        try:
-            return self._watch.before(call)
-        except Exception:  # a mapping of somebody's own, or one that changes meanwhile
+            fed = self._watch.before(call)
+        except Exception:  # a mapping of the caller's own, or one that changes meanwhile
             logger.exception("the arguments of a call of %s could not be looked through", call.tool_id)
-            return {}
+            fed = {}
 
-    def _after(self, call: ToolCall, fed: Fed, tool_id: str, value: Any) -> None:
-        try:
-            self._watch.after(call, fed, tool_id, value)
-        except Exception:
-            logger.exception("the result of a call of %s could not be looked through", tool_id)
+        def end(result: Result | None, failure: BaseException | None) -> None:
+            if result is None or result.error is not None:
+                return
+            try:
+                self._watch.after(call, fed, result.tool_id, result.value)
+            except Exception:
+                logger.exception("the result of a call of %s could not be looked through", result.tool_id)
+
+        return end
 
 
 def _hash(session: blake2b, value: str | int) -> bytes:

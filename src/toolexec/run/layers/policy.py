@@ -2,61 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 
-from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.discovery.view import without_hidden
 from toolexec.errors import PolicyError, ToolExecError, ToolNotFoundError
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin
+from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import Decide, Verdict
 from toolexec.run.resolve import Find
-from toolexec.run.runner import Runner, ThreadRunner
-from toolexec.run.types import Result
+from toolexec.run.runner import Runner
 
 __all__ = ["Authorize", "denied"]
 
 
-class Authorize:
+class Authorize(Layer):
     """Asks *decide* about the tool that each call leads to, and raises PolicyError for what is denied, before anything
     runs. Tools that *shows* hides are not suggested in place of one that is misspelt."""
 
     def __init__(self, inner: Runner, find: Find, decide: Decide, shows: Callable[[Registered, Origin], bool]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._find = find
         self._decide = decide
         self._shows = shows
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        """Make the call if it is not denied."""
-        self._check(call)
-        return await self.inner.run(call)
-
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Stream the call if it is not denied."""
-        self._check(call)
-        events = self.inner.stream(call)
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call; see `ThreadRunner.runs_here`."""
-        return self._inner_here is not None and self._inner_here.runs_here(call, within)
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call in this thread if it is not denied; see `ThreadRunner.run_here`."""
-        if self._inner_here is None:
-            return None
-        self._check(call)
-        return self._inner_here.run_here(call, wait, within)
-
-    def _check(self, call: ToolCall) -> None:
+    def before(self, call: ToolCall) -> None:
+        """Refuse a call that is denied; see `Layer.before`."""
         try:
             entry = self._find(call.tool_id)
         except ToolNotFoundError as error:

@@ -6,21 +6,19 @@ import math
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
-from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, RateLimitedError
 from toolexec.model.call import ToolCall
-from toolexec.model.events import StreamEvent
 from toolexec.model.settings import checked
+from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import plain_id
 from toolexec.run.resolve import Find
-from toolexec.run.runner import Runner, ThreadRunner
-from toolexec.run.types import Result
+from toolexec.run.runner import Runner
 
 __all__ = ["Limited", "Rate", "RateLike", "RateLimit"]
 
@@ -200,41 +198,17 @@ class _Buckets:
 _Use: TypeAlias = tuple[_Buckets, Any]
 
 
-class Limited:
+class Limited(Layer):
     """Makes calls that do not come too fast; see `RateLimit`."""
 
     def __init__(self, limit: RateLimit, inner: Runner, find: Find) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._take = limit.take
         self._find = find
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        """Make the call, if there is room for it."""
+    def before(self, call: ToolCall) -> None:
+        """Count the call, or raise RateLimitedError; see `Layer.before`."""
         self._take(self._find(call.tool_id), call)
-        return await self.inner.run(call)
-
-    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """Stream the call, if there is room for it."""
-        self._take(self._find(call.tool_id), call)
-        events = self.inner.stream(call)
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call; see `ThreadRunner.runs_here`."""
-        return self._inner_here is not None and self._inner_here.runs_here(call, within)
-
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call in this thread, if there is room for it; see `ThreadRunner.run_here`."""
-        inner = self._inner_here
-        if inner is None or not inner.runs_here(call, within):
-            return None  # before anything is counted: the call comes again on the other road
-        self._take(self._find(call.tool_id), call)
-        return inner.run_here(call, wait, within)
 
 
 def _buckets(rate: RateLike | None, what: str) -> _Buckets | None:

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from time import perf_counter
 
-from toolexec.backend.here import Wait
 from toolexec.errors import ConfigurationError, ToolTimeoutError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.deadline import DeadlineExceededError, LeftBehind, rest_within, with_deadline
-from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.layer import Layer
+from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = ["Timeout"]
@@ -20,7 +20,7 @@ __all__ = ["Timeout"]
 _MORE = ("progress", "chunk")
 
 
-class Timeout:
+class Timeout(Layer):
     """Stops a call, or a whole stream, that takes longer than *seconds* (None: no limit), or than `ToolCall.timeout`
     where that is set; the result then has a ToolTimeoutError.
 
@@ -34,10 +34,9 @@ class Timeout:
     def __init__(self, inner: Runner, seconds: float | None) -> None:
         if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds!r}; None means no limit")
-        self.inner = inner
+        super().__init__(inner)
         self.seconds = seconds
         self.left = LeftBehind()
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call within its limit."""
@@ -54,20 +53,10 @@ class Timeout:
         except DeadlineExceededError:
             return Result(call.tool_id, None, _late(call, seconds), seconds)
 
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call, if its limit cannot pass before the caller stops waiting; see `ThreadRunner.run_here`."""
-        inner = self._inner_here
-        return inner.run_here(call, wait, within) if inner is not None and self._lasts(call, within) else None
-
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call."""
-        inner = self._inner_here
-        return inner is not None and self._lasts(call, within) and inner.runs_here(call, within)
-
-    def _lasts(self, call: ToolCall, within: float) -> bool:
-        """Whether the call's limit cannot pass within so many seconds."""
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether the limit cannot pass before the caller stops waiting, and *inner* would make the call."""
         seconds = self.seconds if call.timeout is None else self._limit(call)
-        return seconds is None or seconds >= within
+        return (seconds is None or seconds >= within) and super().runs_in_thread(call, within)
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Stream the call; when its limit passes, the last event is the error."""

@@ -20,13 +20,13 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from toolexec.backend.here import Wait
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.redaction import Redactor
 from toolexec.run.gate import GroupEnd, GroupRun
-from toolexec.run.runner import Runner, ThreadRunner
+from toolexec.run.layer import CallEnd, ObserverLayer
+from toolexec.run.runner import Runner
 from toolexec.run.telemetry.facts import FactBook, ToolFacts
 from toolexec.run.types import Result
 from toolexec.version import __version__
@@ -125,59 +125,29 @@ class Recorder:
         span.set_status(StatusCode.ERROR, self.redact.text(message)[:_MOST_MESSAGE])
 
 
-class Traced:
+class Traced(ObserverLayer):
     """*inner* with a span around every call and every stream; the span is the current one while *inner* works."""
 
     def __init__(self, inner: Runner, recorder: Recorder, facts: FactBook) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._recorder = recorder
         self._facts = facts
-        self._inner_here = inner if isinstance(inner, ThreadRunner) else None
 
-    async def run(self, call: ToolCall) -> Result:
-        """Make the call in a span."""
+    def begin(self, call: ToolCall) -> CallEnd:
+        """Begin the call's span, and make it the current one; see `ObserverLayer.begin`."""
         started = perf_counter()
         span, facts, context = self._begin(call)
         token = attach(context) if context is not None else None
-        failure: BaseException | None = None
-        try:
-            result = await self.inner.run(call)
-            failure = result.error
-            return result
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            self._recorder.finish(span, facts, call, started, failure)
-            if token is not None:
-                detach(token)
 
-    def runs_here(self, call: ToolCall, within: float) -> bool:
-        """Whether `run_here` would make the call."""
-        return self._inner_here is not None and self._inner_here.runs_here(call, within)
+        def end(result: Result | None, failure: BaseException | None) -> None:
+            try:
+                if result is not None or failure is not None:  # else the event loop makes the call, and its span
+                    self._recorder.finish(span, facts, call, started, failure if result is None else result.error)
+            finally:
+                if token is not None:
+                    detach(token)
 
-    def run_here(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
-        """Make the call in a span; see `ThreadRunner.run_here`."""
-        inner = self._inner_here
-        if inner is None or not inner.runs_here(call, within):
-            return None
-        started = perf_counter()
-        span, facts, context = self._begin(call)
-        token = attach(context) if context is not None else None
-        failure: BaseException | None = None
-        result: Result | None = None
-        try:
-            result = inner.run_here(call, wait, within)
-            failure = result.error if result is not None else None
-            return result
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            if result is not None or failure is not None:  # else the event loop makes the call, and its span
-                self._recorder.finish(span, facts, call, started, failure)
-            if token is not None:
-                detach(token)
+        return end
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Stream the call in a span that lasts from the first event asked for to the end of the stream."""
