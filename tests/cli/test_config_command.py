@@ -162,7 +162,7 @@ def other_value(path: str) -> object:
 @pytest.mark.parametrize("path", KEYS)
 def test_every_setting_can_be_shown(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a key is set to, the text and the JSON can be read, and a secret is in neither."""
-    monkeypatch.setattr("toolexec.config.checks.check_parts", lambda *_, **__: None)  # whether it fits the others
+    monkeypatch.setattr("toolexec.config.load.check_parts", lambda *_, **__: None)  # whether it fits the others
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
     value = [str(tmp_path / "mcp.json")] if path == "sources.include" else other_value(path)
     loaded = load_settings([], flags={path: value})

@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.config.json_text import parse_json
-from toolexec.config.positions import Parsed, UnreadableError
-from toolexec.config.toml_text import parse_toml
-from toolexec.config.yaml_text import parse_yaml
+from toolexec.config.formats import Parsed, UnreadableError, parse_json, parse_toml, parse_yaml
 from toolexec.errors import MissingExtraError
 
 Parse = Callable[[str], Parsed]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from toolexec.config.blocks import BLOCKS, KEYS, Key
-from toolexec.config.load import Loaded, load_settings, parse_set
+from toolexec.config.load import load_settings, parse_set
+from toolexec.config.loaded import Loaded
 from toolexec.config.template import toml_value
 from toolexec.errors import ConfigurationError
 
@@ -121,7 +122,7 @@ def test_every_key_can_be_set_in_every_layer(path: str) -> None:
     key = KEYS[path]
     more = needed(key)
     values = [other(key, number) for number in range(3)]
-    read = [key.kind.read(value) for value in values]
+    read = [key.read(value) for value in values]
     file = write("a.toml", toml({path: values[0]} | {name: value for name, value in more.items() if name != path}))
     variables = {key.variable: as_text(values[1])}
     flags = {path: as_text(values[2])}
@@ -441,7 +442,7 @@ def test_the_schema_is_one_piece() -> None:
     assert {key.block for key in KEYS.values()} == set(BLOCKS)
     assert all(key.help.endswith((".", "...")) and len(key.help) < 100 for key in KEYS.values())
     assert all(
-        key.kind.read(list(key.default) if isinstance(key.default, tuple) else key.default) == key.default
+        key.read(list(key.default) if isinstance(key.default, tuple) else key.default) == key.default
         for key in KEYS.values()
     )
 

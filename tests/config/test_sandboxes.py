@@ -9,8 +9,7 @@ import pytest
 
 from toolexec.config.blocks import KEYS
 from toolexec.config.load import load_settings
-from toolexec.config.parts import exec_options
-from toolexec.config.sandboxes import egress_secret
+from toolexec.config.parts import egress_secret, exec_options
 from toolexec.errors import ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.runtime.egress import Egress, Secret

@@ -10,7 +10,8 @@ import pytest
 from tests.config.commands import call
 
 from toolexec.config.build import build
-from toolexec.config.load import Loaded, load_settings
+from toolexec.config.load import load_settings
+from toolexec.config.loaded import Loaded
 from toolexec.config.toolsets import served_toolset
 from toolexec.discovery import Toolset
 from toolexec.errors import ConfigurationError, ToolNotFoundError

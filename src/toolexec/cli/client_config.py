@@ -139,7 +139,7 @@ def _address(transport: str, url: str, files: tuple[Path, ...]) -> dict[str, Any
 
     settings = load_for_serving(files, {"transport": transport}, [], tools_needed=False).settings
     if url:
-        return {"url": url, **_headers(bool(settings.auth.api_keys or settings.auth_jwt.issuer))}
+        return {"url": url, **_headers(bool(settings.auth.api_keys or settings.auth.jwt.issuer))}
     if settings.auth.resource_url:
         address = settings.auth.resource_url
     else:
@@ -149,7 +149,7 @@ def _address(transport: str, url: str, files: tuple[Path, ...]) -> dict[str, Any
         host = f"[{host}]" if ":" in host else host
         path = "/sse" if transport == "sse" else settings.server.path
         address = f"{scheme}://{host}:{settings.server.port}{path}"
-    return {"url": address, **_headers(bool(settings.auth.api_keys or settings.auth_jwt.issuer))}
+    return {"url": address, **_headers(bool(settings.auth.api_keys or settings.auth.jwt.issuer))}
 
 
 def _headers(needed: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolexec.cli.terminal import Screen
-    from toolexec.config.load import Loaded
+    from toolexec.config.loaded import Loaded
     from toolexec.discovery.toolset import Toolset
 
 __all__ = ["config"]

@@ -23,7 +23,7 @@ from toolexec.errors import ConfigurationError, ToolExecError
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.build import Built
-    from toolexec.config.load import Loaded
+    from toolexec.config.loaded import Loaded
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "serve"]
 

@@ -3,57 +3,281 @@ help texts, the commented template, `config show`, and the table of the document
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from toolexec.config.kinds import (
-    BYTES,
-    FILES,
-    NUMBER,
-    PATH,
-    PYTHON,
-    RATE,
-    SECONDS,
-    SWITCH,
-    TABLES,
-    TEXT,
-    TEXTS,
-    WHOLE,
-    Kind,
-    bounded,
-    choice,
-    choices,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "BLOCKS",
-    "KEYS",
-    "ApprovalBlock",
-    "AuditBlock",
-    "AuthBlock",
-    "CatalogueBlock",
-    "CodeBlock",
-    "HttpBlock",
-    "JwtBlock",
-    "Key",
-    "LimitsBlock",
-    "PinningBlock",
-    "PolicyBlock",
-    "ResultsBlock",
-    "SandboxesBlock",
-    "SecretsBlock",
-    "ServerBlock",
-    "Settings",
-    "SourcesBlock",
-    "TelemetryBlock",
-]
+from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, Seconds, Size, kind_of
 
-_SECONDS = bounded(SECONDS, 0)
-_TIME = bounded(SECONDS, 0.001)
-_BYTES = bounded(BYTES, 0)
-_COUNT = bounded(WHOLE, 0)
-_SANDBOXES = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host")
+__all__ = ["BLOCKS", "KEYS", "Block", "Key", "Settings"]
+
+
+class Block(BaseModel):
+    """A table of settings: nothing is converted that is not of its kind, and nothing unknown is allowed."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+
+def _key(default: Any, help: str, *, secret: bool = False, ge: float | None = None, le: float | None = None) -> Any:
+    return Field(default, description=help, json_schema_extra={"secret": True} if secret else None, ge=ge, le=le)
+
+
+class SourcesBlock(Block):
+    """Where tools come from, besides the `mcpServers` of the file itself."""
+
+    python: PythonNames = _key((), "Python files (app.py) and modules (pkg.tools) with @tool functions.")
+    include: Files = _key((), "Files of other programs whose mcpServers are added.")
+
+
+class ServerBlock(Block):
+    """What toolexec serve offers, and where."""
+
+    name: str = _key("toolexec", "The name that clients see.")
+    title: str = _key("", "The name that people see.")
+    transport: Literal["stdio", "http", "sse"] = _key("stdio", "How clients connect; sse has the older HTTP, too.")
+    host: str = _key("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
+    port: int = _key(8080, "The port to listen at; 0 means any free one.", ge=0, le=65535)
+    path: str = _key("/mcp", "The path of the MCP endpoint.")
+    expose: Literal["meta", "direct", "code"] = _key(
+        "meta", "What clients see: meta-tools, the tools themselves, or code only."
+    )
+    toolsets: ListOf[str] = _key(
+        (), "The toolsets that there are for clients, all of them together; empty: every tool."
+    )
+    instructions: str = _key("", "What the model is told about this server; empty means the usual text.")
+    page_size: int = _key(50, "How many tools one page of a list has.", ge=1, le=1000)
+    list_changed: bool = _key(True, "Tell clients when the tools have changed.")
+    list_changed_debounce: Seconds = _key(0.15, "How long changes of the tools are gathered before telling.", ge=0.001)
+    direct_wait: Seconds = _key(8.0, "How long a start may hold up the first list of tools, exposed directly.", ge=0)
+    suspended_max: int = _key(100, "How many calls may wait for answers between requests.", ge=1)
+    state_keys: ListOf[str] = _key(
+        (), "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
+    )
+    max_line_bytes: Size = _key(16 * 1024**2, "The longest message over stdio.", ge=1)
+    log_level: Literal["debug", "info", "warning", "error"] = _key("warning", "What goes to stderr.")
+
+
+class HttpBlock(Block):
+    """How toolexec serve listens on HTTP."""
+
+    behind_proxy: bool = _key(False, "A proxy in front of it does TLS.")
+    trusted_proxies: ListOf[str] = _key(("127.0.0.1", "::1"), "Proxies that are believed who asks.")
+    tls_cert: File = _key("", "The certificate's file, PEM.")
+    tls_key: File = _key("", "The key's file, PEM; empty: it is in the certificate's.")
+    allowed_hosts: ListOf[str] = _key((), "Names under which clients reach it: tools.example.com.")
+    allowed_origins: ListOf[str] = _key((), "Web pages that may use it: https://app.example.com.")
+    operator_roles: ListOf[str] = _key((), "Who may read /health and /metrics; empty: all who are let in.")
+    required_backends: ListOf[str] = _key((), "Backends without which /readyz says no; sandbox is one, too.")
+    sse_path: str = _key("/sse", "The path of the older HTTP, for transport sse.")
+    messages_path: str = _key("/messages", "Where clients of the older HTTP post.")
+    json_response: bool = _key(False, "Answer without event streams where possible: no progress then.")
+    max_body_bytes: Size = _key(4 * 1024**2, "The largest request.", ge=1)
+    max_header_bytes: Size = _key(32 * 1024, "The largest head of a request.", ge=1)
+    max_json_depth: int = _key(100, "How deeply the values of a request may be nested.", ge=1)
+    header_timeout: Seconds = _key(10.0, "How long the head of a request may take.", ge=0.001)
+    body_timeout: Seconds = _key(30.0, "How long the body of a request may take.", ge=0.001)
+    keep_alive: Seconds = _key(15.0, "How long a connection may stay without a request.", ge=0.001)
+    read_timeout: Seconds = _key(30.0, "How long a client may take to read what is sent to it.", ge=0.001)
+    max_connections: int = _key(1000, "How many connections there may be at a time.", ge=1)
+    max_sessions: int = _key(1000, "How many sessions there may be at a time.", ge=1)
+    session_idle: Seconds = _key(1800.0, "After how long without a request a session ends.", ge=0.001)
+    shutdown_grace: Seconds = _key(3.0, "How long calls may go on when the server stops.", ge=0, le=60)
+
+
+class JwtBlock(Block):
+    """Which tokens (JWT) are accepted; on as soon as there is an issuer."""
+
+    issuer: str = _key("", "The exact text that tokens have as iss.")
+    audience: str = _key("", "What tokens must be meant for; empty means auth.resource_url.")
+    jwks_url: str = _key("", "Where the issuer's public keys are.")
+    jwks_file: File = _key("", "A file with the issuer's public keys.")
+    algorithms: ListOf[str] = _key(("RS256", "ES256"), "How tokens may be signed.")
+    leeway: Seconds = _key(30.0, "How much clocks may differ.", ge=0, le=300)
+    id_claim: str = _key("sub", "The claim with the caller's ID.")
+    roles_claim: str = _key("roles", "The claim with the roles.")
+    scopes_claim: str = _key("scope", "The claim with the scopes.")
+    tenant_claim: str = _key("tenant", "The claim with the tenant.")
+
+
+class AuthBlock(Block):
+    """Who may use the HTTP server."""
+
+    allow_anonymous: bool = _key(False, "Let in those without a key or token, as nobody in particular.")
+    api_keys: ListOf[dict[str, Any]] = _key(
+        (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
+    )
+    required_scopes: ListOf[str] = _key((), "Scopes that every caller needs.")
+    resource_url: str = _key("", "This server's address as clients know it.")
+    authorization_servers: ListOf[str] = _key((), "Where clients get their tokens.")
+    max_failures: int = _key(20, "Wrong credentials that one address may send in a minute.", ge=1)
+    jwt: JwtBlock = JwtBlock()
+
+
+class LimitsBlock(Block):
+    """How long, how much and how often; 0 means no limit."""
+
+    call_timeout: Seconds = _key(30.0, "How long one call may take.", ge=0)
+    start_timeout: Seconds = _key(10.0, "How long a start waits for slow servers.", ge=0.01)
+    rate: Rate = _key(0.0, "Calls of all together.")
+    rate_per_caller: Rate = _key(0.0, "Calls of one caller.")
+    rate_per_tool: Rate = _key(0.0, "Calls of one tool.")
+    rate_per_backend: Rate = _key(0.0, "Calls to one backend.")
+    max_tool_calls: int = _key(100, "How many tool calls one run of code may make.", ge=1)
+    max_chain_steps: int = _key(0, "How many steps a chain in code may have.", ge=0)
+    cpu_ms: int = _key(0, "CPU time of one run of code, in milliseconds.", ge=0)
+    cpus: float = _key(0.0, "CPU rate of code: 1.5 is one and a half cores.", ge=0)
+    memory: Size = _key(0, "Memory of code.", ge=0)
+    pids: int = _key(0, "Processes of code.", ge=0)
+    disk: Size = _key(0, "Files of code.", ge=0)
+
+
+class CodeBlock(Block):
+    """Code that calls tools, in a sandbox."""
+
+    enabled: bool = _key(True, "Whether code can be run at all.")
+    profile: Literal["dev", "standard", "hardened", "wasm"] = _key(
+        "standard", "The security profile of code that asks for none."
+    )
+    language: str = _key("python", "The language of code that names none.")
+    unsafe_opt_in: bool = _key(False, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
+
+
+class SandboxesBlock(Block):
+    """The sandboxes that code runs in."""
+
+    use: ListOf[Literal["wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host"]] = _key(
+        (), "The kinds that may be used, the preferred one first; empty: all, in the usual order."
+    )
+    image: str = _key("", "The image of container sandboxes; empty: each one's own default.")
+    warm: int = _key(0, "How many guests each keeps started, for each way to run code.", ge=0, le=100)
+    max_running: int = _key(32, "How many programs each container sandbox runs at once.", ge=1)
+    bwrap: File = _key("", "The program bwrap; empty: the one on the PATH.")
+    runsc: File = _key("", "The program runsc, which is gVisor; empty: the one on the PATH.")
+    docker_host: str = _key("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
+    docker_runtime: str = _key("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
+    containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")
+    egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
+    egress_secrets: ListOf[dict[str, Any]] = _key(
+        (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
+    )
+
+
+class ResultsBlock(Block):
+    """Results that are too large to be read at once."""
+
+    max_bytes: Size = _key(50_000, "A larger result is shown as an outline, with a handle.", ge=1000)
+    keep_seconds: Seconds = _key(600.0, "How long the whole of it is kept after each use.", ge=1)
+    max_kept_bytes: Size = _key(256 * 1024**2, "How much is kept in memory in all.", ge=1000)
+
+
+class PolicyBlock(Block):
+    """What may be called, by whom."""
+
+    default: Literal["allow", "deny", "ask"] = _key("allow", "Where no rule fits.")
+    remote_destructive: Literal["allow", "deny", "ask"] = _key(
+        "ask", "Destructive tools of remote servers where no rule fits."
+    )
+    rules: ListOf[dict[str, Any]] = _key(
+        (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, when, reason... Deny wins."
+    )
+
+
+class ApprovalBlock(Block):
+    """How somebody is asked about calls that the policy says to ask for."""
+
+    mode: Literal["auto", "terminal", "client", "none"] = _key(
+        "auto", "Who asks; none means that the answer is always no."
+    )
+    timeout: Seconds = _key(120.0, "How long to wait for an answer; then it is no.", ge=1)
+    remember: File = _key("", "The file of answers that hold always; empty: in the state folder.")
+
+
+class AuditBlock(Block):
+    """The log of every call. toolexec serve has it on."""
+
+    enabled: bool = _key(True, "Whether calls are logged.")
+    path: File = _key("", "The file; empty: audit.jsonl in the state folder.")
+    key_file: File = _key("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
+    args: Literal["digest", "redacted", "none"] = _key("digest", "What is logged of arguments.")
+    format: Literal["auto", "jsonl", "sqlite"] = _key("auto", "The file's format; auto goes by its name.")
+    sync: Literal["none", "always"] = _key("none", "Whether every record waits for the disk.")
+    max_bytes: Size = _key(0, "A file that would grow larger is moved to path.1; 0: it grows on.", ge=0)
+    keep: int = _key(5, "How many of the moved files stay.", ge=1)
+
+
+class PinningBlock(Block):
+    """Tools of remote servers stay as they were accepted. toolexec serve has it on."""
+
+    enabled: bool = _key(True, "Whether a tool whose definition changed is kept in quarantine.")
+    accept_first: bool = _key(True, "Accept tools that were never seen before.")
+    path: File = _key("", "The file of what was accepted; empty: pins.json in the state folder.")
+
+
+class TelemetryBlock(Block):
+    """Traces and metrics by OpenTelemetry."""
+
+    enabled: bool = _key(False, "Whether every call has a span; where they go is set by OTEL_ variables.")
+    record_args: bool = _key(False, "Record arguments and results, too, without secrets.")
+
+
+class CatalogueBlock(Block):
+    """The tools of servers, kept in a file: they are there at once at the next start, before any server is."""
+
+    path: File = _key("", "The file, SQLite; empty: tools are not kept.")
+
+
+class SecretsBlock(Block):
+    """Secrets in the settings of servers: ${VAR} and secretref:."""
+
+    strict: bool = _key(True, "Refuse a server whose ${VAR} is not set; else it stays as it is written.")
+    providers: ListOf[Literal["env", "file", "command", "keyring"]] = _key(
+        ("env", "file", "command", "keyring"), "Where secrets may be."
+    )
+
+
+class Settings(Block):
+    """All settings, one block each."""
+
+    sources: SourcesBlock = SourcesBlock()
+    server: ServerBlock = ServerBlock()
+    http: HttpBlock = HttpBlock()
+    auth: AuthBlock = AuthBlock()
+    limits: LimitsBlock = LimitsBlock()
+    code: CodeBlock = CodeBlock()
+    sandboxes: SandboxesBlock = SandboxesBlock()
+    results: ResultsBlock = ResultsBlock()
+    policy: PolicyBlock = PolicyBlock()
+    approval: ApprovalBlock = ApprovalBlock()
+    audit: AuditBlock = AuditBlock()
+    pinning: PinningBlock = PinningBlock()
+    telemetry: TelemetryBlock = TelemetryBlock()
+    catalogue: CatalogueBlock = CatalogueBlock()
+    secrets: SecretsBlock = SecretsBlock()
+
+    def get(self, path: str) -> Any:
+        """Return the value of the key with this path; raises KeyError for an unknown one."""
+        return reduce(getattr, KEYS[path].path.split("."), self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Settings:
+        """Return the settings with these values, by path: every key has one, and they were read before."""
+        tables: dict[str, dict[str, Any]] = {"": {}, **{block: {} for block in BLOCKS}}
+        for path, value in values.items():
+            tables[KEYS[path].block][KEYS[path].name] = value
+        for block in reversed([*BLOCKS]):  # a nested one comes after the one around it
+            outer, _, name = block.rpartition(".")
+            tables[outer][name] = BLOCKS[block].model_construct(**tables[block])
+        return cls.model_construct(**tables[""])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,290 +297,40 @@ class Key:
         """The environment variable that sets it."""
         return "TOOLEXEC_" + self.path.replace(".", "__").upper()
 
+    def read(self, value: Any, directory: Path | None = None) -> Any:
+        """Return *value* in its one form; names of files count from *directory*. Raises pydantic's ValidationError."""
+        return Settings.model_validate(self.table(value), context=directory).get(self.path)
 
-def _key(default: Any, kind: Kind, help: str, *, secret: bool = False) -> Any:
-    return field(default=default, metadata={"kind": kind, "help": help, "secret": secret})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcesBlock:
-    """Where tools come from, besides the `mcpServers` of the file itself."""
-
-    python: tuple[str, ...] = _key((), PYTHON, "Python files (app.py) and modules (pkg.tools) with @tool functions.")
-    include: tuple[str, ...] = _key((), FILES, "Files of other programs whose mcpServers are added.")
+    def table(self, value: Any) -> dict[str, Any]:
+        """Return *value* as a file has it: in the table of its block."""
+        return reduce(lambda inner, name: {name: inner}, reversed(self.path.split(".")), value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerBlock:
-    """What toolexec serve offers, and where."""
-
-    name: str = _key("toolexec", TEXT, "The name that clients see.")
-    title: str = _key("", TEXT, "The name that people see.")
-    transport: Literal["stdio", "http", "sse"] = _key(
-        "stdio", choice("stdio", "http", "sse"), "How clients connect; sse has the older HTTP, too."
-    )
-    host: str = _key("127.0.0.1", TEXT, "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
-    port: int = _key(8080, bounded(WHOLE, 0, 65535), "The port to listen at; 0 means any free one.")
-    path: str = _key("/mcp", TEXT, "The path of the MCP endpoint.")
-    expose: Literal["meta", "direct", "code"] = _key(
-        "meta", choice("meta", "direct", "code"), "What clients see: meta-tools, the tools themselves, or code only."
-    )
-    toolsets: tuple[str, ...] = _key(
-        (), TEXTS, "The toolsets that there are for clients, all of them together; empty: every tool."
-    )
-    instructions: str = _key("", TEXT, "What the model is told about this server; empty means the usual text.")
-    page_size: int = _key(50, bounded(WHOLE, 1, 1000), "How many tools one page of a list has.")
-    list_changed: bool = _key(True, SWITCH, "Tell clients when the tools have changed.")
-    list_changed_debounce: float = _key(0.15, _TIME, "How long changes of the tools are gathered before telling.")
-    direct_wait: float = _key(8.0, _SECONDS, "How long a start may hold up the first list of tools, exposed directly.")
-    suspended_max: int = _key(100, bounded(WHOLE, 1), "How many calls may wait for answers between requests.")
-    state_keys: tuple[str, ...] = _key(
-        (), TEXTS, "Keys of 32 bytes or more that seal such calls; none means a fresh one.", secret=True
-    )
-    max_line_bytes: int = _key(16 * 1024**2, bounded(BYTES, 1), "The longest message over stdio.")
-    log_level: Literal["debug", "info", "warning", "error"] = _key(
-        "warning", choice("debug", "info", "warning", "error"), "What goes to stderr."
-    )
+def _blocks(model: type[Block], prefix: str = "") -> Iterator[tuple[str, type[Block]]]:
+    for name, each in model.model_fields.items():
+        if isinstance(each.annotation, type) and issubclass(each.annotation, Block):
+            yield f"{prefix}{name}", each.annotation
+            yield from _blocks(each.annotation, f"{prefix}{name}.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpBlock:
-    """How toolexec serve listens on HTTP."""
-
-    behind_proxy: bool = _key(False, SWITCH, "A proxy in front of it does TLS.")
-    trusted_proxies: tuple[str, ...] = _key(("127.0.0.1", "::1"), TEXTS, "Proxies that are believed who asks.")
-    tls_cert: str = _key("", PATH, "The certificate's file, PEM.")
-    tls_key: str = _key("", PATH, "The key's file, PEM; empty: it is in the certificate's.")
-    allowed_hosts: tuple[str, ...] = _key((), TEXTS, "Names under which clients reach it: tools.example.com.")
-    allowed_origins: tuple[str, ...] = _key((), TEXTS, "Web pages that may use it: https://app.example.com.")
-    operator_roles: tuple[str, ...] = _key((), TEXTS, "Who may read /health and /metrics; empty: all who are let in.")
-    required_backends: tuple[str, ...] = _key((), TEXTS, "Backends without which /readyz says no; sandbox is one, too.")
-    sse_path: str = _key("/sse", TEXT, "The path of the older HTTP, for transport sse.")
-    messages_path: str = _key("/messages", TEXT, "Where clients of the older HTTP post.")
-    json_response: bool = _key(False, SWITCH, "Answer without event streams where possible: no progress then.")
-    max_body_bytes: int = _key(4 * 1024**2, bounded(BYTES, 1), "The largest request.")
-    max_header_bytes: int = _key(32 * 1024, bounded(BYTES, 1), "The largest head of a request.")
-    max_json_depth: int = _key(100, bounded(WHOLE, 1), "How deeply the values of a request may be nested.")
-    header_timeout: float = _key(10.0, _TIME, "How long the head of a request may take.")
-    body_timeout: float = _key(30.0, _TIME, "How long the body of a request may take.")
-    keep_alive: float = _key(15.0, _TIME, "How long a connection may stay without a request.")
-    read_timeout: float = _key(30.0, _TIME, "How long a client may take to read what is sent to it.")
-    max_connections: int = _key(1000, bounded(WHOLE, 1), "How many connections there may be at a time.")
-    max_sessions: int = _key(1000, bounded(WHOLE, 1), "How many sessions there may be at a time.")
-    session_idle: float = _key(1800.0, _TIME, "After how long without a request a session ends.")
-    shutdown_grace: float = _key(3.0, bounded(SECONDS, 0, 60), "How long calls may go on when the server stops.")
+def _keys() -> Iterator[Key]:
+    for block, model in BLOCKS.items():
+        for name, each in model.model_fields.items():
+            path = f"{block}.{name}"
+            if path not in BLOCKS:
+                yield Key(
+                    path=path,
+                    block=block,
+                    name=name,
+                    kind=kind_of(each),
+                    default=each.default,
+                    help=each.description or "",
+                    secret=each.json_schema_extra is not None,
+                )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthBlock:
-    """Who may use the HTTP server."""
+BLOCKS: Final[Mapping[str, type[Block]]] = dict(_blocks(Settings))
+"""The model of each block, by the name that files have for it; a nested one comes after the one around it."""
 
-    allow_anonymous: bool = _key(False, SWITCH, "Let in those without a key or token, as nobody in particular.")
-    api_keys: tuple[Mapping[str, Any], ...] = _key(
-        (), TABLES, "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
-    )
-    required_scopes: tuple[str, ...] = _key((), TEXTS, "Scopes that every caller needs.")
-    resource_url: str = _key("", TEXT, "This server's address as clients know it.")
-    authorization_servers: tuple[str, ...] = _key((), TEXTS, "Where clients get their tokens.")
-    max_failures: int = _key(20, bounded(WHOLE, 1), "Wrong credentials that one address may send in a minute.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JwtBlock:
-    """Which tokens (JWT) are accepted; on as soon as there is an issuer."""
-
-    issuer: str = _key("", TEXT, "The exact text that tokens have as iss.")
-    audience: str = _key("", TEXT, "What tokens must be meant for; empty means auth.resource_url.")
-    jwks_url: str = _key("", TEXT, "Where the issuer's public keys are.")
-    jwks_file: str = _key("", PATH, "A file with the issuer's public keys.")
-    algorithms: tuple[str, ...] = _key(("RS256", "ES256"), TEXTS, "How tokens may be signed.")
-    leeway: float = _key(30.0, bounded(SECONDS, 0, 300), "How much clocks may differ.")
-    id_claim: str = _key("sub", TEXT, "The claim with the caller's ID.")
-    roles_claim: str = _key("roles", TEXT, "The claim with the roles.")
-    scopes_claim: str = _key("scope", TEXT, "The claim with the scopes.")
-    tenant_claim: str = _key("tenant", TEXT, "The claim with the tenant.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsBlock:
-    """How long, how much and how often; 0 means no limit."""
-
-    call_timeout: float = _key(30.0, _SECONDS, "How long one call may take.")
-    start_timeout: float = _key(10.0, bounded(SECONDS, 0.01), "How long a start waits for slow servers.")
-    rate: float = _key(0.0, RATE, "Calls of all together.")
-    rate_per_caller: float = _key(0.0, RATE, "Calls of one caller.")
-    rate_per_tool: float = _key(0.0, RATE, "Calls of one tool.")
-    rate_per_backend: float = _key(0.0, RATE, "Calls to one backend.")
-    max_tool_calls: int = _key(100, bounded(WHOLE, 1), "How many tool calls one run of code may make.")
-    max_chain_steps: int = _key(0, _COUNT, "How many steps a chain in code may have.")
-    cpu_ms: int = _key(0, _COUNT, "CPU time of one run of code, in milliseconds.")
-    cpus: float = _key(0.0, bounded(NUMBER, 0), "CPU rate of code: 1.5 is one and a half cores.")
-    memory: int = _key(0, _BYTES, "Memory of code.")
-    pids: int = _key(0, _COUNT, "Processes of code.")
-    disk: int = _key(0, _BYTES, "Files of code.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeBlock:
-    """Code that calls tools, in a sandbox."""
-
-    enabled: bool = _key(True, SWITCH, "Whether code can be run at all.")
-    profile: Literal["dev", "standard", "hardened", "wasm"] = _key(
-        "standard", choice("dev", "standard", "hardened", "wasm"), "The security profile of code that asks for none."
-    )
-    language: str = _key("python", TEXT, "The language of code that names none.")
-    unsafe_opt_in: bool = _key(False, SWITCH, "Allow the profile dev: code runs on this machine WITHOUT A SANDBOX.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxesBlock:
-    """The sandboxes that code runs in."""
-
-    use: tuple[str, ...] = _key(
-        (), choices(*_SANDBOXES), "The kinds that may be used, the preferred one first; empty: all, in the usual order."
-    )
-    image: str = _key("", TEXT, "The image of container sandboxes; empty: each one's own default.")
-    warm: int = _key(0, bounded(WHOLE, 0, 100), "How many guests each keeps started, for each way to run code.")
-    max_running: int = _key(32, bounded(WHOLE, 1), "How many programs each container sandbox runs at once.")
-    bwrap: str = _key("", PATH, "The program bwrap; empty: the one on the PATH.")
-    runsc: str = _key("", PATH, "The program runsc, which is gVisor; empty: the one on the PATH.")
-    docker_host: str = _key("", TEXT, "Where Docker or Podman listens: unix:///var/run/docker.sock.")
-    docker_runtime: str = _key("", TEXT, "The runtime that Docker uses: runsc makes its containers gVisor's.")
-    containerd_address: str = _key("", TEXT, "The socket of containerd; empty: the usual one.")
-    egress: tuple[str, ...] = _key((), TEXTS, "Hosts that code in containers may reach: api.example.com.")
-    egress_secrets: tuple[Mapping[str, Any], ...] = _key(
-        (), TABLES, "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsBlock:
-    """Results that are too large to be read at once."""
-
-    max_bytes: int = _key(50_000, bounded(BYTES, 1000), "A larger result is shown as an outline, with a handle.")
-    keep_seconds: float = _key(600.0, bounded(SECONDS, 1), "How long the whole of it is kept after each use.")
-    max_kept_bytes: int = _key(256 * 1024**2, bounded(BYTES, 1000), "How much is kept in memory in all.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyBlock:
-    """What may be called, by whom."""
-
-    default: Literal["allow", "deny", "ask"] = _key("allow", choice("allow", "deny", "ask"), "Where no rule fits.")
-    remote_destructive: Literal["allow", "deny", "ask"] = _key(
-        "ask", choice("allow", "deny", "ask"), "Destructive tools of remote servers where no rule fits."
-    )
-    rules: tuple[Mapping[str, Any], ...] = _key(
-        (), TABLES, "Rules: effect, tools, namespaces, tags, backends, callers, roles, when, reason... Deny wins."
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalBlock:
-    """How somebody is asked about calls that the policy says to ask for."""
-
-    mode: Literal["auto", "terminal", "client", "none"] = _key(
-        "auto", choice("auto", "terminal", "client", "none"), "Who asks; none means that the answer is always no."
-    )
-    timeout: float = _key(120.0, bounded(SECONDS, 1), "How long to wait for an answer; then it is no.")
-    remember: str = _key("", PATH, "The file of answers that hold always; empty: in the state folder.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditBlock:
-    """The log of every call. toolexec serve has it on."""
-
-    enabled: bool = _key(True, SWITCH, "Whether calls are logged.")
-    path: str = _key("", PATH, "The file; empty: audit.jsonl in the state folder.")
-    key_file: str = _key("", PATH, "A file with a key of 16 bytes or more, without which nobody can forge records.")
-    args: Literal["digest", "redacted", "none"] = _key(
-        "digest", choice("digest", "redacted", "none"), "What is logged of arguments."
-    )
-    format: Literal["auto", "jsonl", "sqlite"] = _key(
-        "auto", choice("auto", "jsonl", "sqlite"), "The file's format; auto goes by its name."
-    )
-    sync: Literal["none", "always"] = _key("none", choice("none", "always"), "Whether every record waits for the disk.")
-    max_bytes: int = _key(0, _BYTES, "A file that would grow larger is moved to path.1; 0: it grows on.")
-    keep: int = _key(5, bounded(WHOLE, 1), "How many of the moved files stay.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinningBlock:
-    """Tools of remote servers stay as they were accepted. toolexec serve has it on."""
-
-    enabled: bool = _key(True, SWITCH, "Whether a tool whose definition changed is kept in quarantine.")
-    accept_first: bool = _key(True, SWITCH, "Accept tools that were never seen before.")
-    path: str = _key("", PATH, "The file of what was accepted; empty: pins.json in the state folder.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TelemetryBlock:
-    """Traces and metrics by OpenTelemetry."""
-
-    enabled: bool = _key(False, SWITCH, "Whether every call has a span; where they go is set by OTEL_ variables.")
-    record_args: bool = _key(False, SWITCH, "Record arguments and results, too, without secrets.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogueBlock:
-    """The tools of servers, kept in a file: they are there at once at the next start, before any server is."""
-
-    path: str = _key("", PATH, "The file, SQLite; empty: tools are not kept.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretsBlock:
-    """Secrets in the settings of servers: ${VAR} and secretref:."""
-
-    strict: bool = _key(True, SWITCH, "Refuse a server whose ${VAR} is not set; else it stays as it is written.")
-    providers: tuple[str, ...] = _key(
-        ("env", "file", "command", "keyring"), choices("env", "file", "command", "keyring"), "Where secrets may be."
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings, one block each."""
-
-    sources: SourcesBlock = field(default_factory=SourcesBlock)
-    server: ServerBlock = field(default_factory=ServerBlock)
-    http: HttpBlock = field(default_factory=HttpBlock)
-    auth: AuthBlock = field(default_factory=AuthBlock)
-    auth_jwt: JwtBlock = field(default_factory=JwtBlock)
-    limits: LimitsBlock = field(default_factory=LimitsBlock)
-    code: CodeBlock = field(default_factory=CodeBlock)
-    sandboxes: SandboxesBlock = field(default_factory=SandboxesBlock)
-    results: ResultsBlock = field(default_factory=ResultsBlock)
-    policy: PolicyBlock = field(default_factory=PolicyBlock)
-    approval: ApprovalBlock = field(default_factory=ApprovalBlock)
-    audit: AuditBlock = field(default_factory=AuditBlock)
-    pinning: PinningBlock = field(default_factory=PinningBlock)
-    telemetry: TelemetryBlock = field(default_factory=TelemetryBlock)
-    catalogue: CatalogueBlock = field(default_factory=CatalogueBlock)
-    secrets: SecretsBlock = field(default_factory=SecretsBlock)
-
-    def get(self, path: str) -> Any:
-        """The value of the key with this path; raises KeyError for an unknown one."""
-        key = KEYS[path]
-        return getattr(getattr(self, key.block.replace(".", "_")), key.name)
-
-
-def _blocks() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part in fields(Settings):
-        assert part.default_factory is not MISSING
-        found[part.name.replace("_", ".")] = part.default_factory
-    return found
-
-
-BLOCKS: Final[Mapping[str, Any]] = _blocks()
-"""The class of each block, by the name that files have for it."""
-
-KEYS: Final[Mapping[str, Key]] = {
-    f"{block}.{each.name}": Key(
-        path=f"{block}.{each.name}", block=block, name=each.name, default=each.default, **each.metadata
-    )
-    for block, kind in BLOCKS.items()
-    for each in fields(kind)
-}
+KEYS: Final[Mapping[str, Key]] = {key.path: key for key in _keys()}
 """Every setting, by its path."""

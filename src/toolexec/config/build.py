@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.config import parts
-from toolexec.config.catalogue import kept_tools
-from toolexec.config.load import Loaded
+from toolexec.config.loaded import Loaded
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.discovery.catalogue import SQLiteCatalogue
     from toolexec.discovery.index import Index
+    from toolexec.discovery.stored import StoredIndex
     from toolexec.discovery.toolset import Toolset
     from toolexec.exec import Exec
     from toolexec.model.origin import Approver
@@ -119,7 +119,7 @@ def build(
     catalogue: SQLiteCatalogue | None = None
     try:
         index: Index | None = None
-        if (kept := kept_tools(loaded, python.place)) is not None:
+        if (kept := _kept_tools(loaded, python.place)) is not None:
             catalogue, index = kept
         ex = (
             Exec(parts.exec_options(loaded, Options(toolset=toolset, index=index)), gate=gate, trace=trace)
@@ -138,6 +138,40 @@ def build(
     if audit is not None:
         weakref.finalize(ex, audit.close)
     return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+
+
+def _kept_tools(loaded: Loaded, place: str) -> tuple[SQLiteCatalogue, StoredIndex] | None:
+    """The catalogue and its index, kept in step with each other from now on; None where the settings name no file.
+
+    Tools of servers that are not configured any more, or switched off, go out of it. One that is damaged is begun anew.
+    Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that cannot be used.
+    """
+    path = loaded.settings.catalogue.path
+    if not path:
+        return None
+    if place:
+        raise ConfigurationError(
+            f"{place} has an Exec with an index of its own, and the settings [catalogue] name one, too; take the path "
+            "away, and give that Exec index=SQLiteCatalogue(path).open()"
+        )
+    from toolexec.discovery.catalogue import SQLiteCatalogue
+
+    catalogue = SQLiteCatalogue(Path(path).expanduser())
+    servers = {server.name for server in loaded.servers if server.enabled}
+    try:
+        try:
+            index = catalogue.open(backends=servers, local=False)
+        except CatalogueError as error:
+            if not error.details.get("damaged"):
+                raise
+            logger.warning("%s: it is begun anew", error)
+            catalogue.clear()
+            index = catalogue.open(backends=servers, local=False)
+        catalogue.attach(index, local=False)
+    except BaseException:
+        catalogue.close()
+        raise
+    return catalogue, index
 
 
 def _backend(server: MCPServer) -> Backend:

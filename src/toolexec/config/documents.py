@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolexec.config.blocks import BLOCKS, KEYS
-from toolexec.config.json_text import parse_json
+from toolexec.config.blocks import KEYS, Settings
+from toolexec.config.formats import Parsed, Place, UnreadableError, parse_json, parse_toml, parse_yaml
 from toolexec.config.mistakes import Mistakes
-from toolexec.config.positions import Parsed, UnreadableError
-from toolexec.config.positions import Path as Place
-from toolexec.config.toml_text import parse_toml
 from toolexec.config.toolsets import BLOCK as TOOLSETS
-from toolexec.config.yaml_text import parse_yaml
 
 __all__ = ["MAX_BYTES", "OWN_SUFFIXES", "SERVER_KEYS", "Document", "read_document"]
 
@@ -26,7 +22,7 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 _PARSERS: Final = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}
 _FORMATS: Final = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 _COMMON_WORDS: Final = ("telemetry",)  # other programs keep something under this name in the same file
-_TOP: Final = (*dict.fromkeys(name.partition(".")[0] for name in BLOCKS), TOOLSETS)
+_TOP: Final = (*Settings.model_fields, TOOLSETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +38,23 @@ class Document:
         """The keys at the top of the file."""
         return self.parsed.data if isinstance(self.parsed.data, Mapping) else {}
 
+    @property
+    def directory(self) -> Path:
+        """What names of files in it count from."""
+        return self.file.parent
+
+    def line(self, place: Place) -> int:
+        """Return the line of what is at *place*, or 0."""
+        return self.parsed.line(place) or 0
+
     def where(self, place: Place) -> str:
         """The file, and the line of what is at *place*, as messages name it."""
-        line = self.parsed.line(place)
+        line = self.line(place)
         return f"{self.file}, line {line}" if line else str(self.file)
 
     def origin(self, place: Place) -> str:
         """The same, as `config show --origin` prints it."""
-        line = self.parsed.line(place)
+        line = self.line(place)
         return f"{self.file}:{line}" if line else str(self.file)
 
     def servers(self) -> tuple[Place, Any]:

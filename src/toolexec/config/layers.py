@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, Protocol
 
-from toolexec.config.blocks import BLOCKS, KEYS, Key
+from pydantic import ValidationError
+
+from toolexec.config.blocks import BLOCKS, KEYS, Key, Settings
 from toolexec.config.documents import SERVER_KEYS, Document
-from toolexec.config.kinds import TABLES, ValueRefusedError, plain, shown
+from toolexec.config.formats import Place
+from toolexec.config.kinds import plain, shown
+from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
-from toolexec.config.positions import Path as Place
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.model.redaction import redactor
 
-__all__ = ["ENVIRONMENT_PREFIX", "Layers", "Value"]
+__all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
 
 ENVIRONMENT_PREFIX: Final = "TOOLEXEC_"
 _SERVERS: Final = "mcpservers"
 _FOREIGN_TOP: Final = ("inputs", "$schema", "mcp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
-    """The value of a key, and where it comes from; `layer` is default, file, environment or flag.
+class Source(Protocol):
+    """Where settings come from: a document, a variable or a flag."""
 
-    `where` names the place of each item of a list that came from a file.
-    """
+    @property
+    def directory(self) -> Path | None:
+        """What names of files count from; None is the current directory."""
 
-    value: Any
-    layer: str = "default"
-    origin: str = "default"
-    where: Callable[[Place], str] = field(default=lambda _: "", repr=False)
+    def line(self, place: Place) -> int:
+        """Return the line of what is at *place*, or 0."""
+        ...
+
+    def where(self, place: Place) -> str:
+        """Return what messages name *place*."""
+        ...
+
+    def origin(self, place: Place) -> str:
+        """Return what `config show --origin` names *place*."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A variable or a flag."""
+
+    name: str
+    directory: None = None
+
+    def line(self, place: Place) -> int:
+        return 0
+
+    def where(self, place: Place) -> str:
+        return self.name
+
+    origin = where
 
 
 class Layers:
@@ -48,13 +77,10 @@ class Layers:
 
     def add_file(self, document: Document) -> None:
         """Take the settings of a file; its servers are no settings."""
-        for name, value in document.data.items():
-            if name in SERVER_KEYS or name in _FOREIGN_TOP:
-                continue
-            if name == TOOLSETS:
-                self._add_toolsets(document, value)
-            else:
-                self._add_block(document, name, value, (name,))
+        table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
+        if TOOLSETS in table:
+            self._add_toolsets(document, table.pop(TOOLSETS))
+        self._take(plain(table), document, "file")
 
     def _add_toolsets(self, document: Document, table: Any) -> None:
         if not isinstance(table, Mapping):
@@ -66,47 +92,25 @@ class Layers:
                 data=plain(data), where=document.where(place), origin=document.origin(place)
             )
 
-    def _add_block(self, document: Document, block: str, table: Any, place: Place) -> None:
-        if block not in BLOCKS and not any(name.startswith(f"{block}.") for name in BLOCKS):
-            close = _where_it_belongs(str(place[-1]))
-            known = [*dict.fromkeys(name.partition(".")[0] for name in BLOCKS), TOOLSETS, SERVER_KEYS[0]]
-            self._mistakes.add(
-                document.where(place), f"unknown key {_name(place)}; {close or did_you_mean(str(place[-1]), known)}"
-            )
-            return
-        if not isinstance(table, Mapping):
-            self._mistakes.add(document.where(place), f"{_name(place)} must be a table of settings")
-            return
-        inner = [name for name in BLOCKS if name.startswith(f"{block}.")]
-        for name, value in table.items():
-            path, here = f"{block}.{name}", (*place, str(name))
-            if path in inner:
-                self._add_block(document, path, value, here)
-            elif path in KEYS:
-                self._add_from_file(document, KEYS[path], value, here)
-            else:
-                known = [key.name for key in KEYS.values() if key.block == block]
-                known += [nested.rpartition(".")[2] for nested in inner]
-                close = did_you_mean(str(name), known)
-                if not close.startswith("did"):
-                    close = _where_it_belongs(str(name)) or close
-                self._mistakes.add(document.where(here), f"unknown key {_name(here)}; {close}")
-
-    def _add_from_file(self, document: Document, key: Key, value: Any, place: Place) -> None:
-        where = document.where(place)
+    def _take(self, table: Mapping[str, Any], source: Source, layer: str) -> None:
+        """Validate *table* as a whole, report what is wrong where it is, and take the rest."""
+        given = dict(_given(table))
         try:
-            read = key.kind.read(plain(value))
-        except ValueRefusedError:
-            self._refuse(key, where, value)
-            return
-        if key.kind.locate is not None:
-            read = key.kind.locate(read, document.file.parent)
-        self.values[key.path] = Value(
-            value=read,
-            layer="file",
-            origin=document.origin(place),
-            where=lambda rest: document.where((*place, *rest)),
-        )
+            read = Settings.model_validate(table, context=source.directory)
+        except ValidationError as error:
+            wrong = {_place(each["loc"]): each["type"] for each in error.errors(include_url=False, include_input=False)}
+            for place in sorted(wrong, key=source.line):
+                self._mistakes.add(source.where(place), _problem(place, wrong[place], given))
+            given = {place: value for place, value in given.items() if place not in wrong}
+            read = Settings.model_validate(_nested(given), context=source.directory)
+        for place in given:
+            path = ".".join(place)
+            self.values[path] = Value(
+                value=read.get(path),
+                layer=layer,
+                origin=source.origin(place),
+                where=lambda rest, place=place: source.where((*place, *rest)),
+            )
 
     # -- environment and flags ----------------------------------------------------------------------------------
 
@@ -123,7 +127,7 @@ class Layers:
             elif block.lower() == TOOLSETS and key:
                 self._add_toolset(name, key, environment[name])
             elif name in by_name:
-                self._add_text(by_name[name], environment[name], "environment", name)
+                self._add_value(by_name[name], environment[name], "environment", name)
             else:
                 self._mistakes.add("", f"unknown variable {name}; {did_you_mean(name, by_name).partition(', ')[0]}")
 
@@ -140,7 +144,7 @@ class Layers:
         if data is None:
             self._mistakes.add(variable, f"it must be one toolset as a JSON object, as in {TOOLSETS}")
             return
-        known = next((each for each in self.toolset_entries if _folded(each) == _folded(name)), name.lower())
+        known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
         self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
 
     def add_flags(self, flags: Mapping[str, Any], names: Mapping[str, str]) -> None:
@@ -150,54 +154,80 @@ class Layers:
             key = KEYS.get(path)
             if key is None:
                 self._mistakes.add(typed, f"unknown key {path}; {_nearest_path(path)}")
-            elif isinstance(value, str):
-                self._add_text(key, value, "flag", typed)
             else:
                 self._add_value(key, value, "flag", typed)
 
-    def _add_text(self, key: Key, text: str, layer: str, origin: str) -> None:
+    def _add_value(self, key: Key, value: Any, layer: str, name: str) -> None:
+        """Take a value or a string from the variable or the flag *name*."""
         try:
-            value = key.kind.parse(text)
-        except ValueRefusedError:
-            self._mistakes.add(origin, f"{key.path} must be {key.kind.expects}, written as JSON")
+            read = key.kind.parse(value) if isinstance(value, str) else value
+        except ValueError:
+            self._mistakes.add(name, f"{key.path} must be {key.kind.expects}, written as JSON")
             return
-        self._add_value(key, value, layer, origin)
+        self._take(key.table(read), _Named(name), layer)
 
-    def _add_value(self, key: Key, value: Any, layer: str, origin: str) -> None:
-        try:
-            read = key.kind.read(value)
-        except ValueRefusedError:
-            self._refuse(key, origin, value)
-            return
-        if key.kind.locate is not None:
-            read = key.kind.locate(read, None)
-        self.values[key.path] = Value(value=read, layer=layer, origin=origin, where=lambda _: origin)
 
-    def _refuse(self, key: Key, where: str, value: Any) -> None:
-        got = "" if key.secret else f", not {redactor.text(shown(value))}"
-        self._mistakes.add(where, f"{key.path} must be {key.kind.expects}{got}")
+def _given(table: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the place and the value of every key that there is in *table*."""
+    for name, value in table.items():
+        place = (*outer, name)
+        path = ".".join(place)
+        if path in BLOCKS and isinstance(value, Mapping):
+            yield from _given(value, place)
+        elif path in KEYS and len(place) == path.count(".") + 1:
+            yield place, value
+
+
+def _nested(given: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for (*outer, name), value in given.items():
+        reduce(lambda inner, each: inner.setdefault(each, {}), outer, table)[name] = value
+    return table
+
+
+def _place(location: Place) -> Place:
+    """Return where the key, the table or the unknown key is that pydantic names, or names a part of."""
+    keys = (location[:length] for length in range(1, len(location)) if ".".join(map(str, location[:length])) in KEYS)
+    return next(keys, location)
+
+
+def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], Any]) -> str:
+    path = ".".join(map(str, place))
+    if error == "extra_forbidden":
+        return f"unknown key {path}; {_meant(place)}"
+    if path in BLOCKS:
+        return f"{path} must be a table of settings"
+    key = KEYS[path]
+    got = "" if key.secret else f", not {redactor.text(shown(given[tuple(path.split('.'))]))}"
+    return f"{path} must be {key.kind.expects}{got}"
+
+
+def _meant(place: Place) -> str:
+    """Return which key or block is meant by the unknown one at *place*."""
+    *outer, name = map(str, place)
+    if not outer:
+        return _where_it_belongs(name) or did_you_mean(name, [*Settings.model_fields, TOOLSETS, SERVER_KEYS[0]])
+    close = did_you_mean(name, BLOCKS[".".join(outer)].model_fields)
+    return close if close.startswith("did") else _where_it_belongs(name) or close
+
+
+def _where_it_belongs(name: str) -> str:
+    """Return the block of a key that is in the wrong one."""
+    blocks = [key.block for key in KEYS.values() if key.name == name]
+    return f"it belongs into [{blocks[0]}]" if len(blocks) == 1 else ""
 
 
 def _json_object(text: str) -> Mapping[str, Any] | None:
     try:
-        entry = TABLES.parse(text)
-    except ValueRefusedError:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, Mapping) else None
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """Return a server's or a toolset's name as variables have it: without case, and without hyphens."""
     return name.lower().replace("-", "_")
-
-
-def _name(place: Place) -> str:
-    return ".".join(map(str, place))
-
-
-def _where_it_belongs(name: str) -> str:
-    """The block of a key that stands at the top of a file by mistake."""
-    blocks = [key.block for key in KEYS.values() if key.name == name]
-    return f"it belongs into [{blocks[0]}]" if len(blocks) == 1 else ""
 
 
 def _nearest_path(path: str) -> str:

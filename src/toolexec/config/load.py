@@ -3,52 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolexec.config.blocks import BLOCKS, KEYS, Settings
+from toolexec.config.blocks import Settings
 from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
-from toolexec.config.layers import Layers, Value
+from toolexec.config.layers import Layers, folded
+from toolexec.config.loaded import Loaded
 from toolexec.config.mistakes import Mistakes
+from toolexec.config.parts import check_parts
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.discovery.toolset import Toolset
 
 __all__ = ["Loaded", "SetFlag", "load_settings", "parse_set"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """What files, environment and flags say together.
-
-    `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
-    `server_origins` says by name where they come from, and `entries` has them as they are written. `toolsets` and
-    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `files` all that were named.
-    """
-
-    settings: Settings
-    values: Mapping[str, Value]
-    servers: tuple[MCPServer, ...] = ()
-    server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
-    entries: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
-    toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
-    python: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Where the value of each key comes from: `default`, a file and line, a variable, a flag."""
-        return {path: value.origin for path, value in self.values.items()}
-
-    def has(self, block: str) -> bool:
-        """Whether anybody has set a key of this block."""
-        return any(value.layer != "default" for path, value in self.values.items() if KEYS[path].block == block)
 
 
 def load_settings(
@@ -69,8 +41,6 @@ def load_settings(
 
     Raises one ConfigurationError with all that is wrong, and MissingExtraError for YAML without PyYAML.
     """
-    from toolexec.config.checks import check_parts
-
     mistakes = Mistakes()
     documents, python = _read_all(paths, mistakes)
     layers = Layers(mistakes)
@@ -79,7 +49,7 @@ def load_settings(
             layers.add_file(document)
     layers.add_environment(environment or {})
     layers.add_flags(flags or {}, flag_names or {})
-    settings = _settings(layers)
+    settings = Settings.of({path: value.value for path, value in layers.values.items()})
     strict = serving or any(document.strict for document in documents)
     servers = _Servers(_resolver(settings) if strict else None, mistakes)
     for document in documents:
@@ -142,14 +112,6 @@ def _included(layers: Layers, mistakes: Mistakes) -> list[Document]:
     return found
 
 
-def _settings(layers: Layers) -> Settings:
-    parts: dict[str, Any] = {}
-    for block, kind in BLOCKS.items():
-        values = {key.name: layers.values[key.path].value for key in KEYS.values() if key.block == block}
-        parts[block.replace(".", "_")] = kind(**values)
-    return Settings(**parts)
-
-
 def _resolver(settings: Settings) -> SecretResolver:
     from toolexec.backend.secrets import SecretResolver
     from toolexec.errors import SecretError
@@ -196,7 +158,7 @@ class _Servers:
 
     def override(self, name: str, entry: Any, variable: str) -> None:
         """Take a server from a variable in place of the one with this name, whatever its case; or add it."""
-        known = next((each for each in self.found if _folded(each) == _folded(name)), name.lower())
+        known = next((each for each in self.found if folded(each) == folded(name)), name.lower())
         self.found.pop(known, None)
         self._add(known, entry, variable, variable, Path())
 
@@ -217,10 +179,6 @@ class _Servers:
         self.found[server.name] = server
         self.origins[server.name] = origin
         self.entries[server.name] = entry
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("-", "_")
 
 
 def _check_python(loaded: Loaded, mistakes: Mistakes) -> None:

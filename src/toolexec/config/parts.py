@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.config.blocks import KEYS
-from toolexec.config.load import Loaded
-from toolexec.config.mistakes import did_you_mean
-from toolexec.errors import ConfigurationError
+from pydantic import Field, ValidationError
+
+from toolexec.config.blocks import KEYS, Block
+from toolexec.config.kinds import ListOf, kind_of
+from toolexec.config.loaded import Loaded
+from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
+    from toolexec.runtime.egress.policy import Secret
+    from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
     from toolexec.server.http import HttpSettings
     from toolexec.server.settings import ServeSettings
@@ -21,16 +26,20 @@ if TYPE_CHECKING:
 __all__ = [
     "api_key",
     "auth_settings",
+    "check_parts",
+    "egress_secret",
     "exec_options",
     "http_settings",
     "policy",
     "rate_limit",
     "rule",
+    "sandbox_settings",
     "serve_settings",
 ]
 
-_CODE_LIMITS = ("max_chain_steps", "cpu_ms", "cpus", "memory", "pids", "disk")
-_BYTES = {"memory": "memory_bytes", "disk": "disk_bytes"}
+_REFERENCE: Final = "secretref:"
+_CODE_LIMITS: Final = ("max_chain_steps", "cpu_ms", "cpus", "memory", "pids", "disk")
+_BYTES: Final = {"memory": "memory_bytes", "disk": "disk_bytes"}
 
 
 def rule(data: Any) -> Rule:
@@ -63,33 +72,51 @@ def rate_limit(loaded: Loaded) -> RateLimit | None:
     return RateLimit(**rates) if any(rates.values()) else None
 
 
+class _ApiKeyEntry(Block):
+    id: str = Field(description="a text; `toolexec keys new ID` prints both")
+    sha256: str = Field(description="a text; `toolexec keys new ID` prints both")
+    roles: ListOf[str] = ()
+    scopes: ListOf[str] = ()
+    tenant: str = ""
+    expires: str = ""
+
+
+class _EgressSecretEntry(Block):
+    placeholder: str = Field(description="the text that code uses in its place")
+    value: str = Field(description="a reference, such as secretref:env:API_TOKEN")
+    hosts: ListOf[str] = ()
+    where: ListOf[str] = ()
+    plain_http: bool = False
+
+
+def _entry(model: type[Block], data: Any, subject: str) -> dict[str, Any]:
+    """Return what *data* gives of *model*; raises ConfigurationError, which has no value of it."""
+    try:
+        entry = model.model_validate(data)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)
+        first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
+        name, known = str(first["loc"][0]), model.model_fields
+        if name not in known:
+            raise ConfigurationError(f"unknown key {name} of {subject}; {did_you_mean(name, known)}") from None
+        if known[name].is_required():
+            raise ConfigurationError(f"{subject} needs {name}, {known[name].description}") from None
+        raise ConfigurationError(f"{name} of {subject} must be {kind_of(known[name]).expects}") from None
+    return {name: getattr(entry, name) for name in entry.model_fields_set}
+
+
 def api_key(data: Any) -> ApiKey:
-    """One API key; raises ConfigurationError, which says nothing of its values."""
+    """Return one API key; raises ConfigurationError, which says nothing of its values."""
     from toolexec.server.auth import ApiKey
 
-    known = {each.name: each for each in fields(ApiKey)}
-    for name in data:
-        if name not in known:
-            raise ConfigurationError(f"unknown key {name} of an API key; {did_you_mean(name, known)}")
-    for name in ("id", "sha256"):
-        if not isinstance(data.get(name), str):
-            raise ConfigurationError(f"an API key needs {name}, a text; `toolexec keys new ID` prints both")
-    lists = {name: data[name] for name in ("roles", "scopes") if name in data}
-    for name, value in lists.items():
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigurationError(f"{name} of an API key must be a list of texts")
-    for name in ("tenant", "expires"):
-        if not isinstance(data.get(name, ""), str):
-            raise ConfigurationError(f"{name} of an API key must be a text")
-    values: dict[str, Any] = {**data, **{name: tuple(value) for name, value in lists.items()}}
-    return ApiKey(**values)
+    return ApiKey(**_entry(_ApiKeyEntry, data, "an API key"))
 
 
 def auth_settings(loaded: Loaded) -> AuthSettings:
     """Who may use the server; raises ConfigurationError."""
     from toolexec.server.auth import AuthSettings, JwtSettings
 
-    block, tokens = loaded.settings.auth, loaded.settings.auth_jwt
+    block, tokens = loaded.settings.auth, loaded.settings.auth.jwt
     jwt = JwtSettings(**_values(loaded, "auth.jwt")) if tokens.issuer or loaded.has("auth.jwt") else None
     own: dict[str, Any] = {**_values(loaded, "auth"), "api_keys": tuple(api_key(each) for each in block.api_keys)}
     return AuthSettings(**own, jwt=jwt)
@@ -154,11 +181,100 @@ def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> 
     if any(of_code.values()):
         wanted["code_limits"] = Limits(**{_BYTES.get(name, name): value for name, value in of_code.items()})
     if loaded.has("sandboxes"):
-        from toolexec.config.sandboxes import sandbox_settings
-
         wanted["runtime_backends"] = sandbox_settings(loaded)
     return replace(base, **wanted)
 
 
+def sandbox_settings(loaded: Loaded) -> SandboxSettings:
+    """Which sandboxes there are; raises ConfigurationError."""
+    from toolexec.runtime.egress.policy import Egress
+    from toolexec.runtime.sandboxes import SandboxSettings
+
+    values = {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == "sandboxes"}
+    hosts, tables = values.pop("egress"), values.pop("egress_secrets")
+    if tables and not hosts:
+        raise ConfigurationError("sandboxes.egress_secrets go nowhere without hosts; name those in sandboxes.egress")
+    secrets = dict(map(egress_secret, tables))
+    return SandboxSettings(**values, egress=Egress(hosts=hosts, secrets=secrets) if hosts else None)
+
+
+def egress_secret(data: Mapping[str, Any]) -> tuple[str, Secret]:
+    """Return a placeholder and its secret; raises ConfigurationError, which says nothing of its value."""
+    from toolexec.runtime.egress.policy import Secret
+
+    entry: dict[str, Any] = {"hosts": (), **_entry(_EgressSecretEntry, data, "an egress secret")}
+    placeholder, value = entry.pop("placeholder"), entry.pop("value")
+    if not value.startswith(_REFERENCE):
+        raise ConfigurationError(
+            f"the value of the egress secret {placeholder} must be a reference, such as secretref:env:API_TOKEN"
+        )
+    return placeholder, Secret(ref=value.removeprefix(_REFERENCE), **entry)
+
+
 def _values(loaded: Loaded, block: str) -> dict[str, Any]:
     return {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == block}
+
+
+# -- what can be wrong with settings that are fine one by one -------------------------------------------
+
+
+def check_parts(loaded: Loaded, mistakes: Mistakes, *, serving: bool = False) -> None:
+    """Add to *mistakes* what the parts that the settings describe say of them; with *serving*, also what would make the
+    server open to others than it should. Parts that nobody has set anything of are left alone."""
+    before = len(mistakes)
+    _check_each(loaded, "policy.rules", rule, mistakes)
+    _check_each(loaded, "auth.api_keys", api_key, mistakes)
+    _check_each(loaded, "sandboxes.egress_secrets", egress_secret, mistakes)
+    if len(mistakes) > before:
+        return  # the whole cannot be better than its pieces
+    wholes: tuple[tuple[tuple[str, ...], Callable[[Loaded], Any]], ...] = (
+        (("policy",), policy),
+        (("limits", "code", "sandboxes"), _options),
+        (("auth", "auth.jwt"), auth_settings),
+        (("http", "server"), http_settings),
+    )
+    sound = True
+    for blocks, make in wholes:
+        if not serving and not any(loaded.has(block) for block in blocks):
+            continue
+        try:
+            make(loaded)
+        except ToolExecError as error:
+            sound = False
+            mistakes.add(_place(loaded, *blocks), error.message)
+    if serving and sound:
+        _check_serving(loaded, mistakes)
+
+
+def _check_each(loaded: Loaded, path: str, make: Callable[[Any], Any], mistakes: Mistakes) -> None:
+    value = loaded.values[path]
+    for number, each in enumerate(value.value):
+        try:
+            make(each)
+        except ConfigurationError as error:
+            mistakes.add(value.where((number,)), f"{path}[{number}]: {error.message}")
+
+
+def _options(loaded: Loaded) -> Any:
+    from toolexec.exec.options import Options
+
+    return exec_options(loaded, Options())
+
+
+def _check_serving(loaded: Loaded, mistakes: Mistakes) -> None:
+    from toolexec.server.http.settings import check_exposure
+
+    try:
+        settings = serve_settings(loaded)
+        if settings.transport != "stdio":
+            check_exposure(settings.http, settings.auth)
+    except ConfigurationError as error:
+        mistakes.add("", error.message)
+
+
+def _place(loaded: Loaded, *blocks: str) -> str:
+    """Where the first setting of these blocks that somebody has made stands, and which blocks they are."""
+    given = (loaded.values[path] for path, key in KEYS.items() if key.block in blocks)
+    where = next((value.where(()) or value.origin for value in given if value.layer != "default"), "")
+    names = " and ".join(f"[{block}]" for block in blocks)
+    return f"{where}: {names}" if where else names

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolexec.backend.secrets import FILL_IN, references_in
-from toolexec.config.load import Loaded
+from toolexec.config.loaded import Loaded
 
 __all__ = ["missing_references", "named_variables"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from toolexec.config.blocks import KEYS
-from toolexec.config.load import Loaded
+from toolexec.config.loaded import Loaded
 from toolexec.model.redaction import REDACTED, redactor
 
 __all__ = ["shown_servers", "shown_settings"]

@@ -10,7 +10,7 @@ from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from toolexec.config.load import Loaded
+    from toolexec.config.loaded import Loaded
     from toolexec.discovery.toolset import Toolset
 
 __all__ = ["BLOCK", "ToolsetEntry", "check_served", "read_toolsets", "served_toolset"]

@@ -1,0 +1,59 @@
+"""What is configured, and where each part of it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolexec.config.blocks import KEYS, Settings
+from toolexec.config.formats import Place
+
+if TYPE_CHECKING:
+    from toolexec.backend.mcp import MCPServer
+    from toolexec.discovery.toolset import Toolset
+
+__all__ = ["Loaded", "Value"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """The value of a key, and where it comes from; `layer` is default, file, environment or flag.
+
+    `where` names the place of each item of a list that came from a file.
+    """
+
+    value: Any
+    layer: str = "default"
+    origin: str = "default"
+    where: Callable[[Place], str] = field(default=lambda _: "", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What files, environment and flags say together.
+
+    `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
+    `server_origins` says by name where they come from, and `entries` has them as they are written. `toolsets` and
+    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `files` all that were named.
+    """
+
+    settings: Settings
+    values: Mapping[str, Value]
+    servers: tuple[MCPServer, ...] = ()
+    server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    entries: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
+    toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    python: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where the value of each key comes from: `default`, a file and line, a variable, a flag."""
+        return {path: value.origin for path, value in self.values.items()}
+
+    def has(self, block: str) -> bool:
+        """Whether anybody has set a key of this block."""
+        return any(value.layer != "default" for path, value in self.values.items() if KEYS[path].block == block)
