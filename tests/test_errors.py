@@ -17,6 +17,7 @@ from toolexec.errors import (
     BackendUnavailableError,
     CodeError,
     CodeExecutionError,
+    CodeTimeoutError,
     ConfigurationError,
     ConversionError,
     ExecutionError,
@@ -24,6 +25,8 @@ from toolexec.errors import (
     LimitExceededError,
     MissingExtraError,
     OutputValidationError,
+    SandboxError,
+    SandboxFailedError,
     ToolExecError,
     ToolNotFoundError,
     ToolTimeoutError,
@@ -83,17 +86,14 @@ CODES = {
     "NotStartedError": "not_started",
     "OutputValidationError": "validation_output",
     "PolicyError": "policy_denied",
-    "ProgramFailedError": "program_failed",
     "ProtocolError": "protocol",
     "ProviderNotFoundError": "provider_not_found",
     "RateLimitedError": "rate_limited",
     "RemoteToolError": "remote_tool_failed",
-    "ResourceLimitError": "resource_limit",
     "ResultNotFoundError": "result_not_found",
     "SandboxDeniedError": "sandbox_denied",
     "SandboxError": "sandbox",
     "SandboxFailedError": "sandbox_failed",
-    "SandboxTimeoutError": "sandbox_timeout",
     "SandboxUnavailableError": "sandbox_unavailable",
     "SandboxViolationError": "sandbox_violation",
     "SecretError": "secret",
@@ -113,8 +113,6 @@ RETRYABLE = {
     "ConnectionLostError",
     "GatewayTimeoutError",
     "RateLimitedError",
-    "ResourceLimitError",
-    "SandboxTimeoutError",
     "ToolTimeoutError",
 }
 VIOLATION = Violation(path="/a", keyword="type", message="5 is not of type 'string'", expected="string", got=5)
@@ -295,6 +293,27 @@ def test_a_program_says_where_it_failed() -> None:
     assert str(CodeError("no", line=3)) == "no (line 3, col 0)"
     assert str(CodeError("no", column=7)) == "no"
     assert CodeError("no").details == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "kind"),
+    [
+        ("ProgramFailedError", CodeError),
+        ("ResourceLimitError", LimitExceededError),
+        ("SandboxTimeoutError", CodeTimeoutError),
+    ],
+)
+def test_removed_names_stay_for_a_release(old: str, kind: type) -> None:
+    """They warn, and give the class that has taken their place."""
+    with pytest.warns(DeprecationWarning, match=kind.__name__):
+        assert getattr(errors, old) is kind
+    assert not hasattr(errors, "NeverAnError")
+
+
+def test_a_dead_sandbox_is_not_a_failed_program() -> None:
+    """Neither class is the base of the other."""
+    assert not issubclass(CodeError, SandboxError)
+    assert not issubclass(SandboxFailedError, CodeExecutionError)
 
 
 def test_a_program_that_fails_is_code_that_failed() -> None:

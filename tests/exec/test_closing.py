@@ -11,7 +11,7 @@ import pytest
 
 from toolexec import Exec
 from toolexec.code.types import CodeResult
-from toolexec.errors import ClosedError, SandboxTimeoutError
+from toolexec.errors import ClosedError, CodeTimeoutError
 from toolexec.exec.code import CodeSettings
 from toolexec.runtime.backend.unsafe import UnsafeHostBackend
 from toolexec.runtime.backend.wasm.backend import WasmBackend
@@ -225,7 +225,7 @@ class TestThreadsOfGuests:
             result = await ex.execute_code("1", timeout=0.2)
             assert result.error is not None
             assert result.error.never_began
-            assert isinstance(result.error.__cause__, SandboxTimeoutError)
+            assert isinstance(result.error, CodeTimeoutError)
             gate.set()
             assert (await first).ok
 

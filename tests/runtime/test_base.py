@@ -11,11 +11,11 @@ from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import BackendInfo
 from toolexec.discovery import InMemoryDocStore, InMemoryIndex
 from toolexec.errors import (
+    CodeError,
     InvalidLimitsError,
     InvalidRequestError,
     MissingCodeError,
     MissingGatewayError,
-    ProgramFailedError,
     SandboxFailedError,
 )
 from toolexec.run import DefaultRunner
@@ -130,9 +130,9 @@ class TestResults:
 
     def test_a_failed_one(self) -> None:
         """What was captured is beside the error."""
-        result = ExecuteResult(backend=BackendInfo(kind="x"), stdout="so far", error=ProgramFailedError("no"))
+        result = ExecuteResult(backend=BackendInfo(kind="x"), stdout="so far", error=CodeError("no"))
         assert not result.ok
-        with pytest.raises(ProgramFailedError):
+        with pytest.raises(CodeError):
             result.raise_for_error()
 
 

@@ -20,17 +20,15 @@ from toolexec.errors import (
     HandlerError,
     LimitExceededError,
     MissingCodeError,
-    ProgramFailedError,
-    ResourceLimitError,
     SandboxDeniedError,
+    SandboxError,
     SandboxFailedError,
-    SandboxTimeoutError,
     SandboxUnavailableError,
     SandboxViolationError,
     ToolExecError,
 )
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.engine import RuntimeEngine, code_error
+from toolexec.runtime.engine import RuntimeEngine
 from toolexec.runtime.runtime import Runtime
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -148,21 +146,20 @@ async def test_all_six_operations_work(ex: Exec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "text"),
+    ("error", "kind"),
     [
-        (SandboxTimeoutError("too late"), CodeTimeoutError, "limit exceeded: too late"),
-        (ResourceLimitError("no memory"), LimitExceededError, "limit exceeded: no memory"),
-        (SandboxViolationError("a syscall"), CodeExecutionError, "code execution error: a syscall"),
-        (SandboxFailedError("it died"), SandboxFailedError, "it died"),
+        (CodeTimeoutError("limit exceeded: too late"), LimitExceededError),
+        (LimitExceededError("limit exceeded: no memory"), LimitExceededError),
+        (SandboxViolationError("a syscall"), CodeExecutionError),
+        (SandboxFailedError("it died"), SandboxError),
     ],
 )
-async def test_errors_become_those_of_code(ex: Exec, error: ToolExecError, kind: type, text: str) -> None:
+async def test_errors_of_a_sandbox_are_those_of_code(ex: Exec, error: ToolExecError, kind: type) -> None:
     """Through a real router: limits are limits, a violation is the code's; what is the sandbox's stays so."""
     result = await executor(ex, ScriptedSandbox({"x": error})).execute(CodeParams(code="x"))
-    assert type(result.error) is kind
-    assert str(result.error) == text
-    assert result.error.backend == "wasm"
-    assert result.error is error or result.error.__cause__ is error
+    assert result.error is error
+    assert isinstance(error, kind)
+    assert error.backend == "wasm"
 
 
 async def test_the_programs_own_failure_is_a_code_error(ex: Exec) -> None:
@@ -171,12 +168,6 @@ async def test_the_programs_own_failure_is_a_code_error(ex: Exec) -> None:
     result = await executor(ex, ScriptedSandbox({"x": failure})).execute(CodeParams(code="x"))
     assert result.error is failure
     assert str(result.error) == "ValueError: boom (line 2, col 1)"
-
-
-def test_a_failure_without_a_cause_stays_as_it_is() -> None:
-    """There is nothing better to show."""
-    error = ProgramFailedError("exit code 3")
-    assert code_error(error) is error
 
 
 async def test_what_was_not_run_raises(ex: Exec) -> None:
@@ -203,5 +194,4 @@ async def test_the_deadline_is_the_sandboxes(ex: Exec) -> None:
 
     result = await executor(ex, ScriptedSandbox({"x": program})).execute(CodeParams(code="x", timeout=0.1))
     assert isinstance(result.error, CodeTimeoutError)
-    assert isinstance(result.error.__cause__, SandboxTimeoutError)
     assert (result.stdout, len(result.tool_calls)) == ("before", 1)

@@ -16,7 +16,6 @@ from toolexec.errors import (
     CodeError,
     ConfigurationError,
     InvalidRequestError,
-    ProgramFailedError,
     SandboxDeniedError,
     SandboxUnavailableError,
     ToolCallLimitError,
@@ -177,8 +176,7 @@ class TestResults:
             return [{"$handle": "h-AAAAAAAAAAAAAAAA"}]
 
         result = await Runtime([ScriptedSandbox({"value": program})]).execute(request_of())
-        assert isinstance(result.error, ProgramFailedError)
-        assert isinstance(result.error.__cause__, CodeError)
+        assert isinstance(result.error, CodeError)
         assert "h-AAAAAAAAAAAAAAAA" in str(result.error)
         assert (result.value, result.stdout, len(result.tool_calls)) == (None, "before", 1)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from toolexec.errors import ResourceLimitError, SandboxError, SandboxFailedError, SandboxUnavailableError
+from toolexec.errors import LimitExceededError, SandboxError, SandboxFailedError, SandboxUnavailableError
 from toolexec.runtime.outcome import engine_error
 
-UNAVAILABLE, LIMIT, GONE = SandboxUnavailableError, ResourceLimitError, SandboxFailedError
+UNAVAILABLE, LIMIT, GONE = SandboxUnavailableError, LimitExceededError, SandboxFailedError
 
 SAYINGS = [
     # docker's command line 28 and podman's 4.3.1, without a daemon
@@ -419,7 +419,7 @@ def test_what_it_says(said: str, reason: str, kind: type[SandboxError]) -> None:
     assert error.details["said"]
     assert str(error).endswith(f"; it said: {error.details['said']}")
     assert not {"{", "}"} & set(str(error).partition("; it said:")[0])
-    if kind is ResourceLimitError:
+    if kind is LimitExceededError:
         assert error.details["resource"] in ("memory", "pids")
 
 

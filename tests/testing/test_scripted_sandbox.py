@@ -12,10 +12,9 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.errors import (
     CodeError,
-    ProgramFailedError,
-    ResourceLimitError,
+    CodeTimeoutError,
+    LimitExceededError,
     SandboxFailedError,
-    SandboxTimeoutError,
     SandboxUnavailableError,
 )
 from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxBackend, info_of
@@ -61,18 +60,17 @@ async def test_a_whole_result_is_an_answer() -> None:
 
 async def test_exceptions_are_failures() -> None:
     """The program's own, the sandbox's, and those that mean that nothing was run."""
-    limit = ResourceLimitError("memory")
+    limit = LimitExceededError("memory")
     sandbox = ScriptedSandbox({"limit": limit, "code": CodeError("bad", line=4), "any": ValueError("boom")})
     result = await run(sandbox, "limit")
     assert result.error is limit
     assert (limit.backend, limit.op) == ("wasm", "execute")
     result = await run(sandbox, "code")
-    assert isinstance(result.error, ProgramFailedError)
+    assert isinstance(result.error, CodeError)
     assert result.error.details["line"] == 4
     result = await run(sandbox, "any")
-    assert isinstance(result.error, ProgramFailedError)
-    assert isinstance(result.error.__cause__, CodeError)
-    assert (str(result.error), result.error.__cause__.kind) == ("ValueError: boom", "ValueError")
+    assert isinstance(result.error, CodeError)
+    assert (str(result.error), result.error.kind) == ("ValueError: boom", "ValueError")
     sandbox.default = SandboxUnavailableError("gone")
     with pytest.raises(SandboxUnavailableError):
         await run(sandbox, "other")
@@ -87,7 +85,7 @@ async def test_a_function_that_raises_fails() -> None:
         raise TimeoutError("its own")
 
     result = await run(ScriptedSandbox(default=program))
-    assert isinstance(result.error, ProgramFailedError)
+    assert isinstance(result.error, CodeError)
     assert "its own" in str(result.error)
 
 
@@ -98,7 +96,7 @@ async def test_the_deadline_holds() -> None:
         await asyncio.sleep(60)
 
     result = await run(ScriptedSandbox(default=program), timeout=0.05)
-    assert isinstance(result.error, SandboxTimeoutError)
+    assert isinstance(result.error, CodeTimeoutError)
 
 
 async def test_it_says_what_it_enforces() -> None:

@@ -53,8 +53,9 @@ ToolExecError
 ├─ AuditError                      the audit log cannot be written or does not verify
 ├─ ResultNotFoundError             no result is kept under this handle
 ├─ CodeExecutionError              code was run and failed
-│   └─ CodeError                   the program's own failure: message, line, traceback
-├─ LimitExceededError              code used up what it was granted
+│   ├─ CodeError                   the program's own failure: message, line, traceback
+│   └─ SandboxViolationError       it did what its sandbox forbids
+├─ LimitExceededError              code used up what it was granted: memory, CPU time, processes, disk, calls
 │   ├─ ToolCallLimitError          too many tool calls
 │   ├─ ChainStepLimitError         a chain with too many steps
 │   └─ CodeTimeoutError            its time was over (also a TimeoutError)
@@ -67,11 +68,7 @@ ToolExecError
 │   ├─ SandboxUnavailableError     no sandbox can take this; the message says what to install
 │   ├─ SandboxDeniedError          a rule forbids this sandbox or asks for an opt-in
 │   ├─ LimitNotEnforceableError    the sandbox cannot enforce a limit that was asked for
-│   ├─ SandboxViolationError       the code did what its sandbox forbids
-│   ├─ SandboxTimeoutError         retryable: the run was stopped at its deadline (also a TimeoutError)
-│   ├─ ResourceLimitError          retryable: memory, CPU time, processes or disk were used up
 │   └─ SandboxFailedError          the sandbox died, or the program could not be run in it
-│       └─ ProgramFailedError      the program itself failed; the sandbox is fine
 └─ GatewayError                    the way back from a sandbox
     ├─ ConnectionClosedError       it is closed, or the other side is gone
     ├─ GatewayTimeoutError         no answer in time (also a TimeoutError)
@@ -81,6 +78,8 @@ ToolExecError
 An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
 `retryable` and `details` as far as they are known. The original failure, if any, is its `__cause__`.
 """
+
+import warnings
 
 from toolexec.errors.base import (
     ConfigurationError,
@@ -103,13 +102,10 @@ from toolexec.errors.code import (
     LimitNotEnforceableError,
     MissingCodeError,
     MissingGatewayError,
-    ProgramFailedError,
     ProtocolError,
-    ResourceLimitError,
     SandboxDeniedError,
     SandboxError,
     SandboxFailedError,
-    SandboxTimeoutError,
     SandboxUnavailableError,
     SandboxViolationError,
     ToolCallLimitError,
@@ -219,17 +215,14 @@ __all__ = [
     "NotStartedError",
     "OutputValidationError",
     "PolicyError",
-    "ProgramFailedError",
     "ProtocolError",
     "ProviderNotFoundError",
     "RateLimitedError",
     "RemoteToolError",
-    "ResourceLimitError",
     "ResultNotFoundError",
     "SandboxDeniedError",
     "SandboxError",
     "SandboxFailedError",
-    "SandboxTimeoutError",
     "SandboxUnavailableError",
     "SandboxViolationError",
     "SecretError",
@@ -245,3 +238,18 @@ __all__ = [
     "UnsupportedSchemaError",
     "Violation",
 ]
+
+_RENAMED: dict[str, type[ToolExecError]] = {
+    "ProgramFailedError": CodeError,
+    "ResourceLimitError": LimitExceededError,
+    "SandboxTimeoutError": CodeTimeoutError,
+}
+
+
+def __getattr__(name: str) -> type[ToolExecError]:
+    """Give the class that has taken the place of a removed one, for one release."""
+    kind = _RENAMED.get(name)
+    if kind is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"toolexec.errors.{name} is {kind.__name__} now; use that", DeprecationWarning, stacklevel=2)
+    return kind

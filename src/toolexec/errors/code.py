@@ -23,13 +23,10 @@ __all__ = [
     "LimitNotEnforceableError",
     "MissingCodeError",
     "MissingGatewayError",
-    "ProgramFailedError",
     "ProtocolError",
-    "ResourceLimitError",
     "SandboxDeniedError",
     "SandboxError",
     "SandboxFailedError",
-    "SandboxTimeoutError",
     "SandboxUnavailableError",
     "SandboxViolationError",
     "ToolCallLimitError",
@@ -44,7 +41,7 @@ class ToolNotAllowedError(PolicyError):
 
 
 class CodeExecutionError(ToolExecError):
-    """Code was run and failed."""
+    """Code was run and failed; its sandbox is fine."""
 
     code = "code_failed"
 
@@ -67,6 +64,10 @@ class CodeError(CodeExecutionError):
         source: str = "",
         kind: str = "",
         traceback: str = "",
+        tool_id: str | None = None,
+        op: str | None = None,
+        backend: str | None = None,
+        retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         self.line = line
@@ -75,14 +76,23 @@ class CodeError(CodeExecutionError):
         self.kind = kind
         self.traceback = traceback
         where = {"line": line, "column": column, "source": source, "kind": kind, "traceback": traceback}
-        super().__init__(message, details={**{key: value for key, value in where.items() if value}, **(details or {})})
+        known = {key: value for key, value in where.items() if value}
+        super().__init__(
+            message, tool_id=tool_id, op=op, backend=backend, retryable=retryable, details={**known, **(details or {})}
+        )
 
     def __str__(self) -> str:
         return f"{self.message} (line {self.line}, col {self.column})" if self.line > 0 else self.message
 
 
+class SandboxViolationError(CodeExecutionError):
+    """The code did what its sandbox forbids and was stopped for it."""
+
+    code = "sandbox_violation"
+
+
 class LimitExceededError(ToolExecError):
-    """Code used up what it was granted; what it did until then is in the result."""
+    """Code used up what it was granted, such as its memory (`details["resource"]`); the result has what it did."""
 
     code = "limit_exceeded"
 
@@ -165,36 +175,10 @@ class LimitNotEnforceableError(SandboxError):
     default_never_began = True
 
 
-class SandboxViolationError(SandboxError):
-    """The code did what its sandbox forbids and was stopped for it."""
-
-    code = "sandbox_violation"
-
-
-class SandboxTimeoutError(SandboxError, TimeoutError):
-    """The run was stopped at its deadline."""
-
-    code = "sandbox_timeout"
-    default_retryable = True
-
-
-class ResourceLimitError(SandboxError):
-    """The code used up its memory, CPU time, processes or disk; `details["resource"]` says which."""
-
-    code = "resource_limit"
-    default_retryable = True
-
-
 class SandboxFailedError(SandboxError):
     """The sandbox died or could not run the program; what was captured until then is in the result."""
 
     code = "sandbox_failed"
-
-
-class ProgramFailedError(SandboxFailedError):
-    """The program failed by itself; the sandbox is fine. The CodeError with line and traceback is the `__cause__`."""
-
-    code = "program_failed"
 
 
 class GatewayError(ToolExecError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, runtime_checkable
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.output import Output
 from toolexec.code.types import BackendInfo, ToolCallRecord
-from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, SandboxError, ToolExecError
+from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, ToolExecError
 from toolexec.runtime.gateway.base import Gateway
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
 Profile: TypeAlias = Literal["dev", "standard", "hardened"]
 PROFILES: tuple[str, ...] = get_args(Profile)
 DEFAULT_TIMEOUT = 30.0
+Failure = TypeVar("Failure", bound=ToolExecError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class ExecuteRequest:
 class ExecuteResult:
     """What came of a program.
 
-    `error` is set when the program failed (ProgramFailedError), was stopped (SandboxTimeoutError, ResourceLimitError,
+    `error` is set when the program failed (CodeError), was stopped (CodeTimeoutError, LimitExceededError,
     SandboxViolationError) or lost its sandbox (SandboxFailedError); what was captured until then is here all the same.
     `limits_enforced` is true only for what would really have stopped the program. `duration` is in seconds.
     """
@@ -187,7 +188,7 @@ def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
     return BackendInfo(kind=backend.kind, isolation=backend.isolation, details=details)
 
 
-def located(error: SandboxError, backend: SandboxBackend) -> SandboxError:
+def located(error: Failure, backend: SandboxBackend) -> Failure:
     """*error* with the kind of sandbox that it happened in."""
     return error.locate(op="execute", backend=backend.kind)
 

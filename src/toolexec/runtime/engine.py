@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeParams, CodeResult
-from toolexec.errors import (
-    CodeError,
-    CodeExecutionError,
-    CodeTimeoutError,
-    LimitExceededError,
-    ProgramFailedError,
-    ResourceLimitError,
-    SandboxTimeoutError,
-    SandboxUnavailableError,
-    SandboxViolationError,
-    ToolExecError,
-)
+from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.base import ExecuteRequest, ExecuteResult
 from toolexec.runtime.runtime import Runtime
 
-__all__ = ["RuntimeEngine", "code_error"]
+__all__ = ["RuntimeEngine", "code_result"]
 
 
 class RuntimeEngine:
@@ -74,28 +63,8 @@ def code_result(result: ExecuteResult) -> CodeResult:
         stderr=result.stderr,
         tool_calls=result.tool_calls,
         duration=result.duration,
-        error=code_error(result.error) if result.error is not None else None,
+        error=result.error,
         files=result.files,
         backend=result.backend,
         limits_enforced=result.limits_enforced,
     )
-
-
-def code_error(error: ToolExecError) -> ToolExecError:
-    """A sandbox's error as that of code, with the former as its cause: limits are limits, a failed program is a
-    CodeError; what says something about the sandbox itself stays as it is."""
-    made: ToolExecError
-    match error:
-        case ProgramFailedError():
-            cause = error.__cause__
-            return cause if isinstance(cause, CodeError) else error
-        case SandboxTimeoutError():
-            made = CodeTimeoutError(f"limit exceeded: {error.message}", details=error.details)
-        case ResourceLimitError():
-            made = LimitExceededError(f"limit exceeded: {error.message}", details=error.details)
-        case SandboxViolationError():
-            made = CodeExecutionError(f"code execution error: {error.message}", details=error.details)
-        case _:
-            return error
-    made.__cause__ = error
-    return made.locate(op=error.op, backend=error.backend)

@@ -9,12 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import (
     CodeError,
-    ProgramFailedError,
-    ResourceLimitError,
-    SandboxError,
+    CodeTimeoutError,
+    LimitExceededError,
     SandboxFailedError,
-    SandboxTimeoutError,
     SandboxViolationError,
+    ToolExecError,
 )
 from toolexec.runtime.gateway.wire import read_code_error
 from toolexec.runtime.sayings import engine_error
@@ -59,7 +58,7 @@ class Ending:
     began: bool = True
 
 
-def judge(ending: Ending) -> SandboxError | None:
+def judge(ending: Ending) -> ToolExecError | None:
     """None when the program ran to its end; else the error that tells its failure from the sandbox's death.
 
     What the host did comes first: a program that was stopped may still have said something. A result that arrived
@@ -76,37 +75,35 @@ def judge(ending: Ending) -> SandboxError | None:
     said = f"; it said: {tail}" if tail else ""
     details = {"exit_code": code, "stderr": tail}
     if ending.oom:
-        return ResourceLimitError(f"{_more('memory')}{said}", details={**details, "resource": "memory"})
+        return _used_up("memory", f"{_more('memory')}{said}", details)
     if ending.lost:
         return SandboxFailedError(
             f"the engine of the sandbox was lost before the program was done: {ending.lost[:_TAIL]}{said}",
             details={**details, "lost": ending.lost[:_TAIL]},
         )
     if code in (137, -9) and not ending.oom_told:
-        return ResourceLimitError(
-            f"the sandbox was killed, most likely for using up its memory{said}",
-            details={**details, "resource": "memory"},
-        )
+        return _used_up("memory", f"the sandbox was killed, most likely for using up its memory{said}", details)
     if code in (152, -24):
-        return ResourceLimitError(f"the CPU time of the run is used up{said}", details={**details, "resource": "cpu"})
+        return _used_up("cpu", f"the CPU time of the run is used up{said}", details)
     if code in (153, -25):
-        return ResourceLimitError(f"a file grew over its limit{said}", details={**details, "resource": "disk"})
+        return _used_up("disk", f"a file grew over its limit{said}", details)
     if code in (159, -31):
-        return SandboxViolationError(f"the code made a forbidden system call and was killed{said}", details=details)
+        return SandboxViolationError(
+            f"code execution error: the code made a forbidden system call and was killed{said}", details=details
+        )
     how = "without a word" if code is None else f"with exit code {code}" if code >= 0 else f"by signal {-code}"
     return SandboxFailedError(f"the sandbox ended {how} before the program was done{said}", details=details)
 
 
-def _program(ending: Ending) -> SandboxError | None:
+def _program(ending: Ending) -> ToolExecError | None:
     payload = ending.result or {}
     if "error" not in payload:
         return None
     cause = read_code_error(payload["error"])
-    error: SandboxError
-    if resource := _wanted(cause, ending):
-        error = ResourceLimitError(_more(resource), details={"resource": resource})
-    else:
-        error = ProgramFailedError(str(cause), details=cause.details, retryable=cause.retryable, tool_id=cause.tool_id)
+    resource = _wanted(cause, ending)
+    if not resource:
+        return cause
+    error = _used_up(resource, _more(resource))
     error.__cause__ = cause
     return error
 
@@ -146,13 +143,19 @@ def _wanted(cause: CodeError, ending: Ending) -> str:
     return ""
 
 
-def _stopped(ending: Ending) -> SandboxError:
+def _stopped(ending: Ending) -> ToolExecError:
     if ending.stopped == "deadline":
         never_began = {} if ending.began else {"never_began": True}
-        return SandboxTimeoutError(_late(ending), details={"timeout": ending.seconds, **never_began})
+        return CodeTimeoutError(f"limit exceeded: {_late(ending)}", details={"timeout": ending.seconds, **never_began})
     if ending.stopped == "violation":
-        return SandboxViolationError(f"the code broke a rule of its sandbox and was stopped: {ending.stderr}")
-    return ResourceLimitError(_more(ending.stopped), details={"resource": ending.stopped})
+        return SandboxViolationError(
+            f"code execution error: the code broke a rule of its sandbox and was stopped: {ending.stderr}"
+        )
+    return _used_up(ending.stopped, _more(ending.stopped))
+
+
+def _used_up(resource: str, text: str, details: Mapping[str, Any] | None = None) -> LimitExceededError:
+    return LimitExceededError(f"limit exceeded: {text}", details={**(details or {}), "resource": resource})
 
 
 def _late(ending: Ending) -> str:

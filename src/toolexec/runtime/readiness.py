@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import Readiness
-from toolexec.errors import CodeError, ResourceLimitError, SandboxTimeoutError, ToolExecError
+from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, ToolExecError
 from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend
 
 __all__ = ["LIMITS", "Measurement", "Probe", "measure_limits"]
@@ -111,10 +111,9 @@ async def measure_limits(backend: SandboxBackend, probe: Probe) -> tuple[dict[st
 def _was_stopped(name: str, result: ExecuteResult) -> bool:
     error = result.error
     if name == "timeout":
-        return isinstance(error, SandboxTimeoutError) and not error.never_began
+        return isinstance(error, CodeTimeoutError) and not error.never_began
     if name == "pids":  # where no process can be started, the program fails in a way of its own
-        return error is not None and not isinstance(error, SandboxTimeoutError)
-    cause = error.__cause__ if error is not None else None
-    if name == "disk" and isinstance(cause, CodeError) and cause.kind == "OSError":
+        return error is not None and not isinstance(error, CodeTimeoutError)
+    if name == "disk" and isinstance(error, CodeError) and error.kind == "OSError":
         return True
-    return isinstance(error, ResourceLimitError)
+    return isinstance(error, LimitExceededError) and not isinstance(error, CodeTimeoutError)

@@ -18,7 +18,6 @@ from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
     LimitNotEnforceableError,
-    ProgramFailedError,
     SandboxDeniedError,
     SandboxError,
     SandboxUnavailableError,
@@ -167,12 +166,12 @@ class Runtime:
     async def completed(self, result: ExecuteResult, request: ExecuteRequest, backend: SandboxBackend) -> ExecuteResult:
         """The result of *backend* with what the runtime knows: the trace, values of handles, advice on a failure."""
         result = _completed(result, request)
-        cause = result.error.__cause__ if isinstance(result.error, ProgramFailedError) else None
-        if not isinstance(cause, CodeError) or result.error is None or backend.isolation in ("none", "process"):
+        error = result.error
+        if not isinstance(error, CodeError) or backend.isolation in ("none", "process"):
             return result
         failure = Failure(
-            kind=cause.kind,
-            message=cause.message,
+            kind=error.kind,
+            message=error.message,
             code=request.code,
             backend=backend.kind,
             has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
@@ -181,9 +180,8 @@ class Runtime:
         ran = backend.kind, request.language or "python"
         elsewhere = [place for place in await self._having(module, request) if place != ran] if module else []
         if advice := advise(failure, elsewhere):
-            cause.message = f"{cause.message}; {advice}"
-            cause.details["advice"] = result.error.details["advice"] = advice
-            result.error.message = str(cause)
+            error.message = f"{error.message}; {advice}"
+            error.details["advice"] = advice
         return result
 
     async def _having(self, module: str, request: ExecuteRequest) -> list[tuple[str, str]]:
@@ -352,8 +350,7 @@ def _completed(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
             result.value = gateway.handles.resolve(result.value)
         except InvalidRequestError as error:  # the program was run, whatever it names in its value
             result.value = None
-            result.error = ProgramFailedError(f"the value of the program cannot be had: {error}", op="execute")
-            result.error.__cause__ = CodeError(result.error.message)
+            result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from toolexec.errors import ResourceLimitError, SandboxError, SandboxFailedError, SandboxUnavailableError
+from toolexec.errors import LimitExceededError, SandboxFailedError, SandboxUnavailableError, ToolExecError
 
 __all__ = ["engine_error"]
 
@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 
     reason: str
     pattern: re.Pattern[str]
-    kind: type[SandboxError]
+    kind: type[ToolExecError]
     text: str
     other: str
     resource: str
@@ -31,7 +31,7 @@ class _Known(NamedTuple):
 def _known(
     reason: str,
     pattern: str,
-    kind: type[SandboxError],
+    kind: type[ToolExecError],
     text: str,
     *,
     other: str = "",
@@ -41,7 +41,7 @@ def _known(
     return _Known(reason, re.compile(pattern, re.IGNORECASE), kind, text, other, resource, retryable)
 
 
-_GONE, _FAILED, _LIMIT = SandboxUnavailableError, SandboxFailedError, ResourceLimitError
+_GONE, _FAILED, _LIMIT = SandboxUnavailableError, SandboxFailedError, LimitExceededError
 
 _SAYINGS: Final = (  # the first that fits counts
     _known(
@@ -227,7 +227,7 @@ _SAYINGS: Final = (  # the first that fits counts
 )
 
 
-def engine_error(said: str, *, kind: str = "", image: str = "") -> SandboxError | None:
+def engine_error(said: str, *, kind: str = "", image: str = "") -> ToolExecError | None:
     """The error that an engine's own words mean, None for words that nothing is known about.
 
     *said* is what docker, podman, containerd, runc, runsc, kata or bubblewrap have answered, or printed to stderr,
@@ -235,7 +235,7 @@ def engine_error(said: str, *, kind: str = "", image: str = "") -> SandboxError 
     `details["reason"]` is a word for what it is, and `details["said"]` the line that tells.
 
     Missing images and programs, an engine that is down, and whatever else somebody has to mend give a
-    SandboxUnavailableError, too little memory or too many processes a ResourceLimitError, and a container that is
+    SandboxUnavailableError, too little memory or too many processes a LimitExceededError, and a container that is
     gone a SandboxFailedError.
     """
     said = said[-2 * _LONGEST :]

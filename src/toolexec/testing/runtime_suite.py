@@ -129,7 +129,7 @@ async def a_failed_program_is_a_result(exam: RuntimeExam) -> None:
     runtime = exam.runtime(exam.wasm)
     failed, dead = [await runtime.execute(exam.request(code)) for code in ("fails", "dies")]
     assert failed.error is not None
-    assert failed.error.code == "program_failed"
+    assert failed.error.code == "code_error"
     assert dead.error is not None
     assert dead.error.code == "sandbox_failed"
     assert len(dead.tool_calls) == 1

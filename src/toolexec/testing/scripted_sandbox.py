@@ -12,11 +12,10 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.errors import (
     CodeError,
+    CodeTimeoutError,
     InvalidRequestError,
-    ProgramFailedError,
     SandboxDeniedError,
     SandboxFailedError,
-    SandboxTimeoutError,
     SandboxUnavailableError,
     ToolExecError,
 )
@@ -133,7 +132,7 @@ class ScriptedSandbox:
                     if inspect.isawaitable(answer):
                         answer = await answer
         except TimeoutError as error:
-            answer = SandboxTimeoutError(f"stopped after {request.seconds:g} s") if limit.expired() else error
+            answer = CodeTimeoutError(f"stopped after {request.seconds:g} s") if limit.expired() else error
         except Exception as error:
             answer = error
         if isinstance(answer, ExecuteResult):
@@ -156,10 +155,7 @@ class ScriptedSandbox:
             raise answer
         if not isinstance(answer, Exception):
             return SandboxFailedError(f"the sandbox was ended by {type(answer).__name__}", backend=self.kind)
-        if isinstance(answer, ToolExecError) and not isinstance(answer, CodeError):
+        if isinstance(answer, ToolExecError):
             return answer.locate(op="execute", backend=self.kind)
         kind = type(answer).__name__
-        cause = answer if isinstance(answer, CodeError) else CodeError(f"{kind}: {answer}", kind=kind)
-        failure = ProgramFailedError(str(cause), details=cause.details, op="execute", backend=self.kind)
-        failure.__cause__ = cause
-        return failure
+        return CodeError(f"{kind}: {answer}", kind=kind, op="execute", backend=self.kind)

@@ -10,7 +10,7 @@ from signal import SIGKILL
 from time import monotonic
 from typing import Any, Final
 
-from toolexec.errors import GatewayError, SandboxError, SandboxUnavailableError
+from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
 from toolexec.process.child import to_the_end
 from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.base import ExecuteRequest
@@ -216,7 +216,7 @@ class ContainerGuest:
         crash = crash_error(request.output.text("stderr"), request.code) if ending.exit_code == 2 else None
         return replace(ending, result={"error": crash}) if crash is not None else ending
 
-    async def _unusable(self, error: GatewayError) -> SandboxError:
+    async def _unusable(self, error: GatewayError) -> ToolExecError:
         """Why there is no guest in the container."""
         ending = await self._ended(Ending(stderr=str(error)))
         name = self.image.name

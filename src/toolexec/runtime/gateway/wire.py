@@ -36,6 +36,8 @@ def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:
     return found
 
 
+_OLD_CODES = {"program_failed": "code_error", "resource_limit": "limit_exceeded", "sandbox_timeout": "code_timeout"}
+"""Codes that the guests and hosts of earlier releases send."""
 _BY_CODE = _classes(ToolExecError)
 
 
@@ -58,6 +60,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
     with that code, if none has it); fields of the wrong type count as absent."""
     code = payload.get("code")
     code = code[:_MAX_CODE] if isinstance(code, str) else ""
+    code = _OLD_CODES.get(code, code)
     kind = _BY_CODE.get(code, ToolExecError)
     error = kind.__new__(kind)
     if code and kind.code != code:

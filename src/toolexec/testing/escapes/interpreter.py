@@ -7,7 +7,7 @@ from toolexec.testing.escapes.host import TRY
 
 __all__ = ["INTERPRETER_ESCAPES"]
 
-_FAILED = ("program_failed", "resource_limit", "sandbox_failed", "sandbox_timeout", "sandbox_violation")
+_FAILED = ("code_error", "limit_exceeded", "sandbox_failed", "code_timeout", "sandbox_violation")
 
 
 def _plain_text(attempt: Attempt) -> str:
@@ -280,7 +280,7 @@ except OSError: pass
 raise ValueError(odd)
 """,
         },
-        check=all_of(_plain_text, ends_with("program_failed")),
+        check=all_of(_plain_text, ends_with("code_error")),
     ),
     Escape(
         name="odd_value",

@@ -195,6 +195,6 @@ print("last", flush=True)
 forge()
 """,
         },
-        check=ends_with("", "program_failed", "sandbox_failed", "resource_limit", "sandbox_violation"),
+        check=ends_with("", "code_error", "sandbox_failed", "limit_exceeded", "sandbox_violation"),
     ),
 )

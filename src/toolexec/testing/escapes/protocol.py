@@ -22,7 +22,7 @@ def send(text, post=False):
         data = data[os.write(channel._write_fd, data):]
 '''
 """What programs begin with that speak to the host themselves."""
-BROKEN = ("program_failed", "sandbox_violation", "sandbox_failed", "resource_limit", "sandbox_timeout")
+BROKEN = ("code_error", "sandbox_violation", "sandbox_failed", "limit_exceeded", "code_timeout")
 
 
 def _not_forged(attempt: Attempt) -> str:

@@ -9,8 +9,8 @@ from toolexec.testing.escapes.base import LIMITS, Attempt, Check, Escape, all_of
 
 __all__ = ["RESOURCE_ESCAPES"]
 
-_STOPPED = ("sandbox_timeout", "resource_limit")
-_FAILED = ("program_failed", "resource_limit", "sandbox_failed", "sandbox_timeout", "sandbox_violation")
+_STOPPED = ("code_timeout", "limit_exceeded")
+_FAILED = ("code_error", "limit_exceeded", "sandbox_failed", "code_timeout", "sandbox_violation")
 _MOST_OUTPUT = 5 << 20
 _MOST_FILES = 10_000
 _SHORT = 0.4
@@ -158,7 +158,7 @@ return [Endless()]
             "javascript": "const x = []; for (;;) x.push('y'.repeat(100000) + x.length);",
             "bash": "x=y; while :; do x=$x$x; done",
         },
-        ends_with("resource_limit", "program_failed", "sandbox_failed"),
+        ends_with("limit_exceeded", "code_error", "sandbox_failed"),
     ),
     _hungry(
         "memory_block",
@@ -390,7 +390,7 @@ depth
         name="cpu_budget",
         tries="to use more CPU time than it may, well before its deadline",
         programs={"python": "while True: pass", "javascript": "for (;;) {}", "bash": "while :; do :; done"},
-        check=ends_with("resource_limit"),
+        check=ends_with("limit_exceeded"),
         timeout=30.0,
         limits=replace(LIMITS, cpu_ms=200),
     ),

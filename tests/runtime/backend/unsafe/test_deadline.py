@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolexec.errors import (
-    SandboxTimeoutError,
+    CodeTimeoutError,
 )
 from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
 
@@ -32,8 +32,7 @@ async def test_a_program_is_stopped_at_its_deadline(host: Any, alive: Any, code:
     """Whatever it does; what it printed and called is there, and no process is left."""
     code = "import os\nprint(os.getpid(), flush=True)\ntools.math.add(a=1, b=1)\n" + code
     result = await host.run(code, timeout=0.7)
-    assert isinstance(result.error, SandboxTimeoutError)
-    assert result.error.retryable
+    assert isinstance(result.error, CodeTimeoutError)
     assert result.tool_calls[0].value == 2
     assert not alive(int(result.stdout))
     assert result.limits_enforced.timeout
@@ -42,7 +41,7 @@ async def test_a_program_is_stopped_at_its_deadline(host: Any, alive: Any, code:
 async def test_a_deadline_before_the_guest_is_up_is_a_deadline(host: Any) -> None:
     """The whole run has one time limit, and the error says that the program had not begun."""
     result = await host.run("1", timeout=0.001)
-    assert isinstance(result.error, SandboxTimeoutError)
+    assert isinstance(result.error, CodeTimeoutError)
     assert result.error.message.startswith("the code had not begun after 0.001 s, which went into preparing it")
     assert result.error.details == {"timeout": 0.001, "never_began": True}
 
@@ -56,7 +55,7 @@ async def test_a_compiler_that_takes_too_long_is_told(
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     result = await host.run("return 1", language="go", timeout=1.5)
-    assert isinstance(result.error, SandboxTimeoutError)
+    assert isinstance(result.error, CodeTimeoutError)
     assert "had not begun after 1.5 s" in result.error.message
     assert "compiling" in result.error.message
     assert result.error.details == {"timeout": 1.5, "never_began": True}
@@ -98,7 +97,7 @@ os.write(1, b"%d\\n" % os.getpid())
 while True: time.sleep(10)
 """
     result = await host.run(code, timeout=2)
-    assert isinstance(result.error, SandboxTimeoutError)
+    assert isinstance(result.error, CodeTimeoutError)
     pids = [int(line) for line in result.stdout.split()]
     assert len(pids) > 1
     assert [pid for pid in pids if alive(pid)] == []

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo
-from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, SandboxError
+from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.clocks import Clock, Random, make_clock, make_random
@@ -166,7 +166,7 @@ def _ending(request: ExecuteRequest, end: GuestEnd, late: bool) -> Ending:
     return Ending(result=end.payload, memory_limited=True)
 
 
-def _located(error: SandboxError, end: GuestEnd) -> SandboxError:
+def _located(error: ToolExecError, end: GuestEnd) -> ToolExecError:
     code = end.failure.exit_code if isinstance(end.failure, InstanceFailed) else None
     if code is not None:
         error.details["exit_code"] = code

@@ -204,7 +204,7 @@ class PythonLanguage:
 
     def _judge(
         self, run: PythonRun, outcome: str | BaseException, request: ExecuteRequest
-    ) -> tuple[SandboxError | None, Any]:
+    ) -> tuple[ToolExecError | None, Any]:
         """The error, or else the value."""
         try:
             ending = run.ending(outcome, request.seconds)
@@ -217,7 +217,9 @@ class PythonLanguage:
                 retryable=True,
             ) from error
         except ProtocolError as error:
-            violation = SandboxViolationError(f"the program forged its own result: {error}", backend="wasm")
+            violation = SandboxViolationError(
+                f"code execution error: the program forged its own result: {error}", backend="wasm"
+            )
             violation.__cause__ = error
             return violation.locate(op="execute"), None
         except ToolExecError as error:
@@ -270,7 +272,7 @@ class PythonSession:
             finally:
                 if not finished:
                     self._end("a run was stopped, and its state is lost")
-            lost = result.error is not None and result.error.code not in ("program_failed", "resource_limit")
+            lost = result.error is not None and result.error.code not in ("code_error", "limit_exceeded")
             if lost or self._instance.is_over:
                 self._end("a run was stopped, and its state is lost")
             return result
