@@ -36,4 +36,6 @@ def _silenced(call: ToolCall) -> ToolCall:
     if call.origin.ask is None:
         return call
     call.identify()  # the copy is the same run
-    return replace(call, origin=replace(call.origin, ask=None))
+    silenced = replace(call, origin=replace(call.origin, ask=None))
+    silenced.resolution = call.resolution  # policies ask who calls, not how that can be asked
+    return silenced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from toolexec.model.origin import HERE, Origin, new_run_id
@@ -64,6 +64,8 @@ class ToolCall:
     origin: Origin = HERE
     run_id: str = ""
     waiting: str = ""
+    resolution: object = field(default=None, init=False, repr=False, compare=False)
+    """What the rules around this very call have found out about it; a copy of the call begins without it."""
 
     def identify(self) -> str:
         """The ID of this call in audit and traces, made when it is first asked for."""

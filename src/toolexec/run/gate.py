@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from toolexec.backend.here import Wait
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
-from toolexec.run.resolve import Find
+from toolexec.run.layer import Layer
+from toolexec.run.resolve import Find, Resolution
 from toolexec.run.runner import Runner
+from toolexec.run.types import Result
 
 __all__ = [
     "Find",
@@ -133,7 +139,7 @@ class Gate:
         """*runner* with all parts around it."""
         for part in reversed(self.parts):
             runner = part.wrap(runner, find)
-        return runner
+        return _Gated(runner, find) if self.parts else runner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
         """Whether *origin* may know of the tool."""
@@ -190,6 +196,32 @@ class Gate:
         finally:
             for end in reversed(ends):
                 end(scope.failure)
+
+
+class _Gated(Layer):
+    """Begins the `Resolution` that all parts share, anew for each call: the same ToolCall may be made again."""
+
+    def __init__(self, inner: Runner, find: Find) -> None:
+        super().__init__(inner)
+        self._find = find
+
+    # These are plain functions, which do not cost each call a coroutine.
+
+    def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
+        call.resolution = Resolution(self._find)
+        return self.inner.run(call)
+
+    def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        call.resolution = Resolution(self._find)
+        return self.inner.stream(call)
+
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        call.resolution = Resolution(self._find)
+        return super().runs_in_thread(call, within)
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        call.resolution = Resolution(self._find)
+        return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
 
 
 @dataclass(slots=True)

@@ -3,21 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecError, ToolNotFoundError
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
+from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
 
-__all__ = ["BindingsResolver", "Find", "Resolver", "ToolResolver"]
+if TYPE_CHECKING:
+    from toolexec.run.policy_rules import Decide, Verdict
+
+__all__ = ["BindingsResolver", "Find", "Resolution", "Resolver", "ToolResolver", "decided", "resolved"]
 
 ToolResolver: TypeAlias = Callable[[str], Tool | None]
 BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
 Find: TypeAlias = Callable[[str], Registered]
 """Finds the tool that a call means; raises as `Resolver.resolve` does."""
+
+
+class Resolution:
+    """The tool that one call means, found by *find*, and the verdict on the call: each asked for once, by the first
+    rule that needs it, and carried along in `ToolCall.resolution` for the others and for the runner."""
+
+    __slots__ = ("decide", "entry", "find", "verdict")
+
+    def __init__(self, find: Find, entry: Registered | None = None) -> None:
+        self.find: Final = find
+        self.entry = entry
+        self.decide: Decide | None = None
+        self.verdict: Verdict | None = None
+
+
+def resolved(call: ToolCall, find: Find) -> Registered:
+    """Return the tool that the call means; raises as *find* does."""
+    known = call.resolution
+    if not isinstance(known, Resolution) or known.find != find:
+        return find(call.tool_id)
+    if known.entry is None:
+        known.entry = find(call.tool_id)
+    return known.entry
+
+
+def decided(call: ToolCall, entry: Registered, decide: Decide) -> Verdict:
+    """Return the verdict of *decide* on the call of the tool *entry*."""
+    known = call.resolution
+    if not isinstance(known, Resolution) or known.entry is not entry:
+        return decide(entry, call)
+    if known.verdict is None or known.decide != decide:
+        known.decide, known.verdict = decide, decide(entry, call)
+    return known.verdict
 
 
 class Resolver:

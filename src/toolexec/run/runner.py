@@ -29,7 +29,7 @@ from toolexec.model.json_value import NotJSONError, own_args, to_json, to_json_l
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
-from toolexec.run.resolve import Resolver
+from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
 
 __all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_event", "thread_runner"]
@@ -128,14 +128,15 @@ class DefaultRunner:
         self.index = index
         self._find = index.find if index is not None else _nothing
         self._backends = backends
-        self._resolver = resolver or Resolver(index, backends)
+        self._resolve = (resolver or Resolver(index, backends)).resolve
         self._validate_input = validate_input
         self._validate_output = validate_output
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
         started = perf_counter()
-        entry = self._find(call.tool_id) or self._resolver.resolve(call.tool_id)
+        entry = self._take(call) if call.resolution is not None else self._find(call.tool_id)
+        entry = entry or self._resolve(call.tool_id)
         call = self._checked(entry.tool, call)
         try:
             raw = await self._backends.resolve(entry.binding).call(entry.target, call)
@@ -154,7 +155,11 @@ class DefaultRunner:
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
         """Return whether the call is one of a local tool with a sync handler; see `ThreadRunner.runs_in_thread`."""
-        entry = self._find(call.tool_id)
+        known = call.resolution
+        shared = known if isinstance(known, Resolution) and known.find == self._resolve else None
+        entry = shared.entry if shared is not None and shared.entry is not None else self._find(call.tool_id)
+        if shared is not None:
+            shared.entry = entry
         if entry is None or entry.binding.kind != "local":
             return False
         try:
@@ -173,7 +178,7 @@ class DefaultRunner:
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
         started = perf_counter()
-        entry = self._find(call.tool_id) or self._resolver.resolve(call.tool_id)
+        entry = self._take(call) or self._resolve(call.tool_id)
         call = self._checked(entry.tool, call)
         backend = self._backend(entry)
         tool_id = entry.tool.id
@@ -184,6 +189,7 @@ class DefaultRunner:
                     tool_id=tool_id,
                     op="stream",
                 )
+            call.resolution = Resolution(self._resolve, entry)
             yield last_event(await self.run(call))
             return
         events = backend.stream(entry.binding.tool, call)
@@ -206,6 +212,14 @@ class DefaultRunner:
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
+
+    def _take(self, call: ToolCall) -> Registered | None:
+        """Return the tool that the rules around the call have found, or look it up; a call that is made again, by a
+        rule that retries, is looked up again."""
+        known, call.resolution = call.resolution, None
+        if isinstance(known, Resolution) and known.find == self._resolve and known.entry is not None:
+            return known.entry
+        return self._find(call.tool_id)
 
     def _checked(self, tool: Tool, call: ToolCall) -> ToolCall:
         """The call, with arguments of its own that are plain JSON and fit the schema; a flat one is passed on as it

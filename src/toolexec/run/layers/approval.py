@@ -29,7 +29,7 @@ from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
 from toolexec.run.layers.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, Resolution, decided, resolved
 from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
@@ -142,8 +142,8 @@ class AskFirst(Layer):
 
     def before(self, call: ToolCall) -> Awaitable[ToolCall] | None:
         """Let a call pass that needs no approval, or return what gets it; see `Layer.before`."""
-        entry = self._find(call.tool_id)
-        verdict = self._decide(entry, call)
+        entry = resolved(call, self._find)
+        verdict = decided(call, entry, self._decide)
         return self._approved(entry, call, verdict) if verdict.effect != "allow" else None
 
     def runs_in_thread(self, call: ToolCall, within: float) -> bool:
@@ -151,7 +151,7 @@ class AskFirst(Layer):
         if not super().runs_in_thread(call, within):
             return False
         try:
-            return self._decide(self._find(call.tool_id), call).effect == "allow"
+            return decided(call, resolved(call, self._find), self._decide).effect == "allow"
         except ToolExecError:
             return False  # the call on the loop raises it
 
@@ -186,7 +186,7 @@ class AskFirst(Layer):
                     if answer not in _ANSWERS or answer == "no":
                         raise self._refusal(entry, answer)
                     self._approval.remember(session, wanted, cast("ApprovalAnswer", answer), longest)
-        self._check_unchanged(call, wanted)
+        frozen.resolution = Resolution(self._find, self._unchanged(call, wanted))
         return frozen
 
     @contextmanager
@@ -252,9 +252,10 @@ class AskFirst(Layer):
             details={"reason": why},
         )
 
-    def _check_unchanged(self, call: ToolCall, wanted: Approved) -> None:
-        """Raises when the call's ID leads to another tool by now, which nobody has seen."""
-        if approved(self._find(call.tool_id), call.origin.caller) != wanted:
+    def _unchanged(self, call: ToolCall, wanted: Approved) -> Registered:
+        """Return the call's tool; raises when its ID leads to another tool by now, which no approver has seen."""
+        entry = self._find(call.tool_id)
+        if approved(entry, call.origin.caller) != wanted:
             raise ApprovalDeniedError(
                 f"{wanted.tool_id} has changed while somebody was asked to approve it; call it again to have it asked "
                 "again",
@@ -263,6 +264,7 @@ class AskFirst(Layer):
                 retryable=True,
                 details={"reason": "the tool has changed"},
             )
+        return entry
 
 
 async def _ask(ask: Approver, request: ApprovalRequest) -> object:
@@ -286,7 +288,9 @@ def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
     except NotJSONError as error:
         raise InputValidationError(error.violations, tool_id=entry.tool.id, op="validate_input") from None
     call.identify()
-    return replace(call, args=own)
+    frozen = replace(call, args=own)
+    frozen.resolution = call.resolution
+    return frozen
 
 
 def _because(verdict: Verdict) -> str:

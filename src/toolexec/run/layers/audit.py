@@ -16,7 +16,7 @@ from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.layer import CallEnd, ObserverLayer
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
@@ -102,7 +102,7 @@ class _Audited(ObserverLayer):
     def _begin(self, call: ToolCall) -> str:
         """What all records of the call say; writes that it begins. Raises AuditError: then it must not be made."""
         log = self._log
-        known = self._known(call.tool_id)
+        known = self._known(call)
         if known is None:
             tool = inside({"tool": log.redact.text(call.tool_id)})
             args = log.args_part(call.args, None)
@@ -121,12 +121,12 @@ class _Audited(ObserverLayer):
             raise error.locate(tool_id=call.tool_id) from None
         return head
 
-    def _known(self, tool_id: str) -> _Known | None:
+    def _known(self, call: ToolCall) -> _Known | None:
         try:
-            entry = self._find(tool_id)
+            entry = resolved(call, self._find)
         except ToolExecError:
-            return None  # the usual road raises it again, and then it is logged
-        known = self._tools.get(tool_id)
+            return None  # the call itself raises it again, and then it is logged
+        known = self._tools.get(call.tool_id)
         if known is not None and known.entry is entry:
             return known
         if len(self._tools) >= _MANY:
@@ -135,5 +135,5 @@ class _Audited(ObserverLayer):
         schema = tool.input_schema.to_json()
         quick = tool.annotations.read_only and entry.binding.kind == "local"
         known = _Known(entry, tool_part(entry), quick, schema if has_secret_marks(schema) else None)
-        self._tools[tool_id] = known
+        self._tools[call.tool_id] = known
         return known

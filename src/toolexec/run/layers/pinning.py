@@ -7,7 +7,7 @@ from collections.abc import Callable
 from toolexec.discovery.index import Registered
 from toolexec.model.call import ToolCall
 from toolexec.run.layer import Layer
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 
 __all__ = ["Pinned"]
@@ -23,4 +23,4 @@ class Pinned(Layer):
 
     def before(self, call: ToolCall) -> None:
         """Raise DefinitionChangedError for a tool that is not accepted, and as *find* does; see `Layer.before`."""
-        self._check(self._find(call.tool_id))
+        self._check(resolved(call, self._find))

@@ -11,7 +11,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.origin import Origin
 from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import Decide, Verdict
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, decided, resolved
 from toolexec.run.runner import Runner
 
 __all__ = ["Authorize", "denied"]
@@ -30,12 +30,12 @@ class Authorize(Layer):
     def before(self, call: ToolCall) -> None:
         """Refuse a call that is denied; see `Layer.before`."""
         try:
-            entry = self._find(call.tool_id)
+            entry = resolved(call, self._find)
         except ToolNotFoundError as error:
             if not error.details.get("close"):
                 raise
             raise without_hidden(error, lambda tool_id: self._visible(tool_id, call.origin)) from None
-        verdict = self._decide(entry, call)
+        verdict = decided(call, entry, self._decide)
         if verdict.effect == "deny":
             raise denied(entry, verdict)
 

@@ -17,7 +17,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.settings import checked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_rules import plain_id
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 
 __all__ = ["Limited", "Rate", "RateLike", "RateLimit"]
@@ -208,7 +208,7 @@ class Limited(Layer):
 
     def before(self, call: ToolCall) -> None:
         """Count the call, or raise RateLimitedError; see `Layer.before`."""
-        self._take(self._find(call.tool_id), call)
+        self._take(resolved(call, self._find), call)
 
 
 def _buckets(rate: RateLike | None, what: str) -> _Buckets | None:

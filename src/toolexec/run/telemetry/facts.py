@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ToolExecError
+from toolexec.model.call import ToolCall
 from toolexec.model.redaction import Redactor
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, resolved
 
 __all__ = ["FactBook", "ToolFacts"]
 
@@ -52,10 +53,11 @@ class FactBook:
         self._known: dict[str, ToolFacts] = {}
         self._labels: set[str] = set()
 
-    def of(self, tool_id: str) -> ToolFacts:
-        """The facts of the tool that a call with this ID means."""
+    def of(self, call: ToolCall) -> ToolFacts:
+        """Return the facts of the tool that the call means."""
+        tool_id = call.tool_id
         try:
-            entry = self._find(tool_id)
+            entry = resolved(call, self._find)
         except ToolExecError:
             shown = self._redact.text(str(tool_id))[:_MOST_ID]
             attributes = {**_OPERATION, "gen_ai.tool.name": "(unknown)", "toolexec.tool.id": shown}

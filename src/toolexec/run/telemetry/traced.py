@@ -177,7 +177,7 @@ class Traced(ObserverLayer):
 
     def _begin(self, call: ToolCall) -> tuple[Span, ToolFacts, Context | None]:
         """The call's span, and the context in which it is current; None where that makes no difference."""
-        facts = self._facts.of(call.tool_id)
+        facts = self._facts.of(call)
         parent = self._recorder.parent(call)
         span = self._recorder.tracer.start_span(facts.name, parent, SpanKind.INTERNAL, facts.attributes)
         if span is get_current_span() or not span.get_span_context().is_valid:
