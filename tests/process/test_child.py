@@ -212,7 +212,7 @@ async def test_what_cannot_be_killed_is_told(
 ) -> None:
     """The log has it; closing ends all the same."""
     process = shell("exit 0", heard, tmp_path)
-    monkeypatch.setattr(process.family, "kill", lambda: False)
+    monkeypatch.setattr(process.tree, "kill", lambda: False)
     await process.aclose()
     assert "cannot be ended" in caplog.text
 

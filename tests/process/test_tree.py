@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolexec.process import tree as module
-from toolexec.process.tree import MARK, Family
+from toolexec.process.tree import MARK, ProcessTree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 SLEEP = "import time; time.sleep(1000)"
@@ -55,14 +55,14 @@ def start() -> Iterator[Start]:
 CHILD = "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {code!r}], **{how}); print(c.pid, flush=True)\n"
 
 
-def members(family: Family) -> set[int]:
+def members(family: ProcessTree) -> set[int]:
     return {member.pid for member in family.members()}
 
 
 def test_the_first_one_and_its_children_belong(start: Start) -> None:
     """With what they use."""
     process, pids = start(CHILD.format(code=SLEEP, how="{}") + SLEEP, 1)
-    family = Family(process.pid, "the-mark")
+    family = ProcessTree(process.pid, "the-mark")
     assert members(family) == {process.pid, *pids}
     assert all(member.memory > 0 for member in family.members())
 
@@ -73,14 +73,14 @@ def test_one_that_hides_is_found_by_its_mark(start: Start) -> None:
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {daemon!r}])\nprint(0, flush=True)\n"
     process, printed = start(code + SLEEP, 2)
     pids = printed[:1]
-    assert members(Family(process.pid, "the-mark")) == {process.pid, *pids}
-    assert members(Family(process.pid, "another-mark")) == {process.pid}
+    assert members(ProcessTree(process.pid, "the-mark")) == {process.pid, *pids}
+    assert members(ProcessTree(process.pid, "another-mark")) == {process.pid}
 
 
 def test_one_without_a_mark_is_found_by_its_parents(start: Start) -> None:
     """As long as they live; and remembered when they do not."""
     process, pids = start(CHILD.format(code=SLEEP, how="dict(start_new_session=True, env={})") + SLEEP, 1)
-    family = Family(process.pid, "the-mark")
+    family = ProcessTree(process.pid, "the-mark")
     assert members(family) == {process.pid, *pids}
     process.kill()
     process.wait()
@@ -90,7 +90,7 @@ def test_one_without_a_mark_is_found_by_its_parents(start: Start) -> None:
 def test_strangers_do_not_belong(start: Start) -> None:
     """Neither those that were there before nor those that come later."""
     process, _ = start(SLEEP, 0)
-    family = Family(process.pid, "the-mark")
+    family = ProcessTree(process.pid, "the-mark")
     stranger, _ = start(SLEEP, 0, mark="other")
     time.sleep(0.1)
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_killing_leaves_nobody(start: Start) -> None:
     hidden = CHILD.format(code=SLEEP, how="dict(start_new_session=True, env={})")
     process, pids = start(hidden + CHILD.format(code=SLEEP, how="{}") + SLEEP, 2)
     stranger, _ = start(SLEEP, 0, mark="other")
-    family = Family(process.pid, "the-mark")
+    family = ProcessTree(process.pid, "the-mark")
     assert family.kill()
     assert members(family) == set()
     assert not any(Path(f"/proc/{pid}/cmdline").exists() and _lives(pid) for pid in pids)
@@ -113,7 +113,7 @@ def test_killing_leaves_nobody(start: Start) -> None:
 def test_killing_what_does_not_end_gives_up(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
     """After many rounds, and says so."""
     process, _ = start(SLEEP, 0)
-    family = Family(process.pid, "the-mark")
+    family = ProcessTree(process.pid, "the-mark")
     with monkeypatch.context() as patch:
         patch.setattr(module, "_ROUNDS", 3)
         patch.setattr(module.os, "kill", lambda *_: None)
@@ -128,7 +128,7 @@ def test_the_cpu_time_of_ended_children_is_known(start: Start) -> None:
     process, _ = start(code, 0)
     assert process.stdout is not None
     process.stdout.readline()
-    member = Family(process.pid, "the-mark").members()[0]
+    member = ProcessTree(process.pid, "the-mark").members()[0]
     assert member.children_cpu >= 0.15
     assert member.own_cpu < member.children_cpu
 
@@ -137,7 +137,7 @@ def test_where_there_is_no_proc_nobody_is_found(monkeypatch: pytest.MonkeyPatch,
     """Then the process group has to be enough."""
     monkeypatch.setattr(module, "_PROC", tmp_path / "none")
     monkeypatch.setattr(module.os, "killpg", lambda *_: None)
-    family = Family(1, "x")
+    family = ProcessTree(1, "x")
     assert family.members() == []
     assert family.kill()
 
@@ -149,9 +149,9 @@ def test_what_cannot_be_looked_at_is_a_stranger(monkeypatch: pytest.MonkeyPatch,
     fields: list[Any] = ["S", 1, 50, 50, *([0] * 15), 1, 0, 10, *([0] * 10)]
     (process / "stat").write_text("77 (odd ) name) " + " ".join(map(str, fields)))
     monkeypatch.setattr(module, "_PROC", tmp_path)
-    assert Family(1, "x").members() == []
+    assert ProcessTree(1, "x").members() == []
     (process / "environ").write_bytes(f"A=1\0{MARK}=x\0".encode())
-    assert [member.pid for member in Family(1, "x").members()] == [77]
+    assert [member.pid for member in ProcessTree(1, "x").members()] == [77]
 
 
 def _lives(pid: int) -> bool:

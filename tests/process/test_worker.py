@@ -210,7 +210,7 @@ def test_the_system_is_asked_to_end_the_group(monkeypatch: pytest.MonkeyPatch) -
         return 0
 
     names = {"F_SETOWN": 8, "F_SETSIG": 10, "F_SETFL": 4, "F_GETFL": 3}
-    monkeypatch.setattr(worker, "fcntl", SimpleNamespace(fcntl=fcntl, **names))
+    monkeypatch.setattr("toolexec.process.child.fcntl", SimpleNamespace(fcntl=fcntl, **names))
     worker._die_with_parent()
     lifeline = asked[0][0]
     assert asked == [
@@ -223,7 +223,7 @@ def test_the_system_is_asked_to_end_the_group(monkeypatch: pytest.MonkeyPatch) -
     assert len(asked) == 7
     for copy in {request[0] for request in asked}:
         os.close(copy)
-    monkeypatch.setattr(worker, "fcntl", SimpleNamespace())
+    monkeypatch.setattr("toolexec.process.child.fcntl", SimpleNamespace())
     worker._die_with_parent()
 
 

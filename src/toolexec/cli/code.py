@@ -86,7 +86,7 @@ def _check(session: Session, options: CodeOptions) -> None:
 def _packages(options: CodeOptions) -> tuple[str, ...]:
     if not options.packages:
         return ()
-    from toolexec.runtime.backend.wasm.requirements import normal_requirements
+    from toolexec.runtime.requirements import normal_requirements
 
     return normal_requirements(options.packages)
 

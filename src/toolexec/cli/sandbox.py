@@ -22,7 +22,7 @@ from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress
 from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
-from toolexec.runtime.backend.wasm.requirements import normal_requirements
+from toolexec.runtime.requirements import normal_requirements
 
 if TYPE_CHECKING:
     from toolexec.runtime.base import SandboxBackend

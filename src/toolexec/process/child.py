@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from toolexec.process.tree import MARK, Family
+from toolexec.process.tree import MARK, ProcessTree
 
 __all__ = ["GuestProcess", "Heard", "die_with_us", "to_the_end"]
 
@@ -68,7 +68,7 @@ class GuestProcess:
             theirs.close()
             for _, writing in pipes:
                 os.close(writing)
-        self.family = Family(self._process.pid, mark)
+        self.tree = ProcessTree(self._process.pid, mark)
         self._gone: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class GuestProcess:
 
     def kill(self) -> None:
         """Begin to kill all that runs, whatever the event loop does. From any thread, once, and not after `aclose`."""
-        self._killer = threading.Thread(target=self.family.kill, name="toolexec-kill", daemon=True)
+        self._killer = threading.Thread(target=self.tree.kill, name="toolexec-kill", daemon=True)
         self._killer.start()
 
     async def aclose(self) -> None:
@@ -112,7 +112,7 @@ class GuestProcess:
         await to_the_end(self._ending)
 
     async def _end(self) -> None:
-        if not await asyncio.to_thread(self.family.kill):
+        if not await asyncio.to_thread(self.tree.kill):
             logger.error("some processes that code has started cannot be ended; the first one was %d", self.pid)
         code = await self._gone
         if self._killer is not None:  # until it is done, the number of the process must stay its own

@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from toolexec.errors import ConfigurationError
 from toolexec.process.steps import BuildStep, OnStep
 
-__all__ = ["OpenFile", "PrivateFolder", "StoredFile"]
+__all__ = ["OpenFile", "PrivateFolder", "StoredFile", "cache_directory"]
 
 _CHUNK: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 1 << 20
@@ -261,6 +261,21 @@ class PrivateFolder:
             return descriptor
         os.close(descriptor)
         raise _UnusableError("it is not a file that only we can write")
+
+
+def cache_directory(name: str) -> Path:
+    """`$TOOLEXEC_CACHE/`*name*, else `$XDG_CACHE_HOME/toolexec/`*name*, else `~/.cache/toolexec/`*name*.
+
+    Raises ConfigurationError when none of them is known.
+    """
+    own, shared = os.environ.get("TOOLEXEC_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        if own:
+            return Path(own).expanduser().absolute() / name
+        base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise ConfigurationError(f"there is no folder for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
+    return base / "toolexec" / name
 
 
 def _digest(descriptor: int) -> str:

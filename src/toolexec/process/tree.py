@@ -1,14 +1,15 @@
-"""Which processes belong to a guest: those that it started, and those that these started, whatever they did to hide.
+"""Trees of processes: what a process has started, whatever that did to hide, and how all of it is killed.
 
-A process belongs to a guest if it is in its session, if its parent belongs to it, or if the environment it was started
-with carries the guest's mark. So a program that starts a daemon (in a session of its own, its parent gone) is found by
-the mark, and one that clears the environment is found as long as its parents live. Linux only; elsewhere nothing is
-found, and the process group has to be enough.
+A process belongs to a tree if it is in the session of its root, if its parent belongs to it, or if the environment it
+was started with carries the tree's mark. So a program that starts a daemon (in a session of its own, its parent gone)
+is found by the mark, and one that clears the environment is found as long as its parents live. Linux only; elsewhere
+nothing is found, and the process group has to be enough.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
@@ -17,15 +18,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "Family", "Member"]
+__all__ = ["MARK", "Member", "ProcessTree", "descendants", "signal_group"]
 
 MARK: Final = "TOOLEXEC_RUN"
 """The environment variable with the mark."""
 
 _PROC: Final = Path("/proc")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE, _TICKS = (os.sysconf(name) if hasattr(os, "sysconf") else 0 for name in ("SC_PAGE_SIZE", "SC_CLK_TCK"))
 _ROUNDS: Final = 200
+_PATIENCE: Final = 5.0
 
 
 class Member(NamedTuple):
@@ -43,11 +44,16 @@ class Member(NamedTuple):
     children_cpu: float
 
 
-class Family:
-    """The processes of one guest, whose first one is *root*; *mark* is the value of its MARK. For any thread."""
+class ProcessTree:
+    """The process *root*, which leads a session, and all that it starts. For any thread.
 
-    def __init__(self, root: int, mark: str) -> None:
+    *mark* is the value of its MARK, if it has one.
+    """
+
+    def __init__(self, root: int, mark: str = "") -> None:
         self.root = root
+        self.marked = bool(mark)
+        """Whether it has a mark."""
         self._mark = f"{MARK}={mark}".encode()
         self._known: set[tuple[int, int]] = set()  # with the start time, as numbers are used again
         self._strangers: set[tuple[int, int]] = set()
@@ -70,15 +76,18 @@ class Family:
             return [*found.values()]
 
     def kill(self) -> bool:
-        """Kill them all, at once and again until there are none. Blocks for a few milliseconds.
+        """Kill them all; whether none is left. Blocks for a few milliseconds, some seconds at most.
 
-        True when none is left. The process *root* must not have been reaped yet: otherwise its number may be that of
-        somebody else.
+        The process *root* must not have been reaped yet: otherwise its number may be that of another process. Without
+        a mark only the group and the descendants are found, which takes no look at all of /proc.
         """
+        return self._kill_marked() if self.marked else _kill_descendants(self.root)
+
+    def _kill_marked(self) -> bool:
+        """Kill at once, and again until there are none."""
         for round_ in range(_ROUNDS):
             members = self.members()  # before the first kill, as orphans no longer say whose they are
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.root, signal.SIGKILL)
+            signal_group(self.root)
             for member in members:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(member.pid, signal.SIGKILL)
@@ -102,6 +111,75 @@ class Family:
         if environment:  # during an exec it is empty for a moment
             self._strangers.add(key)
         return False
+
+
+def signal_group(group: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to a process group, if it is there; 0 is that of this process."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def descendants(pid: int) -> set[int]:
+    """The living processes below *pid*, as far as the kernel tells of them."""
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        tasks = Path(f"/proc/{todo.pop()}/task")
+        with suppress(OSError):
+            for task in tasks.iterdir():
+                with suppress(OSError, ValueError):
+                    children = {int(text) for text in (task / "children").read_bytes().split()}
+                    todo += children - found
+                    found |= children
+    return found
+
+
+def _kill_descendants(root: int) -> bool:
+    """Kill *root*, which must not have been reaped, its group and its descendants; whether none is left.
+
+    Blocks until they are gone, some seconds at most.
+    """
+    held: dict[int, int] = {}
+    try:
+        while new := descendants(root) - held.keys():
+            for pid in new:
+                held[pid] = _kill_one(pid)
+        signal_group(root)
+        with suppress(ProcessLookupError, PermissionError):  # it leads its group, unless it is gone
+            os.kill(root, signal.SIGKILL)
+        return _all_gone({descriptor for descriptor in held.values() if descriptor >= 0})
+    finally:
+        for descriptor in held.values():
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _kill_one(pid: int) -> int:
+    """Kill it and return a descriptor that tells when it is gone; -1 for one that is, or that cannot be had."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        return -1
+    with suppress(ProcessLookupError, PermissionError):
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    return descriptor
+
+
+def _all_gone(descriptors: set[int]) -> bool:
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    until = time.monotonic() + _PATIENCE
+    while descriptors:
+        ready = poller.poll(max(0.0, until - time.monotonic()) * 1000)
+        if not ready:
+            return False
+        for descriptor, _ in ready:
+            poller.unregister(descriptor)
+            descriptors.discard(descriptor)
+    return True
 
 
 def _processes() -> Iterator[Member]:

@@ -7,13 +7,11 @@ does this process with its whole group, even in the middle of a call.
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import json
 import os
 import queue
 import runpy
-import signal
 import socket
 import sys
 import threading
@@ -28,6 +26,8 @@ from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.process import workers
+from toolexec.process.child import die_with_us
+from toolexec.process.tree import signal_group
 from toolexec.process.workers import MAX_FRAME
 
 __all__ = ["main"]
@@ -55,13 +55,8 @@ def _die_with_parent() -> None:
     Reading from the parent tells the same, but not while a handler keeps Python's lock, as a bad regular expression
     does. Where the system cannot do it, that has to be enough.
     """
-    if not hasattr(fcntl, "F_SETSIG"):
-        return
-    lifeline = os.dup(1)
     with suppress(OSError):
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+        die_with_us(os.dup(1), os.getpgrp())
 
 
 def _take_over_stdin() -> socket.socket:
@@ -94,7 +89,7 @@ def _read(parent: socket.socket, inbox: queue.SimpleQueue[dict[str, Any]]) -> No
 
 
 def _end_group() -> NoReturn:
-    os.killpg(0, signal.SIGKILL)
+    signal_group(0)
     raise SystemExit  # not reached
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.forks import forks
 from toolexec.model.handler import Source
+from toolexec.process.tree import signal_group
 
 __all__ = ["MAX_FRAME", "ReplyTooLargeError", "WorkerProcess", "WorkerProcesses"]
 
@@ -103,8 +103,7 @@ class WorkerProcess:
     def stop(self) -> None:
         """Kill the process with its group; whoever talks to it hears the end of the conversation."""
         if self._process.returncode is None:  # otherwise the ID may belong to someone else by now
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            signal_group(self._process.pid)
 
     def kill(self) -> None:
         """Kill the process with its group and hang up; nobody may be talking to it."""

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from tests.servers import server_environment
 
+from toolexec.process import tree as module
 from toolexec.process.stream import Pipes
-from toolexec.runtime.container import child as module
-from toolexec.runtime.container.child import Child, descendants
+from toolexec.process.tree import descendants
+from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.engine import Exit
 
 LONG = 60

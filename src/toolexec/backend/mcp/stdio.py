@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import signal
 from collections.abc import AsyncGenerator
@@ -24,6 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolexec.backend.mcp.config import MCPServer
+from toolexec.process.tree import signal_group
 
 __all__ = ["StdioTransport"]
 
@@ -233,10 +233,10 @@ async def _end(
     try:
         process.stdin.close()
         if not await _within(patience, protocol.exited):
-            _signal_group(process.pid, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
             await _within(min(patience, 1.0), protocol.exited)
     finally:  # also when somebody cancels the waiting
-        _signal_group(process.pid, signal.SIGKILL)
+        signal_group(process.pid)
         stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         if stdin.get_write_buffer_size():  # it would wait for somebody to read the rest
             stdin.abort()
@@ -247,8 +247,3 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
     with anyio.move_on_after(seconds):
         await event.wait()
     return event.is_set()
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-import signal
 import stat
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from toolexec.errors import MissingExtraError, SecretError
+from toolexec.process.tree import signal_group
 
 __all__ = ["SecretProvider", "ask_command", "ask_environment", "ask_keyring", "read_secret_file"]
 
@@ -90,7 +89,7 @@ def ask_command(ref: str) -> str:
 
     def stop() -> None:
         late.set()
-        _kill(process)
+        signal_group(process.pid)
 
     timer = threading.Timer(COMMAND_SECONDS, stop)
     timer.daemon = True
@@ -99,7 +98,7 @@ def ask_command(ref: str) -> str:
         assert process.stdout is not None
         data = process.stdout.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            _kill(process)
+            signal_group(process.pid)
         code = process.wait()
     finally:
         timer.cancel()
@@ -110,11 +109,6 @@ def ask_command(ref: str) -> str:
     if len(data) <= MAX_BYTES and code != 0:
         raise SecretError(f"{name} {f'exited with {code}' if code > 0 else f'was ended by signal {-code}'}")
     return _decode(data, f"what {name} printed").strip()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def ask_keyring(ref: str) -> str:

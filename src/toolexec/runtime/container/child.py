@@ -6,29 +6,25 @@ import asyncio
 import fcntl
 import logging
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from time import monotonic
 from typing import Final
 
 from toolexec.process.child import die_with_us, to_the_end
 from toolexec.process.stream import Pipes
+from toolexec.process.tree import ProcessTree, signal_group
 from toolexec.runtime.container.engine import Exit
 
-__all__ = ["Child", "descendants"]
+__all__ = ["Child"]
 
 logger = logging.getLogger(__name__)
 _SAID: Final = 4 << 10
 _FLOOD: Final = 1 << 16
 _PAUSE: Final = 0.02
 _POLL: Final = 0.02
-_PATIENCE: Final = 5.0
 _SET_PIPE_SIZE: Final = 1031
 """F_SETPIPE_SZ of Linux, for type checkers that look from elsewhere."""
 
@@ -107,8 +103,7 @@ class Child:
     def kill(self) -> None:
         """Kill it and its process group at once; what else there is ends with `aclose`."""
         if self._ending is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            signal_group(self.pid)
 
     async def aclose(self) -> None:
         """Kill it with all its descendants, take in what it said last, close the pipes.
@@ -120,7 +115,7 @@ class Child:
         await to_the_end(self._ending)
 
     async def _end(self) -> None:
-        if not await asyncio.to_thread(_kill, self.pid):
+        if not await asyncio.to_thread(ProcessTree(self.pid).kill):
             logger.error("some processes of the container %s cannot be ended", self._name)
         await self._exit
         if self._poller is not None:
@@ -229,70 +224,6 @@ class _Tail:
                     break
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def descendants(pid: int) -> set[int]:
-    """The living processes below *pid*, as far as the kernel tells of them."""
-    found: set[int] = set()
-    todo = [pid]
-    while todo:
-        tasks = Path(f"/proc/{todo.pop()}/task")
-        with suppress(OSError):
-            for task in tasks.iterdir():
-                with suppress(OSError, ValueError):
-                    children = {int(text) for text in (task / "children").read_bytes().split()}
-                    todo += children - found
-                    found |= children
-    return found
-
-
-def _kill(root: int) -> bool:
-    """Kill *root*, which must not have been reaped, its group and its descendants; whether none is left.
-
-    Blocks until they are gone, some seconds at most.
-    """
-    held: dict[int, int] = {}
-    try:
-        while new := descendants(root) - held.keys():
-            for pid in new:
-                held[pid] = _kill_one(pid)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(root, signal.SIGKILL)
-        with suppress(ProcessLookupError, PermissionError):  # it leads its group, unless it is gone
-            os.kill(root, signal.SIGKILL)
-        return _all_gone({descriptor for descriptor in held.values() if descriptor >= 0})
-    finally:
-        for descriptor in held.values():
-            if descriptor >= 0:
-                os.close(descriptor)
-
-
-def _kill_one(pid: int) -> int:
-    """Kill it and return a descriptor that tells when it is gone; -1 for one that is, or that cannot be had."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-        return -1
-    with suppress(ProcessLookupError, PermissionError):
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    return descriptor
-
-
-def _all_gone(descriptors: set[int]) -> bool:
-    poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    until = monotonic() + _PATIENCE
-    while descriptors:
-        ready = poller.poll(max(0.0, until - monotonic()) * 1000)
-        if not ready:
-            return False
-        for descriptor, _ in ready:
-            poller.unregister(descriptor)
-            descriptors.discard(descriptor)
-    return True
 
 
 def _ended(pid: int) -> Exit | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.tree import signal_group
 from toolexec.runtime.gateway.connections import StreamConnection, connect_pipes
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES
 
@@ -61,8 +61,7 @@ class ProcessConnection(StreamConnection):
             await super()._close()
             await self._wait(_GRACE)
         finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)  # also what the child has left behind
+            signal_group(self.pid)  # also what the child has left behind
             await self._wait(_GRACE)
             self._transport.close()
             await asyncio.sleep(0)  # the pipes are closed in the next round of the loop

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from toolexec.errors import ConfigurationError
 from toolexec.process.steps import BuildStep, OnStep
-from toolexec.runtime.backend.wasm.requirements import normal_requirements
 from toolexec.runtime.image.clean import make_small, settle
 from toolexec.runtime.image.debian import install_debian, installed, upstream
 from toolexec.runtime.image.lock import Lock
@@ -22,6 +21,7 @@ from toolexec.runtime.image.names import normal_name
 from toolexec.runtime.image.packages import Pin, Target, compile_packages, install_packages
 from toolexec.runtime.image.store import Facts, ImageStore, StoredImage
 from toolexec.runtime.image.toolchain import GO_PACKAGE, go_version, install_go
+from toolexec.runtime.requirements import normal_requirements
 
 __all__ = ["DEFAULT_SUITE", "Recipe", "build_image"]
 

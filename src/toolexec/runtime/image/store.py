@@ -24,9 +24,8 @@ from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import PrivateFolder
+from toolexec.process.private import PrivateFolder, cache_directory
 from toolexec.process.steps import OnStep
-from toolexec.runtime.backend.wasm.cache import default_folder as wasm_folder
 from toolexec.runtime.image.archive import ArchiveParts, describe, write_archive
 from toolexec.runtime.image.layer import measure_layer
 from toolexec.runtime.image.names import file_name, name_of_file, normal_name, split_pin
@@ -128,7 +127,7 @@ def default_folder() -> Path:
 
     Raises ConfigurationError when there is no such folder.
     """
-    return wasm_folder().with_name("images")
+    return cache_directory("images")
 
 
 class ImageStore:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.runtime.backend.wasm.requirements import add_time_zones, install_packages, normal_requirements
+from toolexec.runtime.backend.wasm.requirements import add_time_zones, install_packages
+from toolexec.runtime.requirements import normal_requirements
 
 
 def test_one_spelling() -> None:

@@ -6,12 +6,11 @@ A bound of the kernel on each process is none on all of them together, so the su
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from toolexec.process.tree import Family, Member
+from toolexec.process.tree import Member, ProcessTree
 from toolexec.runtime.container.spec import Resources
 
 __all__ = ["Watch"]
@@ -26,7 +25,7 @@ class Watch:
     all that it starts stays below that process."""
 
     def __init__(self, pid: int, resources: Resources) -> None:
-        self._family = Family(pid, secrets.token_hex(8))
+        self._tree = ProcessTree(pid)
         self._resources = resources
         self._seen: dict[tuple[int, int], float] = {}
         self._cpu = 0.0
@@ -47,7 +46,7 @@ class Watch:
                 return "pids"
 
     def _look(self) -> _Used:
-        members = self._family.members()
+        members = self._tree.members()
         for member in members:
             self._seen[member.pid, member.started] = member.own_cpu
         memory = sum(member.memory for member in members)

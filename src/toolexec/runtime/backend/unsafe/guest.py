@@ -142,7 +142,7 @@ class Guest:
         """Talk with the guest while its processes are watched."""
         with suppress(GatewayError):
             await talk.start()
-        watch = await asyncio.to_thread(Watch, process.family, request.limits, self._language, last=last)
+        watch = await asyncio.to_thread(Watch, process.tree, request.limits, self._language, last=last)
         watching = asyncio.create_task(watch.run())
         talking = asyncio.create_task(talk.run(request))
         try:

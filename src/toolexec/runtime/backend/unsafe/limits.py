@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits
-from toolexec.process.tree import Family
+from toolexec.process.tree import ProcessTree
 from toolexec.runtime.outcome import Stopped
 
 __all__ = ["Watch"]
@@ -32,8 +32,8 @@ class Watch:
     there is no other run after this one, so that the kernel's limits may be final.
     """
 
-    def __init__(self, family: Family, limits: Limits, language: str, *, last: bool) -> None:
-        self._family = family
+    def __init__(self, tree: ProcessTree, limits: Limits, language: str, *, last: bool) -> None:
+        self._tree = tree
         self._limits = limits
         self._asked = _CAN_WATCH and bool(limits.memory_bytes or limits.cpu_ms or limits.pids)
         self._seen: dict[tuple[int, int], float] = {}
@@ -55,7 +55,7 @@ class Watch:
                 return "pids"
 
     def _used(self) -> _Used:
-        members = self._family.members()
+        members = self._tree.members()
         for member in members:
             self._seen[member.pid, member.started] = member.own_cpu
         return _Used(
@@ -68,7 +68,7 @@ class Watch:
     def _set_kernel_limits(self, language: str, last: bool) -> None:
         import resource
 
-        pid, limits = self._family.root, self._limits
+        pid, limits = self._tree.root, self._limits
         forever = resource.RLIM_INFINITY
         bounds: dict[int, int] = {resource.RLIMIT_CORE: 0}
         if limits.cpu_ms:

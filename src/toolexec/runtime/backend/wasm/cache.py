@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.process.private import OpenFile, PrivateFolder, StoredFile
+from toolexec.process.private import OpenFile, PrivateFolder, StoredFile, cache_directory
 from toolexec.process.steps import BuildStep, OnStep, run_work
 from toolexec.runtime.backend.wasm.component import (
     Component,
@@ -25,7 +24,8 @@ from toolexec.runtime.backend.wasm.component import (
     inputs_digest,
     installed_version,
 )
-from toolexec.runtime.backend.wasm.requirements import EXTRA, normal_requirements
+from toolexec.runtime.backend.wasm.requirements import EXTRA
+from toolexec.runtime.requirements import normal_requirements
 from toolexec.version import __version__
 
 __all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_folder"]
@@ -65,18 +65,8 @@ class CachedComponent:
 
 
 def default_folder() -> Path:
-    """`$TOOLEXEC_CACHE/sandbox`, else `$XDG_CACHE_HOME/toolexec/sandbox`, else `~/.cache/toolexec/sandbox`.
-
-    Raises ConfigurationError when none of them is known.
-    """
-    own, shared = os.environ.get("TOOLEXEC_CACHE", ""), os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        if own:
-            return Path(own).expanduser().absolute() / "sandbox"
-        base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
-    except RuntimeError as error:
-        raise ConfigurationError(f"there is no folder for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
-    return base / "toolexec" / "sandbox"
+    """The directory `sandbox` in the user's cache directory, see `cache_directory`."""
+    return cache_directory("sandbox")
 
 
 class CompiledComponent:

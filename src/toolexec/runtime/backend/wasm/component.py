@@ -21,8 +21,8 @@ from toolexec.runtime.backend.wasm.requirements import (
     EXTRA,
     add_time_zones,
     install_packages,
-    normal_requirements,
 )
+from toolexec.runtime.requirements import normal_requirements
 
 __all__ = [
     "GUEST",

@@ -6,8 +6,8 @@ from toolexec.errors import ToolExecError
 from toolexec.runtime.backend.wasm.cache import SHIPPED, ComponentCache
 from toolexec.runtime.backend.wasm.component import builder_version, installed_version
 from toolexec.runtime.backend.wasm.config import WasmConfig
-from toolexec.runtime.backend.wasm.requirements import normal_requirements
 from toolexec.runtime.base import Availability
+from toolexec.runtime.requirements import normal_requirements
 
 __all__ = ["sandbox_availability"]
 

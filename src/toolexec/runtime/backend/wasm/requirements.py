@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,18 +16,13 @@ from toolexec.process.steps import OnStep, run_command
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["EXTRA", "add_time_zones", "install_packages", "normal_requirements"]
+__all__ = ["EXTRA", "add_time_zones", "install_packages"]
 
 EXTRA: Final = "sandbox-build"
 _TIME_ZONES: Final = "tzdata"
 _GUEST_PYTHON: Final = "3.14"
 _USUAL_SECONDS: Final = 4.0
 _CAP_SECONDS: Final = 300.0
-_REQUIREMENT: Final = re.compile(
-    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
-    r"\s*(\[\s*[A-Za-z0-9._-]+(?:\s*,\s*[A-Za-z0-9._-]+)*\s*\])?"
-    r"\s*((?:===?|~=|!=|<=?|>=?)\s*[A-Za-z0-9.*+!_-]+(?:\s*,\s*(?:===?|~=|!=|<=?|>=?)\s*[A-Za-z0-9.*+!_-]+)*)?"
-)
 _NOT_FOUND: Final = re.compile(r"(?:No matching distribution found for|satisfies the requirement) ([^\s(]+)")
 _NATIVE: Final = (".so", ".pyd", ".dylib", ".dll")
 # Where packages come from stays the user's choice; other settings would put files elsewhere or let more packages in.
@@ -36,25 +31,6 @@ _KEPT: Final = frozenset(
     | {"PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_NO_CACHE_DIR", "PIP_NO_INDEX", "PIP_PRE", "PIP_PROXY", "PIP_RETRIES"}
     | {"PIP_TIMEOUT", "PIP_TRUSTED_HOST"}
 )
-
-
-def normal_requirements(requirements: Iterable[str]) -> tuple[str, ...]:
-    """*requirements* in one spelling, sorted, each once: `("rich[x]>=14", …)`.
-
-    A requirement is a name, with extras and versions if need be. Raises ConfigurationError for anything else, such as
-    a path, a link or an option of pip.
-    """
-    found: set[str] = set()
-    for text in requirements:
-        match = _REQUIREMENT.fullmatch(text.strip())
-        if match is None:
-            raise ConfigurationError(
-                f"{text!r} is not a package for the sandbox; give a name, as in 'rich', or one with versions, as in "
-                "'rich>=14,<15'"
-            )
-        name = re.sub(r"[-_.]+", "-", match[1]).lower()
-        found.add(name + re.sub(r"\s", "", (match[2] or "") + (match[3] or "")))
-    return tuple(sorted(found))
 
 
 def install_packages(
