@@ -11,8 +11,8 @@ import pytest
 
 from toolexec import Exec, Filters, ProviderBackend, Tool, ToolReply
 from toolexec.adapter import META_KEY, NameMap
+from toolexec.adapter.export import tool_search_tool
 from toolexec.errors import ConfigurationError
-from toolexec.exec.vendor_tools import tool_search_tool
 from toolexec.model.content import audio, image, resource_link, text
 from toolexec.run.gate import Gate
 from toolexec.run.policy import Policy, Rule
@@ -398,3 +398,13 @@ class TestOpenAI:
             await task
         assert ended == ["stopped"]
         await ex.aclose()
+
+
+def test_the_former_path_of_the_tools_warns() -> None:
+    """It was in the documents."""
+    import toolexec.exec.vendor_tools as former
+
+    with pytest.deprecated_call(match=r"toolexec\.adapter\.export"):
+        assert former.tool_search_tool is tool_search_tool
+    with pytest.raises(AttributeError):
+        _ = former.nothing

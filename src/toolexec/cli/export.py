@@ -12,8 +12,8 @@ from toolexec.cli.terminal import one_line, to_json
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
     from toolexec.discovery import Filters
-    from toolexec.exec.vendor_tools import ToolSearch, VendorFormat, VendorTools
 
 __all__ = ["export"]
 

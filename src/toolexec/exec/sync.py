@@ -34,8 +34,8 @@ from toolexec.model.tool import Tool
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:
+    from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
-    from toolexec.exec.vendor_tools import VendorFormat, VendorTools
 
 __all__ = ["SyncCodeSession", "SyncExec"]
 

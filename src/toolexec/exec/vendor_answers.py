@@ -3,53 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
+from toolexec.adapter.export import READ_TOOL, SEARCH_ARGUMENTS, SEARCH_TOOL, VendorTools, name_map
+from toolexec.adapter.messages import Answer, Media, VendorCall, media_of, notes_of, reply
 from toolexec.adapter.names import NameMap
 from toolexec.adapter.strict import without_nulls
+from toolexec.discovery.docs import DocStore
+from toolexec.discovery.index import Index
+from toolexec.discovery.results import SearchResults
+from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError, ExecutionError, InputValidationError, ToolExecError, Violation
-from toolexec.exec.vendor_messages import VendorCall
-from toolexec.exec.vendor_replies import Answer, answer_of, failed, reply
-from toolexec.exec.vendor_tools import READ_TOOL, SEARCH_ARGUMENTS, SEARCH_TOOL, VendorTools, name_map
+from toolexec.exec.options import Options
 from toolexec.model.origin import current_origin
 from toolexec.model.schema import Schema
-from toolexec.run.excerpt import encode
+from toolexec.model.tool import Tool
+from toolexec.run.excerpt import encode, excerpt, size
 from toolexec.run.layers.budget import Budget
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.run.results import ResultStore
+from toolexec.run.types import Result
 
-if TYPE_CHECKING:
-    from toolexec.exec.vendor_calls import Unknown, VendorCalls
-
-__all__ = ["answers", "kept_results"]
+__all__ = ["RESULT_READER", "Host", "answers", "kept_results"]
 
 logger = logging.getLogger(__name__)
 
 _MAX_CALLS: Final = 256
 _DEFAULT_FOUND: Final = 5
 _LOOKED_AT: Final = 200
+_MAX_DETAILS: Final = 2000
+_NOTE: Final = 200
+
+RESULT_READER: Final = Tool(
+    name=READ_TOOL,
+    description="Reads a result that was too large to be shown, by its handle: page by page, a part, or by a search.",
+    input_schema=dict(READ_ARGUMENTS),
+)
+"""The tool that a model has beside the others where results are kept."""
+
+
+class Host(Protocol):
+    """What makes the calls and finds the tools; an `Exec` is one."""
+
+    def visible(self) -> tuple[Index, DocStore]:
+        """Return the tools that may be known of just now, and their documentation."""
+        ...
+
+    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> SearchResults:
+        """Return the best tools for *query*."""
+        ...
+
+    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+        """Run one tool."""
+        ...
 
 
 async def answers(
-    ex: VendorCalls,
+    host: Host,
+    store: ResultStore | None,
     calls: Sequence[VendorCall],
     tools: VendorTools | NameMap | None,
     *,
-    unknown: Unknown,
+    skip_unknown: bool,
     max_bytes: int,
     max_media_bytes: int,
 ) -> list[dict[str, Any]]:
-    """The answers in the order of the calls, each in the form that fits it; with *unknown* `skip`, none for calls of
-    tools that are not here. Raises ConfigurationError for a budget below 1000 bytes."""
+    """Return the answers in the order of the calls, each in the form that fits it.
+
+    *store* has the results that were too large to be shown. With *skip_unknown*, calls of tools that are not here have
+    no answer. Raises ConfigurationError for a budget below 1000 bytes.
+    """
     if max_bytes < MIN_BYTES:
         raise ConfigurationError(f"the byte budget of an answer must be at least {MIN_BYTES}, not {max_bytes}")
     if not calls:
         return []
-    work = _Answering(ex, tools, calls[0].kind)
-    if unknown == "skip":
+    work = _Answering(host, store, tools, calls[0].kind)
+    if skip_unknown:
         calls = [call for call in calls if work.knows(call)]
     found = await asyncio.gather(
         *(work.answer(call, number, max_bytes, max_media_bytes) for number, call in enumerate(calls))
@@ -57,21 +90,21 @@ async def answers(
     return [reply(call, answer) for call, answer in zip(calls, found, strict=True)]
 
 
-def kept_results(ex: VendorCalls) -> ResultStore | None:
-    """Where results are kept that a gate's budget has cut, if there is one."""
-    budget = ex.options.gate.budget if ex.options.gate is not None else None
+def kept_results(options: Options) -> ResultStore | None:
+    """Return where results are kept that a gate's budget has cut, if there is such a place."""
+    budget = options.gate.budget if options.gate is not None else None
     return budget.store if isinstance(budget, Budget) else None
 
 
 class _Answering:
     """Answers the calls of one message."""
 
-    def __init__(self, ex: VendorCalls, tools: VendorTools | NameMap | None, kind: str) -> None:
-        self._ex = ex
+    def __init__(self, host: Host, store: ResultStore | None, tools: VendorTools | NameMap | None, kind: str) -> None:
+        self._host = host
         self._tools = tools if isinstance(tools, VendorTools) else None
-        self._store = kept_results(ex)
+        self._store = store
         if tools is None:
-            self._names = name_map((entry.tool.id for entry in ex.visible()[0].tools()), kind)
+            self._names = name_map((entry.tool.id for entry in host.visible()[0].tools()), kind)
         else:
             self._names = tools.names if isinstance(tools, VendorTools) else tools
 
@@ -102,28 +135,29 @@ class _Answering:
             if self._own(call.name):
                 return self._read(call)
             tool_id = self._names.to_id(call.name)
-            return answer_of(
-                await self._ex.run_tool(tool_id, self._prepared(tool_id, call.args)), max_bytes, max_media_bytes
+            return _answer_of(
+                await self._host.run_tool(tool_id, self._prepared(tool_id, call.args)), max_bytes, max_media_bytes
             )
         except ToolExecError as error:
-            return failed(error, max_bytes)
+            return _failed(error, max_bytes)
         except Exception as error:
             logger.exception("answering a call of %s failed", call.name[:200])
-            return failed(ExecutionError(f"the call could not be made: {type(error).__name__}"), max_bytes)
+            return _failed(ExecutionError(f"the call could not be made: {type(error).__name__}"), max_bytes)
 
     def _prepared(self, tool_id: str, args: dict[str, Any]) -> dict[str, Any]:
         """The arguments by the tool's own names, and without nulls that only say "not given"."""
         done = self._tools.converted.get(tool_id) if self._tools is not None else None
         if done is not None and done.renamed:
             args = {done.renamed.get(name, name): value for name, value in args.items()}
-        entry = self._ex.visible()[0].find(tool_id)
+        entry = self._host.visible()[0].find(tool_id)
         return without_nulls(entry.tool.input_schema, args) if entry is not None else args
 
     async def _search(self, call: VendorCall) -> Answer:
         _check(SEARCH_ARGUMENTS, call)
         limit = call.args.get("limit", _DEFAULT_FOUND)
         filters = self._tools.filters if self._tools is not None else None
-        found = await self._ex.search_tools(call.args["query"], _LOOKED_AT, filters=filters)
+        filters = filters if isinstance(filters, Filters) else None
+        found = await self._host.search_tools(call.args["query"], _LOOKED_AT, filters=filters)
         ids = [summary.id for summary in found if summary.id in self._names][:limit]
         forms = self._tools.converted if self._tools is not None else {}
         pairs = tuple(
@@ -151,3 +185,53 @@ def _check(schema: Mapping[str, Any], call: VendorCall) -> None:
 def _not_valid(problem: str, name: str) -> InputValidationError:
     violation = Violation(path="", keyword="json", message=problem[:500], expected="one JSON object")
     return InputValidationError([violation], tool_id=name, op="validate_input")
+
+
+# -- one answer -----------------------------------------------------------------------------------------------------
+
+
+def _answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
+    """The answer that a result is: its value and media parts, as far as they fit."""
+    if result.error is not None:
+        return _failed(result.error, max_bytes, result.value)
+    notes: list[str] = []
+    media: list[Media] = []
+    left = max_media_bytes
+    for part in result.content:
+        found = media_of(part)
+        if found is None:
+            notes += notes_of(part)
+        elif len(found.data) > left:
+            notes.append(f"[{found.mime_type} of {len(found.data):,} bytes in base64: too large to be shown]")
+        else:
+            left -= len(found.data)
+            media.append(found)
+    return _cut(Answer(value=result.value, text=_json(result.value), media=tuple(media)), notes, max_bytes)
+
+
+def _failed(error: ToolExecError, max_bytes: int, ran: Any = None) -> Answer:
+    """The answer that an error is: what went wrong, whether trying again makes sense, and what there is of a value."""
+    error = error.public()
+    data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    if error.details and len(_json(error.details)) <= _MAX_DETAILS:
+        data["details"] = error.details
+    value: dict[str, Any] = {"error": data}
+    if ran is not None:
+        value["value"] = ran
+    return _cut(Answer(value=value, text=_json(value), is_error=True), [], max_bytes)
+
+
+def _cut(answer: Answer, notes: Sequence[str], max_bytes: int) -> Answer:
+    """The answer within so many bytes of JSON; where something is missing, it says so."""
+    text = "\n".join([answer.text, *notes])
+    value = answer.value if not notes else {"value": answer.value, "notes": list(notes)}
+    if size(value) <= max_bytes and size(text) <= max_bytes:
+        return Answer(value=value, text=text, is_error=answer.is_error, media=answer.media)
+    pieces = excerpt(text, max_bytes - _NOTE)
+    cut = pieces["cut"]["characters"]
+    text = f"{pieces['head']}\n[{cut:,} of {len(text):,} characters are cut here; ask for less]\n{pieces['tail']}"
+    return Answer(value=text, text=text, is_error=answer.is_error, media=answer.media)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -10,9 +10,9 @@ from toolexec.exec.finding import Finding
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
+    from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
+    from toolexec.adapter.messages import VendorCall
     from toolexec.adapter.names import NameMap
-    from toolexec.exec.vendor_messages import VendorCall
-    from toolexec.exec.vendor_tools import ToolSearch, VendorFormat, VendorTools
     from toolexec.model.call import ProgressCallback
     from toolexec.run.types import Result
 
@@ -61,7 +61,7 @@ class VendorCalls(Finding):
             ...
 
     @checked(
-        "export_tools", homes=dict.fromkeys(("ToolSearch", "VendorFormat", "VendorTools"), "toolexec.exec.vendor_tools")
+        "export_tools", homes=dict.fromkeys(("ToolSearch", "VendorFormat", "VendorTools"), "toolexec.adapter.export")
     )
     async def export_tools(
         self,
@@ -82,8 +82,8 @@ class VendorCalls(Finding):
         *allowed_callers* says who may call the tools, such as `direct` and `code_execution_20260120`. A gate with a
         `Budget` adds `read_result`. Raises ConfigurationError for a form, or a combination, that does not exist.
         """
-        from toolexec.exec.vendor_answers import kept_results
-        from toolexec.exec.vendor_tools import collect
+        from toolexec.adapter.export import collect
+        from toolexec.exec.vendor_answers import RESULT_READER, kept_results
 
         if self._sources.pending:
             await self._sources.start()
@@ -97,7 +97,7 @@ class VendorCalls(Finding):
             search=search,
             always=always,
             allowed_callers=allowed_callers,
-            reads_results=kept_results(self) is not None,
+            reader=RESULT_READER if kept_results(self.options) is not None else None,
             filters=filters,
         )
 
@@ -122,7 +122,7 @@ class VendorCalls(Finding):
 
         Raises ConfigurationError for a budget below 1000 bytes; all else is an answer.
         """
-        from toolexec.exec.vendor_messages import openai_calls
+        from toolexec.adapter.messages import openai_calls
 
         return await self._answers(openai_calls(message), tools, unknown, max_bytes, max_media_bytes)
 
@@ -142,7 +142,7 @@ class VendorCalls(Finding):
         unless code asked. A call of `search_tools` is answered with references to what was found. For the rest see
         `handle_openai_tool_calls`.
         """
-        from toolexec.exec.vendor_messages import anthropic_calls
+        from toolexec.adapter.messages import anthropic_calls
 
         return await self._answers(anthropic_calls(message), tools, unknown, max_bytes, max_media_bytes)
 
@@ -160,7 +160,7 @@ class VendorCalls(Finding):
 
         Media go along as parts of the response. For the rest see `handle_openai_tool_calls`.
         """
-        from toolexec.exec.vendor_messages import gemini_calls
+        from toolexec.adapter.messages import gemini_calls
 
         return await self._answers(gemini_calls(message), tools, unknown, max_bytes, max_media_bytes)
 
@@ -174,8 +174,16 @@ class VendorCalls(Finding):
         max_bytes: int,
         max_media_bytes: int,
     ) -> list[dict[str, Any]]:
-        from toolexec.exec.vendor_answers import answers
+        from toolexec.exec.vendor_answers import answers, kept_results
 
         if self._sources.pending:
             await self._sources.start()
-        return await answers(self, calls, tools, unknown=unknown, max_bytes=max_bytes, max_media_bytes=max_media_bytes)
+        return await answers(
+            self,
+            kept_results(self.options),
+            calls,
+            tools,
+            skip_unknown=unknown == "skip",
+            max_bytes=max_bytes,
+            max_media_bytes=max_media_bytes,
+        )

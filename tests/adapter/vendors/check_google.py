@@ -16,7 +16,7 @@ from tools import TOOLS  # pyright: ignore[reportMissingImports]
 
 from toolexec import Exec
 from toolexec.adapter import GeminiAdapter
-from toolexec.exec.vendor_messages import gemini_calls
+from toolexec.adapter.messages import gemini_calls
 from toolexec.model import Tool
 
 

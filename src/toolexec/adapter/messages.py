@@ -1,4 +1,5 @@
-"""The calls in a model's message, in whatever form a vendor writes them: as JSON data, or as objects of its package."""
+"""The calls in a model's message, in whatever form a vendor writes them, as JSON data or as objects of its package; and
+the answers to them, in the form that each vendor takes."""
 
 from __future__ import annotations
 
@@ -7,10 +8,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["CallKind", "VendorCall", "anthropic_calls", "gemini_calls", "openai_calls"]
+__all__ = [
+    "Answer",
+    "CallKind",
+    "Media",
+    "VendorCall",
+    "anthropic_calls",
+    "gemini_calls",
+    "media_of",
+    "notes_of",
+    "openai_calls",
+    "reply",
+]
 
 CallKind: TypeAlias = Literal["chat", "responses", "responses-custom", "responses-search", "anthropic", "gemini"]
 
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PDF: Final = "application/pdf"
 _MAX_ARGUMENTS: Final = 4 << 20
 _MISSING: Final = object()
 
@@ -27,6 +41,26 @@ class VendorCall:
     problem: str = ""
     echo: Mapping[str, Any] = field(default_factory=dict[str, Any])
     text_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """A part that is no text: its media type, and its bytes in base64."""
+
+    mime_type: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What there is to say to a call. `value` is JSON, `text` the same as text; `found` are the names and forms of the
+    tools that a search has found."""
+
+    value: Any
+    text: str
+    is_error: bool = False
+    media: tuple[Media, ...] = ()
+    found: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
 
 
 def openai_calls(message: Any) -> list[VendorCall]:
@@ -64,6 +98,44 @@ def gemini_calls(message: Any) -> list[VendorCall]:
         message = content
     parts = _field(message, "parts")
     return _each(parts if isinstance(parts, list | tuple) else _listed(message), _gemini_call)
+
+
+def reply(call: VendorCall, answer: Answer) -> dict[str, Any]:
+    """Return the answer in the form that fits the call."""
+    if call.kind == "anthropic":
+        return _anthropic(call, answer)
+    if call.kind == "gemini":
+        return _gemini(call, answer)
+    if call.kind == "chat":
+        return {"role": "tool", "tool_call_id": call.id, "content": _with_notes(answer)}
+    if call.kind == "responses-custom":
+        return {"type": "custom_tool_call_output", "call_id": call.id, "output": _with_notes(answer)}
+    if call.kind == "responses-search":
+        forms = [{**form, "defer_loading": True} for _, form in answer.found or ()]
+        shape: dict[str, Any] = {"type": "tool_search_output", "call_id": call.id, "execution": "client"}
+        return {**shape, "status": "completed", "tools": forms}
+    return {"type": "function_call_output", "call_id": call.id, "output": _responses(call, answer), **call.echo}
+
+
+def media_of(part: Mapping[str, Any]) -> Media | None:
+    """Return a picture, a sound, or a resource that comes with its bytes; None for another part."""
+    holder, data = part, part.get("data")
+    if part.get("type") == "resource" and isinstance(part.get("resource"), Mapping):
+        holder, data = part["resource"], part["resource"].get("blob")
+    if not isinstance(data, str):
+        return None
+    kind = holder.get("mimeType")
+    return Media(mime_type=kind if isinstance(kind, str) and kind else "application/octet-stream", data=data)
+
+
+def notes_of(part: Mapping[str, Any]) -> list[str]:
+    """Return what a part says that is neither among the strings that make the value nor a medium."""
+    if part.get("type") == "resource_link":
+        return [f"[{part.get('name', 'resource')}: {part.get('uri', '')}]"]
+    resource = part.get("resource")
+    if isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
+        return [f"[{resource.get('uri', 'resource')}]\n{resource['text']}"]
+    return []
 
 
 # -- one call -------------------------------------------------------------------------------------------------------
@@ -156,6 +228,63 @@ def _refuse(name: str) -> None:
 def _json_name(value: Any) -> str:
     names = {list: "an array", str: "text", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
+
+
+# -- one answer -----------------------------------------------------------------------------------------------------
+
+
+def _anthropic(call: VendorCall, answer: Answer) -> dict[str, Any]:
+    content: Any = answer.text
+    if answer.found is not None:
+        content = [{"type": "tool_reference", "tool_name": name} for name, _ in answer.found] or answer.text
+    elif call.text_only:
+        content = _with_notes(answer)
+    elif answer.media:
+        shown = [block for media in answer.media if (block := _block(media)) is not None]
+        text = "\n".join([answer.text, *(_note(media) for media in answer.media if _block(media) is None)]).strip()
+        content = [*([{"type": "text", "text": text}] if text else []), *shown]
+    data = {"type": "tool_result", "tool_use_id": call.id, "content": content}
+    return {**data, **({"is_error": True} if answer.is_error else {}), **call.echo}
+
+
+def _block(media: Media) -> dict[str, Any] | None:
+    kind = "image" if media.mime_type in _IMAGES else "document" if media.mime_type == _PDF else ""
+    source = {"type": "base64", "media_type": media.mime_type, "data": media.data}
+    return {"type": kind, "source": source} if kind else None
+
+
+def _responses(call: VendorCall, answer: Answer) -> Any:
+    if not answer.media or call.text_only:
+        return _with_notes(answer)
+    parts: list[dict[str, Any]] = [{"type": "input_text", "text": answer.text}]
+    for media in answer.media:
+        address = f"data:{media.mime_type};base64,{media.data}"
+        if media.mime_type in _IMAGES:
+            parts.append({"type": "input_image", "image_url": address})
+        elif media.mime_type == _PDF:
+            parts.append({"type": "input_file", "filename": "result.pdf", "file_data": address})
+        else:
+            parts.append({"type": "input_text", "text": _note(media)})
+    return parts
+
+
+def _gemini(call: VendorCall, answer: Answer) -> dict[str, Any]:
+    response = answer.value if answer.is_error else {"output": answer.value}
+    if answer.is_error and not isinstance(response, dict):
+        response = {"error": answer.text}
+    data: dict[str, Any] = {**call.echo, "name": call.name, "response": response}
+    if answer.media:
+        data["parts"] = [{"inlineData": {"mimeType": m.mime_type, "data": m.data}} for m in answer.media]
+    return {"functionResponse": data}
+
+
+def _with_notes(answer: Answer) -> str:
+    """The text, with a note for each medium that cannot go along."""
+    return "\n".join([answer.text, *map(_note, answer.media)])
+
+
+def _note(media: Media) -> str:
+    return f"[{media.mime_type} of {len(media.data) * 3 // 4:,} bytes: not shown here]"
 
 
 # -- reading what may be data or objects ----------------------------------------------------------------------------
