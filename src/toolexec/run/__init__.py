@@ -4,6 +4,7 @@ from toolexec.model.call import Progress, ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.gate import Gate, GatePart
+from toolexec.run.layer import Layer, ObserverLayer
 from toolexec.run.layers import Timeout, Trace, TraceEvent, TraceHook
 from toolexec.run.resolve import Resolver
 from toolexec.run.runner import DefaultRunner, OutputValidation, Runner, ThreadRunner
@@ -14,6 +15,8 @@ __all__ = [
     "DefaultRunner",
     "Gate",
     "GatePart",
+    "Layer",
+    "ObserverLayer",
     "OutputValidation",
     "Progress",
     "Resolver",

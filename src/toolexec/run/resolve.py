@@ -40,7 +40,7 @@ class Resolution:
 def resolved(call: ToolCall, find: Find) -> Registered:
     """Return the tool that the call means; raises as *find* does."""
     known = call.resolution
-    if not isinstance(known, Resolution) or known.find != find:
+    if not isinstance(known, Resolution) or (known.find is not find and known.find != find):
         return find(call.tool_id)
     if known.entry is None:
         known.entry = find(call.tool_id)
