@@ -12,7 +12,7 @@ from toolexec.adapter.registry import default_adapters
 from toolexec.backend.registry import BackendRegistry
 from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.code.engine import Engines
-from toolexec.code.types import CodeParams
+from toolexec.code.types import ExecuteRequest
 from toolexec.discovery.summary import Filters
 from toolexec.errors import ToolExecError
 from toolexec.model.binding import ProviderBinding, binding_from_dict
@@ -45,7 +45,7 @@ AT_ONCE: list[tuple[str, Callable[[], Any], str]] = [
     ("profile", lambda: Exec(security_profile="harden"), "hardened"),  # type: ignore[arg-type]
     ("check", lambda: Exec(validate_output="strickt"), "strict"),  # type: ignore[arg-type]
     ("session", lambda: Exec().session(langauge="python"), "language"),  # type: ignore[call-arg]
-    ("parameter of code", lambda: CodeParams(code="1", timout=3), "timeout"),  # type: ignore[call-arg]
+    ("parameter of code", lambda: ExecuteRequest(code="1", timout=3), "timeout"),  # type: ignore[call-arg]
     ("limit", lambda: Limits(memory_byte=3), "memory_bytes"),  # type: ignore[call-arg]
     ("limit as data", lambda: Limits.from_dict({"memory_byte": 3}), "memory_bytes"),
     ("step", lambda: Step("a:b", use_previos=True), "use_previous"),  # type: ignore[call-arg]
@@ -140,7 +140,7 @@ async def test_a_language() -> None:
         languages = frozenset({"python", "javascript"})
 
     with pytest.raises(ToolExecError, match=r"did you mean python\?"):
-        await Engines([Fake()]).execute(CodeParams(code="1", language="pyton"), None)  # type: ignore[list-item, arg-type]
+        await Engines([Fake()]).execute(ExecuteRequest(code="1", language="pyton"), None)  # type: ignore[list-item, arg-type]
     async with Exec() as ex:
         with pytest.raises(ToolExecError, match=r"did you mean javascript\?"):
             await ex.execute_code("1", language="javascrpt")

@@ -6,7 +6,7 @@ import pytest
 
 from toolexec.code.engine import ALIASES, Engines
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeParams, CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 from toolexec.testing.gateway_exam import GatewayExam
 
@@ -18,7 +18,7 @@ class Named:
         self.name = name
         self.languages = frozenset(languages)
 
-    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+    async def execute(self, params: ExecuteRequest, tools: Tools) -> CodeResult:
         """Give the name."""
         return CodeResult(value=self.name)
 
@@ -33,15 +33,15 @@ async def test_each_language_has_its_engine(tools: Tools) -> None:
     """The first of several gets it."""
     engines = Engines([Named("one", "python"), Named("two", "python", "wasm")])
     assert engines.languages == {"python", "wasm"}
-    assert (await engines.execute(CodeParams(code="", language="python"), tools)).value == "one"
-    assert (await engines.execute(CodeParams(code="", language="wasm"), tools)).value == "two"
+    assert (await engines.execute(ExecuteRequest(code="", language="python"), tools)).value == "one"
+    assert (await engines.execute(ExecuteRequest(code="", language="wasm"), tools)).value == "two"
 
 
 async def test_an_unknown_language_is_refused(tools: Tools) -> None:
     """With the list of those that there are."""
     engines = Engines([Named("one", "wasm", "python")])
     with pytest.raises(ConfigurationError, match="unknown language 'cobol'; there are python, wasm"):
-        await engines.execute(CodeParams(code="", language="cobol"), tools)
+        await engines.execute(ExecuteRequest(code="", language="cobol"), tools)
 
 
 def test_short_names() -> None:

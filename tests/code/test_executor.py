@@ -14,7 +14,7 @@ from toolexec.code.engine import Engines
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeParams, CodeResult
+from toolexec.code.types import CodeEvent, CodeResult, ExecuteRequest
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
@@ -28,7 +28,7 @@ from toolexec.errors import (
 from toolexec.run.layers.timeout import Timeout
 from toolexec.testing.gateway_exam import GatewayExam
 
-Program = Callable[[CodeParams, Tools], Awaitable[Any]]
+Program = Callable[[ExecuteRequest, Tools], Awaitable[Any]]
 
 
 class ScriptedEngine:
@@ -38,10 +38,10 @@ class ScriptedEngine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.seen: list[CodeParams] = []
+        self.seen: list[ExecuteRequest] = []
         self.tools: list[Tools] = []
 
-    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+    async def execute(self, params: ExecuteRequest, tools: Tools) -> CodeResult:
         """Run the function; what it gives is the value, or the whole result."""
         self.seen.append(params)
         self.tools.append(tools)
@@ -62,7 +62,7 @@ def engine_of(made: Executor) -> ScriptedEngine:
     return engine
 
 
-async def nothing(params: CodeParams, tools: Tools) -> None:
+async def nothing(params: ExecuteRequest, tools: Tools) -> None:
     """A program that does nothing."""
 
 
@@ -91,7 +91,7 @@ class TestConfig:
         made = Executor(exam.runner)
         assert made.config.index is exam.index
         code = "found = tools.search_tools('', 100)\nreturn [len(found), tools.exam.add(a=5, b=3)]"
-        result = await made.execute(CodeParams(code=code, timeout=60))
+        result = await made.execute(ExecuteRequest(code=code, timeout=60))
         assert result.raise_for_error().value == [len(list(exam.index.tools())), 8]
         assert [call.tool_id for call in result.tool_calls] == ["exam:add"]
         assert result.backend is not None
@@ -101,8 +101,8 @@ class TestConfig:
         ("language", "message"),
         [
             ("workflow", "workflow is not there yet; write the program in python"),
-            ("go", r"runs python only, not go; .*engine=RuntimeEngine"),
-            ("golang", r"runs python only, not go; .*engine=RuntimeEngine"),
+            ("go", r"runs python only, not go; .*engine=Runtime\("),
+            ("golang", r"runs python only, not go; .*engine=Runtime\("),
         ],
     )
     async def test_without_an_engine_other_languages_are_refused(
@@ -110,18 +110,18 @@ class TestConfig:
     ) -> None:
         """The refusal says what to do instead."""
         with pytest.raises(ConfigurationError, match=message):
-            await Executor(exam.runner).execute(CodeParams(code="return 1", language=language))
+            await Executor(exam.runner).execute(ExecuteRequest(code="return 1", language=language))
 
     async def test_timeout_and_max_tool_calls_are_settings(self, exam: GatewayExam) -> None:
         """They are other names of `default_timeout` and the limit, and hold."""
 
-        async def program(params: CodeParams, tools: Tools) -> list[Any]:
+        async def program(params: ExecuteRequest, tools: Tools) -> list[Any]:
             return [params.timeout, params.limits.max_tool_calls]
 
         made = executor(exam, program, timeout=4, max_tool_calls=7, limits=Limits(max_chain_steps=3))
         assert (made.config.default_timeout, made.config.limits) == (4, Limits(max_tool_calls=7, max_chain_steps=3))
-        assert (await made.execute(CodeParams(code=""))).value == [4, 7]
-        assert (await made.execute(CodeParams(code="", timeout=9, limits=Limits(max_tool_calls=9)))).value == [4, 7]
+        assert (await made.execute(ExecuteRequest(code=""))).value == [4, 7]
+        assert (await made.execute(ExecuteRequest(code="", timeout=9, limits=Limits(max_tool_calls=9)))).value == [4, 7]
         assert replace(made.config, output_chars=5).limits.max_tool_calls == 7
 
     @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ class TestConfig:
         with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
             executor(exam, nothing, default_timeout=timeout)
         with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
-            await executor(exam, nothing).execute(CodeParams(code="", timeout=timeout))
+            await executor(exam, nothing).execute(ExecuteRequest(code="", timeout=timeout))
 
 
 class TestParams:
@@ -153,8 +153,8 @@ class TestParams:
     async def test_defaults_are_filled_in(self, exam: GatewayExam) -> None:
         """Language and timeout; the code goes through unchanged, and may be empty."""
         runs = executor(exam, nothing, default_timeout=20.0)
-        await runs.execute(CodeParams(code=""))
-        await runs.execute(CodeParams(code="  x\n", language="JS", timeout=5.0))
+        await runs.execute(ExecuteRequest(code=""))
+        await runs.execute(ExecuteRequest(code="  x\n", language="JS", timeout=5.0))
         first, second = engine_of(runs).seen
         assert (first.code, first.language, first.timeout) == ("", "python", 20.0)
         assert (second.code, second.language, second.timeout) == ("  x\n", "javascript", 5.0)
@@ -162,17 +162,17 @@ class TestParams:
     async def test_the_operators_language_is_kept(self, exam: GatewayExam) -> None:
         """Where the parameters name none."""
         runs = executor(exam, nothing, default_language="javascript")
-        result = await runs.execute(CodeParams(code=""))
+        result = await runs.execute(ExecuteRequest(code=""))
         assert engine_of(runs).seen[0].language == result.language == "javascript"
 
     async def test_a_timeout_can_only_be_lowered(self, exam: GatewayExam) -> None:
         """The operator's is the most there is; without one, that of the parameters holds."""
         runs = executor(exam, nothing, default_timeout=10.0)
-        await runs.execute(CodeParams(code="", timeout=100.0))
+        await runs.execute(ExecuteRequest(code="", timeout=100.0))
         assert engine_of(runs).seen[0].timeout == 10.0
         runs = executor(exam, nothing)
-        await runs.execute(CodeParams(code=""))
-        await runs.execute(CodeParams(code="", timeout=100.0))
+        await runs.execute(ExecuteRequest(code=""))
+        await runs.execute(ExecuteRequest(code="", timeout=100.0))
         assert [params.timeout for params in engine_of(runs).seen] == [None, 100.0]
 
     @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, 5), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
@@ -180,14 +180,14 @@ class TestParams:
         """And the engine is told what holds, for calls and for steps."""
         limits = Limits(max_tool_calls=ours, max_chain_steps=ours)
         runs = executor(exam, nothing, limits=limits)
-        await runs.execute(CodeParams(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
+        await runs.execute(ExecuteRequest(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
         expected = Limits(max_tool_calls=holds, max_chain_steps=holds)
         assert engine_of(runs).seen[0].limits == engine_of(runs).tools[0].limits == expected
 
     def test_negative_caps_are_refused(self) -> None:
         """They would mean that there is none."""
         with pytest.raises(InvalidLimitsError, match="max_tool_calls"):
-            CodeParams(code="", limits=Limits(max_tool_calls=-1))
+            ExecuteRequest(code="", limits=Limits(max_tool_calls=-1))
 
 
 class TestResult:
@@ -196,11 +196,11 @@ class TestResult:
     async def test_value_trace_and_output(self, exam: GatewayExam) -> None:
         """All that the run did, and how long it took."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("two and three", 5)
             return (await tools.run_tool("exam:add", {"a": 2, "b": 3})).value
 
-        result = await executor(exam, program).execute(CodeParams(code="x"))
+        result = await executor(exam, program).execute(ExecuteRequest(code="x"))
         assert (result.value, result.stdout, result.stderr, result.ok) == (5, "two and three 5\n", "", True)
         assert [(record.tool_id, record.args, record.value) for record in result.tool_calls] == [
             ("exam:add", {"a": 2, "b": 3}, 5)
@@ -211,28 +211,28 @@ class TestResult:
     async def test_output_of_the_engine_is_kept(self, exam: GatewayExam) -> None:
         """What it captured by itself comes before what went through the tools; the same text is there once."""
 
-        async def both(params: CodeParams, tools: Tools) -> Any:
+        async def both(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("tools")
             return CodeResult(stdout="engine\n", stderr="bad\n")
 
-        async def same(params: CodeParams, tools: Tools) -> Any:
+        async def same(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("tools")
             return CodeResult(stdout=tools.output.text())
 
-        result = await executor(exam, both).execute(CodeParams(code=""))
+        result = await executor(exam, both).execute(ExecuteRequest(code=""))
         assert (result.stdout, result.stderr) == ("engine\ntools\n", "bad\n")
-        assert (await executor(exam, same).execute(CodeParams(code=""))).stdout == "tools\n"
+        assert (await executor(exam, same).execute(ExecuteRequest(code=""))).stdout == "tools\n"
 
     async def test_a_failure_keeps_what_there_was(self, exam: GatewayExam) -> None:
         """The engine's error is the result's, as it is."""
         failure = CodeError("boom", line=3)
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("before")
             await tools.run_tool("exam:add", {"a": 1})
             return CodeResult(error=failure)
 
-        result = await executor(exam, program).execute(CodeParams(code=""))
+        result = await executor(exam, program).execute(ExecuteRequest(code=""))
         assert result.error is failure
         assert (result.stdout, len(result.tool_calls)) == ("before\n", 1)
         with pytest.raises(CodeError, match=r"boom \(line 3, col 0\)"):
@@ -241,10 +241,10 @@ class TestResult:
     async def test_a_tool_that_fails_is_no_failure_of_the_code(self, exam: GatewayExam) -> None:
         """Code that goes on after a failed call succeeds; the trace has the failure."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             return (await tools.run_tool("exam:fail")).ok
 
-        result = await executor(exam, program).execute(CodeParams(code=""))
+        result = await executor(exam, program).execute(ExecuteRequest(code=""))
         assert result.value is False
         (record,) = result.tool_calls
         assert record.error is not None
@@ -253,29 +253,29 @@ class TestResult:
     async def test_what_was_not_run_raises(self, exam: GatewayExam) -> None:
         """There is no result to put it into."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             raise SandboxUnavailableError("install something")
 
         with pytest.raises(SandboxUnavailableError, match="install something"):
-            await executor(exam, program).execute(CodeParams(code=""))
+            await executor(exam, program).execute(ExecuteRequest(code=""))
 
     async def test_a_summary_is_logged(self, exam: GatewayExam, caplog: pytest.LogCaptureFixture) -> None:
         """One line for each run."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await tools.run_tool("exam:add", {"a": 1})
 
         with caplog.at_level(logging.INFO, logger="toolexec.code"):
-            await executor(exam, program).execute(CodeParams(code=""))
+            await executor(exam, program).execute(ExecuteRequest(code=""))
         assert [record.getMessage().rpartition("with ")[2] for record in caplog.records] == ["1 tool calls"]
 
     async def test_output_is_bounded(self, exam: GatewayExam) -> None:
         """What is over the bound is dropped and counted."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("x" * 1000)
 
-        result = await executor(exam, program, output_chars=10).execute(CodeParams(code=""))
+        result = await executor(exam, program, output_chars=10).execute(ExecuteRequest(code=""))
         assert result.stdout.startswith("x" * 10 + "\n... output limit reached: 991 more")
 
 
@@ -285,7 +285,7 @@ class TestLimits:
     async def test_the_cap_on_calls(self, exam: GatewayExam) -> None:
         """The third of two is not made; catching the error does not help."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             refused = 0
             for _ in range(5):
                 try:
@@ -294,53 +294,53 @@ class TestLimits:
                     refused += 1
             return refused
 
-        result = await executor(exam, program, limits=Limits(max_tool_calls=2)).execute(CodeParams(code=""))
+        result = await executor(exam, program, limits=Limits(max_tool_calls=2)).execute(ExecuteRequest(code=""))
         assert (result.value, len(result.tool_calls), exam.calls) == (3, 2, ["add", "add"])
 
     async def test_no_cap(self, exam: GatewayExam) -> None:
         """0 is none."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             for _ in range(150):
                 await tools.run_tool("exam:add", {"a": 1})
 
-        assert len((await executor(exam, program).execute(CodeParams(code=""))).tool_calls) == 150
+        assert len((await executor(exam, program).execute(ExecuteRequest(code=""))).tool_calls) == 150
 
     async def test_each_run_has_its_own_cap(self, exam: GatewayExam) -> None:
         """Runs at the same time do not count each other's calls."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             for _ in range(3):
                 await tools.run_tool("exam:add", {"a": 1})
             return params.code
 
         runs = executor(exam, program, limits=Limits(max_tool_calls=3))
-        results = await asyncio.gather(*(runs.execute(CodeParams(code=str(number))) for number in range(10)))
+        results = await asyncio.gather(*(runs.execute(ExecuteRequest(code=str(number))) for number in range(10)))
         assert [result.value for result in results] == [str(number) for number in range(10)]
         assert {len(result.tool_calls) for result in results} == {3}
 
     async def test_the_list_of_allowed_tools(self, exam: GatewayExam) -> None:
         """Others are refused before they are run, and the refusal is in the trace."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             with pytest.raises(ToolNotAllowedError):
                 await tools.run_tool("vault:secret")
 
-        result = await executor(exam, program).execute(CodeParams(code="", allowed_tools=["exam:*"]))
+        result = await executor(exam, program).execute(ExecuteRequest(code="", allowed_tools=["exam:*"]))
         assert exam.calls == []
         assert [record.error.code for record in result.tool_calls if record.error] == ["tool_not_allowed"]
 
     async def test_tools_are_closed_after_the_run(self, exam: GatewayExam) -> None:
         """Code that kept them can call nothing any more."""
         runs = executor(exam, nothing)
-        await runs.execute(CodeParams(code=""))
+        await runs.execute(ExecuteRequest(code=""))
         with pytest.raises(ConnectionClosedError, match="the run is over"):
             await engine_of(runs).tools[0].run_tool("exam:add", {"a": 1})
 
     async def test_a_large_result_stays_outside(self, exam: GatewayExam) -> None:
         """`result_bytes` is the budget of the tools' handles."""
         runs = executor(exam, nothing, result_bytes=10)
-        await runs.execute(CodeParams(code=""))
+        await runs.execute(ExecuteRequest(code=""))
         assert engine_of(runs).tools[0].handles.budget == 10
 
 
@@ -350,11 +350,11 @@ class TestDeadline:
     async def test_a_slow_engine_is_stopped(self, exam: GatewayExam) -> None:
         """The tool that is under way is, too; what there was until then is kept."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("before")
             await tools.run_tool("exam:wait")
 
-        result = await executor(exam, program).execute(CodeParams(code="", timeout=0.1))
+        result = await executor(exam, program).execute(ExecuteRequest(code="", timeout=0.1))
         assert isinstance(result.error, CodeTimeoutError)
         assert isinstance(result.error, TimeoutError)
         assert str(result.error) == "limit exceeded: timeout after 0.1 s"
@@ -364,32 +364,32 @@ class TestDeadline:
     async def test_a_deadline_of_the_engine_is_one_of_the_code(self, exam: GatewayExam) -> None:
         """Even where nobody has set a timeout."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             raise TimeoutError("mine")
 
-        result = await executor(exam, program).execute(CodeParams(code=""))
+        result = await executor(exam, program).execute(ExecuteRequest(code=""))
         assert isinstance(result.error, CodeTimeoutError)
         assert str(result.error.__cause__) == "mine"
 
     async def test_an_engine_that_keeps_the_deadline_is_left_to_it(self, exam: GatewayExam) -> None:
         """It has more to tell than one that is cancelled, and may need time before the code runs."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await asyncio.sleep(0.1)
             return CodeResult(error=CodeTimeoutError("its own"))
 
         runs = executor(exam, program)
         engine_of(runs).keeps_deadline = True  # type: ignore[attr-defined]
-        result = await runs.execute(CodeParams(code="", timeout=0.01))
+        result = await runs.execute(ExecuteRequest(code="", timeout=0.01))
         assert str(result.error) == "its own"
 
     async def test_cancelling_is_no_timeout(self, exam: GatewayExam) -> None:
         """It comes out as what it is, and stops the code."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await tools.run_tool("exam:wait")
 
-        task = asyncio.create_task(executor(exam, program).execute(CodeParams(code="", timeout=60.0)))
+        task = asyncio.create_task(executor(exam, program).execute(ExecuteRequest(code="", timeout=60.0)))
         await exam.until(lambda: exam.calls == ["wait"])
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -404,7 +404,7 @@ class TestEvents:
         """Prints and calls, from whatever thread they come."""
         heard: list[tuple[str, str]] = []
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("one")
             await tools.run_tool("exam:add", {"a": 1})
             await asyncio.to_thread(tools.output.write, "two", "stderr")
@@ -414,7 +414,7 @@ class TestEvents:
             asyncio.get_running_loop()
             heard.append((event.kind, event.text or (event.call.tool_id if event.call else "")))
 
-        await executor(exam, program).execute(CodeParams(code="", on_event=hear))
+        await executor(exam, program).execute(ExecuteRequest(code="", on_event=hear))
         await asyncio.sleep(0)
         assert heard == [
             ("print", "one\n"),
@@ -428,7 +428,7 @@ class TestEvents:
     ) -> None:
         """What it raises is logged."""
 
-        async def program(params: CodeParams, tools: Tools) -> Any:
+        async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("one")
             await asyncio.sleep(0)
             return 1
@@ -436,6 +436,6 @@ class TestEvents:
         def hear(event: CodeEvent) -> None:
             raise ValueError("deaf")
 
-        result = await executor(exam, program).execute(CodeParams(code="", on_event=hear))
+        result = await executor(exam, program).execute(ExecuteRequest(code="", on_event=hear))
         assert result.value == 1
         assert "a callback for events of code failed" in caplog.text

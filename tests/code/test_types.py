@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.types import BackendInfo, CodeEvent, CodeParams, CodeResult, ToolCallRecord
+from toolexec.code.types import BackendInfo, CodeEvent, CodeResult, ExecuteRequest, ToolCallRecord
 from toolexec.errors import CodeError, ToolNotFoundError
 
 
@@ -101,7 +101,7 @@ class TestResults:
 
 def test_params_have_defaults() -> None:
     """Only the code is needed; nothing is bounded or allowed beyond what the operator says."""
-    params = CodeParams(code="1")
+    params = ExecuteRequest(code="1")
     assert (params.language, params.timeout, params.limits) == ("", None, Limits())
     assert (params.allowed_tools, params.best_effort, params.seed) == (None, False, None)
     with pytest.raises(FrozenInstanceError):

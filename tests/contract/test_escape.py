@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
 from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import ExecuteRequest
 from toolexec.testing import escape_battery
 from toolexec.testing.escape_battery import BatteryReport, run_battery
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, watch
@@ -278,7 +279,7 @@ async def test_a_run_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch
     sandbox = naive(program)
     execute = sandbox.execute
 
-    async def patient(request: ExecuteRequest) -> ExecuteResult:
+    async def patient(request: ExecuteRequest) -> CodeResult:
         return await execute(replace(request, timeout=1000))
 
     sandbox.execute = patient  # type: ignore[method-assign]
@@ -356,7 +357,7 @@ async def test_a_wrong_name_is_seen() -> None:
     async def program(request: ExecuteRequest) -> Any:
         from toolexec.code.types import BackendInfo
 
-        return ExecuteResult(backend=BackendInfo(kind="other"))
+        return CodeResult(backend=BackendInfo(kind="other"))
 
     assert "the result names the sandbox other" in await evidence(program)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from toolexec.runtime.gateway.base import Gateway
+from toolexec.code.gateway import Gateway
 from toolexec.runtime.gateway.connections import Connection, connect_pipes, connect_socket, memory_pair
 from toolexec.runtime.gateway.direct import DirectGateway
 from toolexec.runtime.gateway.proxy import ProxyGateway

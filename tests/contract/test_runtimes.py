@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.code.types import CodeResult
+from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.runtime import Runtime
 from toolexec.testing.runtime_suite import RUNTIME_CHECKS, check_runtime, run_runtime_check
 
@@ -26,7 +27,7 @@ async def test_the_suite_passes_as_a_whole() -> None:
 class Careless(Runtime):
     """A router that lets everything onto the host and hands on what was asked for: a bad example."""
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run it anywhere."""
         backend = self.backends[0]
         return await backend.execute(replace(request, limits=request.limits))

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
 from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, check_sandbox, run_sandbox_check
 
@@ -76,7 +77,7 @@ class Liar:
         """All of them."""
         return LimitsEnforced(timeout=True, memory=True, cpu=True, pids=True, disk=True)
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run it without the limits that are claimed."""
         limits = replace(request.limits, cpu_ms=0)
         timeout = min(request.timeout or 2.0, 2.0)

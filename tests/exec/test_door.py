@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import toolexec
 from toolexec import Exec, Limits, Options, Step, tool
 from toolexec.backend.mcp.config import MCPServer, MCPSettings
-from toolexec.code.types import CodeParams
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import ConfigurationError, InvalidChainError, InvalidToolError, ToolExecError
 from toolexec.exec.code import CodeSettings
 from toolexec.exec.options import ExecSettings
@@ -102,9 +102,17 @@ TYPED = [
 
 def test_there_is_something_to_check() -> None:
     """The sweeps below see the classes that matter, and hundreds of settings."""
-    assert {"Exec", "CodeConfig", "CodeParams", "Limits", "a step", "Gate", "Rule", "Policy", "ServeSettings"} <= set(
-        CLASSES
-    )
+    assert {
+        "Exec",
+        "CodeConfig",
+        "ExecuteRequest",
+        "Limits",
+        "a step",
+        "Gate",
+        "Rule",
+        "Policy",
+        "ServeSettings",
+    } <= set(CLASSES)
     assert len(TYPED) > 150
 
 
@@ -207,7 +215,7 @@ def test_settings_of_code(name: str, value: Any) -> None:
         (lambda: Limits(max_tool_call=3), "did you mean max_tool_calls?"),
         (lambda: Limits.from_dict({"max_tool_call": 3}), "did you mean max_tool_calls?"),
         (lambda: Limits(pids=True), "pids must be an integer, not True"),
-        (lambda: CodeParams(code="1", allowed_tools="math:*"), "allowed_tools must be a list of strings or None"),
+        (lambda: ExecuteRequest(code="1", allowed_tools="math:*"), "allowed_tools must be a list of strings or None"),
         (lambda: tool(read_only="yes"), "read_only must be true or false"),
         (lambda: tool(readonly=True), "did you mean read_only?"),
         (lambda: tool(tags="abc"), "tags must be a list of strings, not a string"),
@@ -243,7 +251,7 @@ async def test_a_timeout_of_one_call() -> None:
         (ExecSettings, Options, set[str]()),
         (WasmSettings, WasmConfig, set[str]()),
         (MCPSettings, MCPServer, {"name", "command", "args", "url"}),
-        (CodeSettings, CodeParams, {"code", "origin", "-max_tool_calls", "-unsafe_opt_in"}),
+        (CodeSettings, ExecuteRequest, {"code", "gateway", "output", "origin", "-max_tool_calls", "-unsafe_opt_in"}),
     ],
 )
 def test_what_type_checkers_see_is_what_is_checked(typed: type, cls: type, beside: set[str]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from toolexec.backend.registry import BackendRegistry
+from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.types import BackendInfo
+from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.discovery import InMemoryDocStore, InMemoryIndex
 from toolexec.errors import (
     CodeError,
@@ -23,13 +24,11 @@ from toolexec.runtime.base import (
     PROFILES,
     Availability,
     ExecuteRequest,
-    ExecuteResult,
     SandboxBackend,
     SessionBackend,
     info_of,
     located,
 )
-from toolexec.runtime.gateway.base import Gateway
 from toolexec.runtime.gateway.direct import DirectGateway
 
 
@@ -55,8 +54,8 @@ class Nowhere:
     async def check(self) -> Availability:
         return Availability(ok=False, reason="it is nowhere", remedy="find it")
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
-        return ExecuteResult(backend=info_of(self))
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        return CodeResult(backend=info_of(self))
 
     async def aclose(self) -> None:
         pass
@@ -80,7 +79,7 @@ class TestRequests:
     @pytest.mark.parametrize("wrong", [None, object(), "gateway"], ids=["nothing", "an object", "a text"])
     def test_a_gateway_is_needed(self, wrong: Any) -> None:
         """Even for code that calls nothing; the error says what to use."""
-        with pytest.raises(MissingGatewayError, match="DirectGateway"):
+        with pytest.raises(MissingGatewayError, match="use Tools"):
             ExecuteRequest(code="1", gateway=wrong).validate()
 
     @pytest.mark.parametrize("code", ["", "  \n\t", None, b"1", 5], ids=repr)
@@ -123,14 +122,14 @@ class TestResults:
 
     def test_a_good_one(self) -> None:
         """Nothing is enforced unless the backend says so."""
-        result = ExecuteResult(backend=BackendInfo(kind="x"))
+        result = CodeResult(backend=BackendInfo(kind="x"))
         assert result.ok
         assert result.raise_for_error() is result
         assert result.limits_enforced == LimitsEnforced()
 
     def test_a_failed_one(self) -> None:
         """What was captured is beside the error."""
-        result = ExecuteResult(backend=BackendInfo(kind="x"), stdout="so far", error=CodeError("no"))
+        result = CodeResult(backend=BackendInfo(kind="x"), stdout="so far", error=CodeError("no"))
         assert not result.ok
         with pytest.raises(CodeError):
             result.raise_for_error()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, cache_state, examine, served_profiles
 from toolexec.runtime.profiles import CANDIDATES
 from toolexec.runtime.runtime import Runtime
@@ -36,7 +37,7 @@ class _Odd(_Few):
             raise self._state
         return self._state
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         if isinstance(self._outcome, Exception):
             raise self._outcome
         result = await super().execute(request)

@@ -1,4 +1,4 @@
-"""The bridge from code to sandboxes."""
+"""A runtime as the engine of an executor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeParams, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import (
     CodeError,
     CodeExecutionError,
@@ -27,7 +27,6 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.engine import RuntimeEngine
 from toolexec.runtime.runtime import Runtime
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
@@ -47,32 +46,35 @@ async def ex() -> AsyncIterator[Exec]:
 
 
 def executor(ex: Exec, sandbox: ScriptedSandbox, profile: str = "") -> Executor:
-    """An executor over the engine under test."""
-    engine = RuntimeEngine(Runtime([sandbox]), profile)
+    """An executor over a runtime."""
+    engine = Runtime([sandbox], default_profile=profile or "standard")
     limits = Limits(max_tool_calls=25, max_chain_steps=4)
     return Executor(CodeConfig(index=ex.index, docs=ex.docs, run=ex.runner, engine=engine, limits=limits))
 
 
-def test_it_needs_a_runtime() -> None:
-    """The error says what to give."""
-    with pytest.raises(SandboxUnavailableError, match=r"give it Runtime\("):
-        RuntimeEngine(None)
-
-
 def test_its_languages_are_those_of_the_sandboxes() -> None:
     """All of them together; it keeps the deadline itself."""
-    sandboxes = [ScriptedSandbox(), ScriptedSandbox(kind="docker", languages=["go", "python"])]
-    engine = RuntimeEngine(Runtime(sandboxes))
-    assert engine.languages == {"python", "go"}
-    assert engine.keeps_deadline
-    assert RuntimeEngine(Runtime([])).languages == frozenset()
-    assert engine.profile == "standard"
+    runtime = Runtime([ScriptedSandbox(), ScriptedSandbox(kind="docker", languages=["go", "python"])])
+    assert runtime.languages == {"python", "go"}
+    assert runtime.keeps_deadline
+    assert Runtime([]).languages == frozenset()
+
+
+async def test_the_former_bridge_still_works(ex: Exec) -> None:
+    """A RuntimeEngine needs a runtime, and has a profile for code that asks for none."""
+    with pytest.raises(SandboxUnavailableError, match=r"give it Runtime\("):
+        RuntimeEngine(None)
+    sandbox = ScriptedSandbox()
+    engine = RuntimeEngine(Runtime([sandbox]), "hardened")
+    assert (engine.profile, engine.languages, RuntimeEngine(Runtime()).profile) == ("hardened", {"python"}, "standard")
+    await Executor(CodeConfig(run=ex.runner, index=ex.index, engine=engine)).execute(ExecuteRequest(code="x"))
+    assert sandbox.requests[0].profile == "hardened"
 
 
 async def test_everything_reaches_the_sandbox(ex: Exec) -> None:
     """All that the parameters say, with the caps that hold."""
     sandbox = ScriptedSandbox()
-    params = CodeParams(
+    params = ExecuteRequest(
         code="x",
         language="python",
         timeout=5.0,
@@ -98,9 +100,9 @@ async def test_everything_reaches_the_sandbox(ex: Exec) -> None:
 
 
 async def test_the_profile_of_the_code_goes_first(ex: Exec) -> None:
-    """The engine's is for code that asks for none."""
+    """The runtime's is for code that asks for none."""
     sandbox = ScriptedSandbox()
-    await executor(ex, sandbox, "hardened").execute(CodeParams(code="x", profile="standard"))
+    await executor(ex, sandbox, "hardened").execute(ExecuteRequest(code="x", profile="standard"))
     assert sandbox.requests[0].profile == "standard"
 
 
@@ -112,7 +114,7 @@ async def test_the_result_is_that_of_the_sandbox(ex: Exec) -> None:
         request.output.write("hello\n")
         return (await request.gateway.run_tool("math:add", {"a": 1, "b": 2})).value
 
-    result = await executor(ex, ScriptedSandbox({"x": program})).execute(CodeParams(code="x"))
+    result = await executor(ex, ScriptedSandbox({"x": program})).execute(ExecuteRequest(code="x"))
     assert isinstance(result, CodeResult)
     assert (result.value, result.stdout, result.language) == (3, "hello\n", "python")
     assert result.backend == BackendInfo(kind="wasm", readiness="beta", isolation="wasm")
@@ -139,7 +141,7 @@ async def test_all_six_operations_work(ex: Exec) -> None:
             steps,
         ]
 
-    result = await executor(ex, ScriptedSandbox({"x": program})).execute(CodeParams(code="x"))
+    result = await executor(ex, ScriptedSandbox({"x": program})).execute(ExecuteRequest(code="x"))
     assert result.value == [["math:add"], ["math"], "math:add", [], []]
     assert isinstance(raised[0], HandlerError)
     assert result.tool_calls[0].error is raised[0]
@@ -156,7 +158,7 @@ async def test_all_six_operations_work(ex: Exec) -> None:
 )
 async def test_errors_of_a_sandbox_are_those_of_code(ex: Exec, error: ToolExecError, kind: type) -> None:
     """Through a real router: limits are limits, a violation is the code's; what is the sandbox's stays so."""
-    result = await executor(ex, ScriptedSandbox({"x": error})).execute(CodeParams(code="x"))
+    result = await executor(ex, ScriptedSandbox({"x": error})).execute(ExecuteRequest(code="x"))
     assert result.error is error
     assert isinstance(error, kind)
     assert error.backend == "wasm"
@@ -165,7 +167,7 @@ async def test_errors_of_a_sandbox_are_those_of_code(ex: Exec, error: ToolExecEr
 async def test_the_programs_own_failure_is_a_code_error(ex: Exec) -> None:
     """With the author's line; the sandbox's view of it is not in the way."""
     failure = CodeError("ValueError: boom", line=2, column=1, source="x", kind="ValueError")
-    result = await executor(ex, ScriptedSandbox({"x": failure})).execute(CodeParams(code="x"))
+    result = await executor(ex, ScriptedSandbox({"x": failure})).execute(ExecuteRequest(code="x"))
     assert result.error is failure
     assert str(result.error) == "ValueError: boom (line 2, col 1)"
 
@@ -173,12 +175,12 @@ async def test_the_programs_own_failure_is_a_code_error(ex: Exec) -> None:
 async def test_what_was_not_run_raises(ex: Exec) -> None:
     """As the router raises it."""
     with pytest.raises(SandboxDeniedError):
-        await executor(ex, ScriptedSandbox({"x": SandboxDeniedError("no")})).execute(CodeParams(code="x"))
+        await executor(ex, ScriptedSandbox({"x": SandboxDeniedError("no")})).execute(ExecuteRequest(code="x"))
     with pytest.raises(MissingCodeError):
-        await executor(ex, ScriptedSandbox()).execute(CodeParams(code=""))
+        await executor(ex, ScriptedSandbox()).execute(ExecuteRequest(code=""))
     with pytest.raises(SandboxUnavailableError, match="no backend for profile 'hardened'"):
         sandbox = ScriptedSandbox(kind="gone")
-        await executor(ex, sandbox, "hardened").execute(CodeParams(code="x"))
+        await executor(ex, sandbox, "hardened").execute(ExecuteRequest(code="x"))
 
 
 async def test_the_deadline_is_the_sandboxes(ex: Exec) -> None:
@@ -192,6 +194,6 @@ async def test_the_deadline_is_the_sandboxes(ex: Exec) -> None:
 
         await asyncio.sleep(60)
 
-    result = await executor(ex, ScriptedSandbox({"x": program})).execute(CodeParams(code="x", timeout=0.1))
+    result = await executor(ex, ScriptedSandbox({"x": program})).execute(ExecuteRequest(code="x", timeout=0.1))
     assert isinstance(result.error, CodeTimeoutError)
     assert (result.stdout, len(result.tool_calls)) == ("before", 1)

@@ -13,9 +13,10 @@ import pytest
 import toolexec
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, examine
 from toolexec.runtime.readiness import LIMITS, Measurement
 from toolexec.runtime.runtime import Runtime
@@ -41,7 +42,7 @@ class Python(WasmBackend):
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
         return replace(super().enforces(request), **dict.fromkeys(self.disowned, False))
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         kept = {name: value for name, value in request.limits.to_dict().items() if name not in self.ignored}
         return await super().execute(replace(request, limits=Limits(**kept)))
 
@@ -121,7 +122,7 @@ async def test_limits_that_cannot_be_tried() -> None:
     """Are not taken for granted."""
 
     class Shy(Python):
-        async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        async def execute(self, request: ExecuteRequest) -> CodeResult:
             if request.limits.cpu_ms:
                 raise SandboxUnavailableError("not now")
             return await super().execute(request)

@@ -11,6 +11,7 @@ import pytest
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -20,7 +21,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolCallLimitError,
 )
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
 from toolexec.runtime.runtime import Runtime
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -38,7 +39,7 @@ class SessionSandbox(ScriptedSandbox):
         sandbox = self
 
         class Session:
-            async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+            async def execute(self, request: ExecuteRequest) -> CodeResult:
                 return await sandbox.execute(request)
 
             async def aclose(self) -> None:
@@ -182,7 +183,7 @@ class TestResults:
 
     async def test_a_trace_of_the_sandbox_is_kept(self, request_of: Make) -> None:
         """Where it has its own, that of the gateway is not needed."""
-        own = ExecuteResult(backend=ScriptedSandbox.__name__, tool_calls=["its own"])  # type: ignore[arg-type, list-item]
+        own = CodeResult(backend=ScriptedSandbox.__name__, tool_calls=["its own"])  # type: ignore[arg-type, list-item]
         result = await Runtime([ScriptedSandbox({"value": own})]).execute(request_of())
         assert result.tool_calls == ["its own"]
 

@@ -10,6 +10,7 @@ import pytest
 from toolexec import Exec
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
@@ -17,13 +18,13 @@ from toolexec.errors import (
     SandboxFailedError,
     SandboxUnavailableError,
 )
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxBackend, info_of
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend, info_of
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 EX = Exec()
 
 
-async def run(sandbox: ScriptedSandbox, code: str = "x", **fields: Any) -> ExecuteResult:
+async def run(sandbox: ScriptedSandbox, code: str = "x", **fields: Any) -> CodeResult:
     """Run a program."""
     tools = Tools(EX.index, EX.docs, EX.runner)
     return await sandbox.execute(ExecuteRequest(code=code, gateway=tools, **fields))
@@ -53,7 +54,7 @@ async def test_values_are_answers() -> None:
 async def test_a_whole_result_is_an_answer() -> None:
     """It is handed over as it is."""
     sandbox = ScriptedSandbox()
-    whole = ExecuteResult(backend=info_of(sandbox), value=5)
+    whole = CodeResult(backend=info_of(sandbox), value=5)
     sandbox.default = whole
     assert await run(sandbox) is whole
 

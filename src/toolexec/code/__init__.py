@@ -2,11 +2,12 @@
 
 from toolexec.code.engine import Engine, Engines
 from toolexec.code.executor import CodeConfig, Executor
+from toolexec.code.gateway import Gateway
 from toolexec.code.handles import Handle, Handles
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeEvent, CodeParams, CodeResult, ToolCallRecord
+from toolexec.code.types import BackendInfo, CodeEvent, CodeParams, CodeResult, ExecuteRequest, ToolCallRecord
 
 __all__ = [
     "BackendInfo",
@@ -16,7 +17,9 @@ __all__ = [
     "CodeResult",
     "Engine",
     "Engines",
+    "ExecuteRequest",
     "Executor",
+    "Gateway",
     "Handle",
     "Handles",
     "Limits",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeParams, CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 
@@ -23,8 +23,8 @@ class Engine(Protocol):
         """What it runs."""
         ...
 
-    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
-        """Run `params.code`; language, timeout and limits are filled in.
+    async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
+        """Run `request.code`; language, timeout and limits are filled in.
 
         What the code did until it failed is in the result, its failure as `error`. Raises when nothing was run.
         Cancelling stops the code.
@@ -42,11 +42,11 @@ class Engines:
                 self._by_language.setdefault(language, engine)
         self.languages = frozenset(self._by_language)
 
-    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
+    async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
         """Run the code in the engine of its language; raises ConfigurationError for an unknown one."""
-        engine = self._by_language.get(params.language)
+        engine = self._by_language.get(request.language)
         if engine is None:
             raise ConfigurationError(
-                f"unknown language {params.language!r}; {did_you_mean(params.language, sorted(self.languages))}"
+                f"unknown language {request.language!r}; {did_you_mean(request.language, sorted(self.languages))}"
             )
-        return await engine.execute(params, tools)
+        return await engine.execute(request, tools)

@@ -16,7 +16,7 @@ from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output, Stream
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
+from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
@@ -89,16 +89,15 @@ class _EmbeddedPython:
     languages = frozenset({"python"})
     keeps_deadline = True
 
-    async def execute(self, params: CodeParams, tools: Tools) -> CodeResult:
-        if params.language != "python":
-            raise ConfigurationError(_refusal(params.language))
+    async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
+        if request.language != "python":
+            raise ConfigurationError(_refusal(request.language))
         # Imported by name: the sandboxes are a layer above this one, and only this default needs them.
-        engines = import_module("toolexec.runtime.engine")
-        runtime = import_module("toolexec.runtime.runtime").Runtime(
+        runtime: Any = import_module("toolexec.runtime.runtime").Runtime(
             [import_module("toolexec.runtime.backend.wasm").WasmBackend()]
         )
         try:
-            result: CodeResult = await engines.RuntimeEngine(runtime).execute(params, tools)
+            result: CodeResult = await runtime.execute(request, tools)
         finally:
             await runtime.aclose()
         return result
@@ -112,7 +111,7 @@ def _refusal(language: str) -> str:
         )
     return (
         f"an executor without an engine runs python only, not {language}; give it one that runs {language}: "
-        "CodeConfig(engine=RuntimeEngine(Runtime([...]))), both from toolexec.runtime"
+        "CodeConfig(engine=Runtime([...])), from toolexec.runtime"
     )
 
 
@@ -126,28 +125,28 @@ class Executor:
         """
         self.config = config if isinstance(config, CodeConfig) else CodeConfig(run=config)
 
-    async def execute(self, params: CodeParams) -> CodeResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run code.
 
         Whatever the code did and however it ended is in the result: its failure (CodeError), a limit
         (LimitExceededError, CodeTimeoutError), the failure of its sandbox, the closing of it (ClosedError). Raises when
         nothing was run: ConfigurationError, SandboxError. Cancelling stops the code.
         """
-        tools, params = self.prepare(params)
-        return await self.run(params, tools, self._engine.execute(params, tools))
+        tools, request = self.prepare(request)
+        return await self.run(request, tools, self._engine.execute(request, tools))
 
-    def prepare(self, params: CodeParams) -> tuple[Tools, CodeParams]:
+    def prepare(self, request: ExecuteRequest) -> tuple[Tools, ExecuteRequest]:
         """The tools for one run, and the parameters with all that holds filled in; raises ConfigurationError."""
         config = self.config
-        _check_timeout(params.timeout)
-        language = (params.language or config.default_language).lower()
-        limits = config.limits.narrow(params.limits)
-        timeout = params.timeout if params.timeout is not None else config.default_timeout
+        _check_timeout(request.timeout)
+        language = (request.language or config.default_language).lower()
+        limits = config.limits.narrow(request.limits)
+        timeout = request.timeout if request.timeout is not None else config.default_timeout
         if config.default_timeout is not None and timeout is not None:
             timeout = min(timeout, config.default_timeout)
-        code = without_fence(params.code)
-        params = replace(params, code=code, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
-        tell = _Teller(params.on_event) if params.on_event is not None else None
+        code = without_fence(request.code)
+        request = replace(request, code=code, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
+        tell = _Teller(request.on_event) if request.on_event is not None else None
         assert config.index is not None
         assert config.docs is not None
         assert config.run is not None
@@ -156,18 +155,18 @@ class Executor:
             config.docs,
             config.run,
             limits=limits,
-            allowed=params.allowed_tools,
+            allowed=request.allowed_tools,
             output=Output(config.output_chars, tell.printed if tell is not None else None),
             tell=tell,
             result_bytes=config.result_bytes,
-            origin=params.origin,
+            origin=request.origin,
         )
-        return tools, params
+        return tools, request
 
-    async def run(self, params: CodeParams, tools: Tools, work: Any) -> CodeResult:
+    async def run(self, request: ExecuteRequest, tools: Tools, work: Any) -> CodeResult:
         """Await the engine's *work* for prepared parameters, within the deadline, and complete its result."""
         started = perf_counter()
-        timeout = params.timeout
+        timeout = request.timeout
         try:
             if timeout is None or _keeps_deadline(self._engine):
                 result: CodeResult = await work
@@ -190,7 +189,7 @@ class Executor:
         result.stdout = _both(result.stdout, tools.output.text("stdout"))
         result.stderr = _both(result.stderr, tools.output.text("stderr"))
         result.duration = perf_counter() - started
-        result.language = params.language
+        result.language = request.language
         logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))
         return result
 

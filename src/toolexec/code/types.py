@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
+from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.errors import ToolExecError
+from toolexec.code.output import Output
+from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, ToolExecError
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
 
-__all__ = ["BackendInfo", "CodeEvent", "CodeParams", "CodeResult", "EventCallback", "Readiness", "ToolCallRecord"]
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "BackendInfo",
+    "CodeEvent",
+    "CodeParams",
+    "CodeResult",
+    "EventCallback",
+    "ExecuteRequest",
+    "Readiness",
+    "ToolCallRecord",
+]
+
+DEFAULT_TIMEOUT: Final = 30.0
 
 Readiness: TypeAlias = Literal["prod", "beta", "stub"]
 
@@ -58,36 +72,68 @@ EventCallback: TypeAlias = Callable[[CodeEvent], None]
 """Called in order, on the event loop; must not block. What it raises is logged."""
 
 
-@checked("CodeParams")
+@checked("ExecuteRequest", leave=("code", "gateway", "timeout", "env", "files"))  # `validate` checks these
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeParams:
-    """What is asked of an `Executor`.
+class ExecuteRequest:
+    """One program to run: what an `Exec`, an `Executor`, a `Runtime` and a sandbox are asked.
 
-    `language` and `timeout` (seconds) default to the executor's. `limits` can only lower the operator's.
-    `allowed_tools` are the IDs (or patterns such as `github:*`) that the code may see and call; None means all, an
-    empty list means none. `env`
-    are its environment variables and `files` its files by relative path. With `seed` and `now` (a Unix time) its random
-    numbers and clock are the same in every run. `profile` asks for a security profile other than the default.
-    `best_effort` accepts a sandbox that cannot enforce every limit. `on_event` hears of prints and tool calls while
-    the code runs. `metadata` is for the sandbox. `origin` is where the calls of the code come from.
+    `language`, `timeout` (seconds for the whole run) and `profile` default to those of whatever is asked. `limits` can
+    only lower the operator's. `allowed_tools` are the IDs (or patterns such as `github:*`) that the code may see and
+    call; None means all, an empty list means none. `env` are its only environment variables of the caller, and `files`
+    are put into its private working directory, by relative path. `args` and `stdin` are for programs that read them.
+    With `seed` and `now` (a Unix time) its random numbers and clock are the same in every run. `best_effort` accepts a
+    sandbox that cannot enforce every limit. `on_event` gets prints and tool calls while the code runs. `metadata` is
+    for the sandbox; known keys: `unsafeOptIn`, `wasm_module`, `wasm_module_b64`. `origin` is where the calls of the
+    code come from. `gateway` is its way to the tools and `output` takes what it prints: an `Executor` makes both.
     """
 
     code: str
+    gateway: Gateway | None = None
     language: str = ""
     timeout: float | None = None
     limits: Limits = field(default_factory=Limits)
     allowed_tools: Collection[str] | None = None
+    profile: str = ""
+    output: Output = field(default_factory=Output)
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     args: Sequence[str] = ()
     stdin: bytes = b""
     seed: int | None = None
     now: float | None = None
-    profile: str = ""
     best_effort: bool = False
     on_event: EventCallback | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = HERE
+
+    def validate(self) -> Self:
+        """Return the request itself if a sandbox can run it.
+
+        Raises MissingGatewayError, MissingCodeError or InvalidRequestError. A WebAssembly module in the metadata stands
+        for the code.
+        """
+        if not isinstance(self.gateway, Gateway):
+            raise MissingGatewayError("a gateway is required: code without one could call no tool; use Tools")
+        if not isinstance(self.code, str):
+            raise MissingCodeError(f"code must be text, not {type(self.code).__name__}")
+        if not self.code.strip() and not self.metadata.get("wasm_module") and not self.metadata.get("wasm_module_b64"):
+            raise MissingCodeError("code is required")
+        if self.timeout is not None and not _is_above_zero(self.timeout):
+            raise InvalidRequestError(f"a timeout must be above 0 seconds, not {self.timeout!r}")
+        if not all(isinstance(name, str) and isinstance(value, str) for name, value in self.env.items()):
+            raise InvalidRequestError("env must map names to texts")
+        if not all(isinstance(name, str) and isinstance(value, bytes) for name, value in self.files.items()):
+            raise InvalidRequestError("files must map relative paths to bytes")
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """The time limit that holds in a sandbox: the one asked for, else 30 s."""
+        return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT
+
+
+CodeParams = ExecuteRequest
+"""The former name of what an executor is asked; it stays for one release."""
 
 
 class ToolCallRecord:
@@ -179,9 +225,10 @@ class ToolCallRecord:
 class CodeResult:
     """The outcome of a run of code.
 
-    `value` is JSON. `error` is set when the code failed or was stopped; everything captured until then is here all the
+    `value` is JSON. `error` is set when the program failed (CodeError), was stopped (LimitExceededError,
+    SandboxViolationError) or lost its sandbox (SandboxFailedError); everything captured until then is here all the
     same: what it printed, its tool calls in order, its files. `duration` is in seconds. `files` are those that the code
-    made or changed. `backend` and `limits_enforced` say where it ran and which bounds held.
+    made or changed. `backend` says where it ran, `limits_enforced` which bounds would really have stopped the program.
     """
 
     value: Any = None
@@ -222,3 +269,7 @@ class CodeResult:
             data["backend"] = self.backend.to_dict()
             data["limitsEnforced"] = self.limits_enforced.to_dict()
         return data
+
+
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

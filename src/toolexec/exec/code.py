@@ -13,7 +13,7 @@ from typing import Any, Self, TypedDict, Unpack
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
-from toolexec.code.types import CodeEvent, CodeParams, CodeResult, EventCallback
+from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
 from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError, ToolExecError
@@ -23,7 +23,6 @@ from toolexec.model.origin import HERE, current_origin
 from toolexec.model.settings import check_settings
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxSession
-from toolexec.runtime.engine import RuntimeEngine, code_result
 from toolexec.runtime.runtime import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -33,7 +32,7 @@ _OPT_IN = "unsafeOptIn"
 
 
 class CodeSettings(TypedDict, total=False):
-    """How one run of code differs from the options; see `CodeParams`.
+    """How one run of code differs from the options; see `ExecuteRequest`.
 
     `max_tool_calls` is short for that of `limits` (0: the options'); `unsafe_opt_in` allows the profile `dev`.
     """
@@ -62,7 +61,7 @@ class CodeRuns:
     def __init__(self, options: Options, index: Index, docs: DocStore, runner: Runner, home: Home) -> None:
         self._options = options
         self._parts: tuple[Index, DocStore, Runner] = (index, docs, runner)
-        self._engine: RuntimeEngine | None = None
+        self._runtime: Runtime | None = None
         self._executor: Executor | None = None
         self._closed = False
         self._home = home
@@ -74,56 +73,51 @@ class CodeRuns:
     @property
     def in_use(self) -> bool:
         """Whether there are sandboxes already."""
-        return self._engine is not None
+        return self._runtime is not None
 
     @property
     def runtime(self) -> Runtime:
-        """The router that chooses the sandbox."""
-        return self.engine.runtime
-
-    @property
-    def engine(self) -> RuntimeEngine:
-        """What runs code; raises ConfigurationError when code is switched off or the Exec is closed."""
+        """The router that chooses the sandbox; raises ConfigurationError when code is switched off or the Exec is
+        closed."""
         options = self._options
         if not options.enable_code_execution:
             raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
         if self._closed:
             raise ConfigurationError("this Exec is closed; make a new one")
-        if self._engine is None:
+        if self._runtime is None:
             backends = options.runtime_backends
             if backends is None or isinstance(backends, SandboxSettings):
-                runtime = make_runtime(backends)
+                self._runtime = make_runtime(backends)
             else:
-                runtime = Runtime(backends)
-            self._engine = RuntimeEngine(runtime, options.security_profile)
-        return self._engine
+                self._runtime = Runtime(backends)
+        return self._runtime
 
     @contextmanager
-    def run(self, params: CodeParams) -> Generator[CodeRun, None, None]:
-        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `engine` and `enter`
-        do."""
+    def run(self, request: ExecuteRequest) -> Generator[CodeRun, None, None]:
+        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
+        `enter` do."""
         self.enter()
         executor, gate, origin = self.executor, self._options.gate, current_origin()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
-            yield CodeRun(executor, replace(params, origin=origin))
+            yield CodeRun(executor, replace(request, origin=origin))
             return
-        code = params.code.encode(errors="surrogatepass")
+        code = request.code.encode(errors="surrogatepass")
         digest = hashlib.sha256(code).hexdigest()
-        language = params.language or self._options.default_language
+        language = request.language or self._options.default_language
         with gate.group("code", origin, {"language": language, "bytes": len(code), "sha256": digest}) as scope:
             config = executor.config
             assert config.index is not None
             assert config.docs is not None
             index, docs = gate.view(config.index, config.docs, scope.origin)
-            run = CodeRun(Executor(replace(config, index=index, docs=docs)), replace(params, origin=scope.origin))
+            run = CodeRun(Executor(replace(config, index=index, docs=docs)), replace(request, origin=scope.origin))
             yield run
             scope.failure = run.failure
 
     @property
     def executor(self) -> Executor:
-        """What counts, limits and traces; raises as `engine` does."""
-        engine = self.engine
+        """What counts, limits and traces; raises as `runtime` does."""
+        runtime = self.runtime
         if self._executor is None:
             options = self._options
             index, docs, runner = self._parts
@@ -132,7 +126,7 @@ class CodeRuns:
                     index=index,
                     docs=docs,
                     run=runner,
-                    engine=engine,
+                    engine=runtime,
                     default_timeout=options.default_timeout,
                     default_language=options.default_language,
                     limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls or 100)),
@@ -141,8 +135,8 @@ class CodeRuns:
             )
         return self._executor
 
-    def params(self, code: str, settings: CodeSettings, *more: CodeSettings) -> CodeParams:
-        """The parameters of one run; raises ConfigurationError for unknown settings and invalid values, and
+    def request(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
+        """The request for one run; raises ConfigurationError for unknown settings and invalid values, and
         InvalidLimitsError."""
         for group in (settings, *more):
             check_settings("execute_code", CodeSettings, group)
@@ -155,29 +149,30 @@ class CodeRuns:
             limits = limits.narrow(Limits(max_tool_calls=own.pop("max_tool_calls", None) or 0))
             opted_in = own.pop("unsafe_opt_in", False) or opted_in
             merged |= own
-        params = CodeParams(code=code, limits=limits, **merged)
-        if opted_in and _OPT_IN not in params.metadata:
-            params = replace(params, metadata={**params.metadata, _OPT_IN: True})
-        return params
+        merged["profile"] = merged.get("profile") or self._options.security_profile
+        request = ExecuteRequest(code=code, limits=limits, **merged)
+        if opted_in and _OPT_IN not in request.metadata:
+            request = replace(request, metadata={**request.metadata, _OPT_IN: True})
+        return request
 
-    async def execute(self, params: CodeParams) -> CodeResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
-        with self.run(params) as run:
-            result = await run.executor.execute(run.params)
+        with self.run(request) as run:
+            result = await run.executor.execute(run.request)
             run.failure = result.error
             return result
 
-    async def stream(self, params: CodeParams) -> AsyncGenerator[CodeEvent, None]:
+    async def stream(self, request: ExecuteRequest) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what happens; see `Exec.stream_code`."""
         events: asyncio.Queue[CodeEvent | None] = asyncio.Queue()
-        also = params.on_event
+        also = request.on_event
 
         def hear(event: CodeEvent) -> None:
             events.put_nowait(event)
             if also is not None:
                 also(event)
 
-        work = asyncio.create_task(self.execute(replace(params, on_event=hear)))
+        work = asyncio.create_task(self.execute(replace(request, on_event=hear)))
         work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
         try:
             while (event := await events.get()) is not None:
@@ -191,16 +186,16 @@ class CodeRuns:
     async def aclose(self) -> None:
         """Stop all code and close the sandboxes."""
         self._closed = True
-        if self._engine is not None:
-            await self._engine.runtime.aclose()
+        if self._runtime is not None:
+            await self._runtime.aclose()
 
 
 class CodeSession:
     """A sandbox that keeps its state between runs, as `async with`."""
 
     def __init__(self, runs: CodeRuns, settings: CodeSettings) -> None:
-        """Raises as `CodeRuns.params` does."""
-        runs.params("", settings)
+        """Raises as `CodeRuns.request` does."""
+        runs.request("", settings)
         self._runs = runs
         self._settings = settings
         self._session: SandboxSession | None = None
@@ -209,10 +204,10 @@ class CodeSession:
     async def __aenter__(self) -> Self:
         """Raises ConfigurationError and SandboxError."""
         self._runs.enter()
-        executor, engine = self._runs.executor, self._runs.engine
-        tools, params = executor.prepare(self._runs.params("", self._settings))
+        tools, request = self._runs.executor.prepare(self._runs.request("", self._settings))
         self._handles = tools.handles
-        self._session = await engine.runtime.open_session(engine.request(params, tools))
+        request = replace(request, gateway=tools, output=tools.output)
+        self._session = await self._runs.runtime.open_session(request)
         return self
 
     async def __aexit__(
@@ -231,17 +226,12 @@ class CodeSession:
         session = self._session
         if session is None:
             raise ConfigurationError("the session is not open; use it as `async with ex.session() as s`")
-        engine = self._runs.engine
-        with self._runs.run(self._runs.params(code, self._settings, settings)) as run:
-            tools, params = run.executor.prepare(run.params)
+        with self._runs.run(self._runs.request(code, self._settings, settings)) as run:
+            tools, request = run.executor.prepare(run.request)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles
-            request = engine.request(params, tools)
-
-            async def work() -> CodeResult:
-                return code_result(await session.execute(request))
-
-            result = await run.executor.run(params, tools, work())
+            request = replace(request, gateway=tools, output=tools.output)
+            result = await run.executor.run(request, tools, session.execute(request))
             run.failure = result.error
             return result
 
@@ -251,5 +241,5 @@ class CodeRun:
     """What one run of code is made with, and how it failed, if it did."""
 
     executor: Executor
-    params: CodeParams
+    request: ExecuteRequest
     failure: ToolExecError | None = None

@@ -401,26 +401,26 @@ class Exec(VendorCalls, ChainsAhead):
     async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run code that calls tools, in a sandbox.
 
-        *settings* are those of `CodeParams` (language, timeout, allowed_tools, env, files, limits, profile, on_event,
-        seed, ...), `max_tool_calls`, and `unsafe_opt_in` for this run. In Python the code has an object `tools`:
-        `tools.github.create_issue(title="x")`. Its value is that of a top-level `return`, else of `__out`, else of the
-        last expression.
+        *settings* are those of `ExecuteRequest` (language, timeout, allowed_tools, env, files, limits, profile,
+        on_event, seed, ...), `max_tool_calls`, and `unsafe_opt_in` for this run. In Python the code has an object
+        `tools`: `tools.github.create_issue(title="x")`. Its value is that of a top-level `return`, else of
+        `__out`, else of the last expression.
 
         A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
         and SandboxError when nothing was run.
         """
-        params = self._code.params(code, settings)
+        request = self._code.request(code, settings)
         if self._sources.pending:
             await self.start()
-        return await self._code.execute(params)
+        return await self._code.execute(request)
 
     async def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and hear what it does while it does it: prints and tool calls, then one event `done` with the
         result. Leaving the loop early stops the code. Raises as `execute_code` does."""
-        params = self._code.params(code, settings)
+        request = self._code.request(code, settings)
         if self._sources.pending:
             await self.start()
-        async with aclosing(self._code.stream(params)) as events:
+        async with aclosing(self._code.stream(request)) as events:
             async for event in events:
                 yield event
 

@@ -13,11 +13,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
 from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
 from toolexec.runtime.runtime import Runtime
@@ -162,7 +163,7 @@ def _measured(
 
 
 def _probe(backend: SandboxBackend) -> Probe:
-    async def run(code: str, limits: Limits, seconds: float) -> tuple[ExecuteRequest, ExecuteResult]:
+    async def run(code: str, limits: Limits, seconds: float) -> tuple[ExecuteRequest, CodeResult]:
         request = replace(_request(backend, "python", code, seconds), limits=limits, best_effort=True)
         return request, await backend.execute(request.validate())
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from time import perf_counter
 from typing import Any, Final
 
+from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, SandboxFailedError
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend, info_of, located
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend, info_of, located
 from toolexec.runtime.outcome import Ending, judge
 from toolexec.runtime.runs import OwnRuns
 
@@ -42,12 +43,12 @@ def result_of(
     began: float,
     details: Mapping[str, Any],
     files: dict[str, bytes],
-) -> ExecuteResult:
+) -> CodeResult:
     """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
     error = judge(ending)
     payload = ending.result or {}
     trace: Any = getattr(request.gateway, "tool_calls", None)
-    return ExecuteResult(
+    return CodeResult(
         backend=info_of(backend, **details),
         value=payload.get("value") if error is None else None,
         stdout=request.output.text("stdout"),
@@ -70,7 +71,7 @@ class GuestSession:
     def __init__(
         self,
         backend: SandboxBackend,
-        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[ExecuteResult, bool]]],
+        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[CodeResult, bool]]],
         close: Callable[[GuestSession], Awaitable[None]],
     ) -> None:
         self._backend = backend
@@ -80,7 +81,7 @@ class GuestSession:
         self._turn = asyncio.Lock()
         self._runs = OwnRuns()
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
         async with self._turn:
             if self._over:

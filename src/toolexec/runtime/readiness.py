@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits
-from toolexec.code.types import Readiness
+from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, ToolExecError
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 
 __all__ = ["LIMITS", "Measurement", "Probe", "measure_limits"]
 
-Probe = Callable[[str, Limits, float], Awaitable[tuple[ExecuteRequest, ExecuteResult]]]
+Probe = Callable[[str, Limits, float], Awaitable[tuple[ExecuteRequest, CodeResult]]]
 """Runs a program in Python under limits and a time limit in seconds; gives the request and the result."""
 
 LIMITS: Final = ("timeout", "memory", "cpu", "pids", "disk")
@@ -108,7 +108,7 @@ async def measure_limits(backend: SandboxBackend, probe: Probe) -> tuple[dict[st
     return held, problems
 
 
-def _was_stopped(name: str, result: ExecuteResult) -> bool:
+def _was_stopped(name: str, result: CodeResult) -> bool:
     error = result.error
     if name == "timeout":
         return isinstance(error, CodeTimeoutError) and not error.never_began

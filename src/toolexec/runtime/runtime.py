@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from toolexec.code.engine import ALIASES
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import Readiness
+from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
     CodeError,
     ConfigurationError,
@@ -29,7 +29,6 @@ from toolexec.runtime.base import (
     PROFILES,
     Availability,
     ExecuteRequest,
-    ExecuteResult,
     SandboxBackend,
     SandboxSession,
     SessionBackend,
@@ -64,8 +63,11 @@ class Runtime:
     isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
     *limits* are the operator's; a request can lower them.
 
-    Raises ConfigurationError for unknown profiles or two sandboxes of one kind.
+    Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
+    `Executor`: it stops code at the deadline by itself.
     """
+
+    keeps_deadline = True
 
     def __init__(
         self,
@@ -133,23 +135,30 @@ class Runtime:
         """How ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
         return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
 
-    def rated(self, result: ExecuteResult, backend: SandboxBackend, request: ExecuteRequest) -> ExecuteResult:
+    def rated(self, result: CodeResult, backend: SandboxBackend, request: ExecuteRequest) -> CodeResult:
         """*result* with what was measured of *backend*, which made it."""
         readiness = self.readiness_of(backend, request.language)
-        if readiness != "beta":
+        if readiness != "beta" and result.backend is not None:
             result.backend = replace(result.backend, readiness=readiness)
         return result
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
-        """Run a program.
+    @property
+    def languages(self) -> frozenset[str]:
+        """Return all that any of the sandboxes runs."""
+        return frozenset().union(*(backend.languages for backend in self.backends))
+
+    async def execute(self, request: ExecuteRequest, tools: Tools | None = None) -> CodeResult:
+        """Run a program; *tools*, if given, are its gateway and take its output.
 
         What became of it is in the result, its failure too. Raises when nothing was run: InvalidRequestError,
         SandboxUnavailableError, SandboxDeniedError, LimitNotEnforceableError. Raises ClosedError when the runtime is
         closed meanwhile. Cancelling stops the program.
         """
+        if tools is not None:
+            request = replace(request, gateway=tools, output=tools.output)
         return await self.owned(self._execute(request))
 
-    async def _execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def _execute(self, request: ExecuteRequest) -> CodeResult:
         backend, request = await self._choose(request)
         logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
         result = await backend.execute(request)
@@ -163,7 +172,7 @@ class Runtime:
             raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
         return _RoutedSession(self, await backend.open_session(request), request, backend)
 
-    async def completed(self, result: ExecuteResult, request: ExecuteRequest, backend: SandboxBackend) -> ExecuteResult:
+    async def completed(self, result: CodeResult, request: ExecuteRequest, backend: SandboxBackend) -> CodeResult:
         """The result of *backend* with what the runtime knows: the trace, values of handles, advice on a failure."""
         result = _completed(result, request)
         error = result.error
@@ -289,7 +298,7 @@ class _RoutedSession:
         self._opened = opened
         self._backend = backend
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         request.validate()
         opened = self._opened
         asked = ALIASES.get(request.language, request.language) or "python"
@@ -302,7 +311,6 @@ class _RoutedSession:
         request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
         result = await self._runtime.owned(self._session.execute(request))
         result = await self._runtime.completed(result, request, self._backend)
-        return self._runtime.rated(result, self._backend, request)
         return self._runtime.rated(result, self._backend, request)
 
     async def aclose(self) -> None:
@@ -337,7 +345,7 @@ def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteReq
     return request
 
 
-def _completed(result: ExecuteResult, request: ExecuteRequest) -> ExecuteResult:
+def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
     """The result with the trace that the gateway kept, whatever became of the program, and with the values that handles
     in its own value stand for."""
     gateway = request.gateway

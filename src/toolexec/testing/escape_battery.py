@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.code.output import Output
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.code.types import CodeResult
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, Site
 from toolexec.testing.escapes.base import code_of
 from toolexec.testing.escapes.watch import Watch
@@ -240,7 +241,7 @@ class _Battery:
             known_gap=known_gap,
         )
 
-    async def _run(self, escape: Escape, attempt: Attempt) -> ExecuteResult:
+    async def _run(self, escape: Escape, attempt: Attempt) -> CodeResult:
         request = ExecuteRequest(
             code=self._site.fill_in(escape.programs[self._language]),
             gateway=attempt.tools,
@@ -258,8 +259,9 @@ class _Battery:
         result = attempt.result
         if result is None:
             return f"the sandbox itself failed: {type(attempt.raised).__name__}: {str(attempt.raised)[:200]}"
-        if result.backend.kind != self._backend.kind:
-            return f"the result names the sandbox {result.backend.kind}"
+        named = result.backend.kind if result.backend is not None else ""
+        if named != self._backend.kind:
+            return f"the result names the sandbox {named!r}"
         if len(result.stdout) + len(result.stderr) > 2 * _MAX_OUTPUT + 1000:
             return f"{len(result.stdout) + len(result.stderr)} characters of output were kept"
         try:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
+from toolexec.code.gateway import Gateway
 from toolexec.discovery.docs import DocEntry, DocStore, InMemoryDocStore
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -17,7 +18,6 @@ from toolexec.discovery.memory import InMemoryIndex
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner, Runner
-from toolexec.runtime.gateway.base import Gateway
 from toolexec.runtime.gateway.direct import DirectGateway
 
 __all__ = ["PATIENCE", "GatewayExam", "GatewayParts", "MakeGateway"]

@@ -10,12 +10,13 @@ from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult, SandboxBackend
+from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 
 __all__ = ["PATIENCE", "SandboxExam"]
@@ -65,7 +66,7 @@ class SandboxExam:
         }
         return ExecuteRequest(code=code, gateway=tools or self.tools(), **{**defaults, **fields})
 
-    async def run(self, code: str, tools: Tools | None = None, **fields: Any) -> ExecuteResult:
+    async def run(self, code: str, tools: Tools | None = None, **fields: Any) -> CodeResult:
         """Run a program; one that hangs fails the check."""
         return await asyncio.wait_for(self.backend.execute(self.request(code, tools, **fields)), PATIENCE)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
@@ -19,7 +20,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, info_of
+from toolexec.runtime.base import Availability, ExecuteRequest, info_of
 from toolexec.runtime.gateway.counted import CountedGateway
 
 __all__ = ["ScriptedSandbox"]
@@ -37,7 +38,7 @@ class ScriptedSandbox:
       any other ToolExecError is the error of the result; all else is the program's own failure;
     - a function, async or not: it gets the ExecuteRequest, calls tools through its gateway and prints to its output,
       and gives one of the above;
-    - an ExecuteResult: that is the result.
+    - an CodeResult: that is the result.
 
     Code that is not among them gets *default*. The time limit holds for async functions. *enforced* is what it says it
     enforces beside time, and beside calls and steps where the gateway counts them. Everything may be changed later.
@@ -97,7 +98,7 @@ class ScriptedSandbox:
         """`availability`."""
         return self.availability
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Answer the program; see `SandboxBackend.execute`."""
         self.requests.append(request)
         task = asyncio.current_task()
@@ -122,7 +123,7 @@ class ScriptedSandbox:
         if self.closing_error is not None:
             raise self.closing_error
 
-    async def _result(self, request: ExecuteRequest) -> ExecuteResult:
+    async def _result(self, request: ExecuteRequest) -> CodeResult:
         answer = self.programs.get(request.code, self.default)
         limit = asyncio.timeout(request.seconds)
         try:
@@ -135,9 +136,9 @@ class ScriptedSandbox:
             answer = CodeTimeoutError(f"stopped after {request.seconds:g} s") if limit.expired() else error
         except Exception as error:
             answer = error
-        if isinstance(answer, ExecuteResult):
+        if isinstance(answer, CodeResult):
             return answer
-        result = ExecuteResult(
+        result = CodeResult(
             backend=info_of(self),
             stdout=request.output.text("stdout"),
             stderr=request.output.text("stderr"),

@@ -12,8 +12,9 @@ from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession, located
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import ContainerEngine, Image
@@ -161,7 +162,7 @@ class ContainerBackend:
         await guest.aclose()
         return Availability(ok=True, version=version)
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """See `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed before
         there was room for it.
 
@@ -175,7 +176,7 @@ class ContainerBackend:
             began = attempt.guest is not None
             run = Run(ending=Ending(stopped="deadline", seconds=request.seconds, began=began))
         result = self.result(request, run, attempt.began, attempt.guest, warm=attempt.warm)
-        if not done:
+        if not done and result.backend is not None:
             cleanup = "the engine does not answer; the container is removed when it does"
             result.backend = replace(result.backend, details={**result.backend.details, "cleanup": cleanup})
         return result
@@ -257,7 +258,7 @@ class ContainerBackend:
 
     async def _run_in_session(
         self, guest: ContainerGuest, held: Limits, request: ExecuteRequest
-    ) -> tuple[ExecuteResult, bool]:
+    ) -> tuple[CodeResult, bool]:
         """Run a program under the limits *held* that the container was made with: it cannot have others."""
         limits = replace(request.limits, **{name: getattr(held, name) for name in _CONTAINED})
         request = replace(request, limits=limits)
@@ -293,7 +294,7 @@ class ContainerBackend:
 
     def result(
         self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
-    ) -> ExecuteResult:
+    ) -> CodeResult:
         """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
         details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
         if guest is not None:

@@ -1,47 +1,5 @@
-"""The way back from a sandbox to the tools."""
+"""Where `Gateway` was: import it from `toolexec.code`; this module stays for one release."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
-
-from toolexec.discovery.docs import DetailLevel, ToolDoc
-from toolexec.discovery.examples import ToolExample
-from toolexec.discovery.summary import Summary
-from toolexec.run.chain import ChainStep
-from toolexec.run.types import Result, StepResult
+from toolexec.code.gateway import Gateway
 
 __all__ = ["Gateway"]
-
-
-@runtime_checkable
-class Gateway(Protocol):
-    """What code in a sandbox may ask of the host. Safe for many calls at once.
-
-    `toolexec.code.Tools` and `DirectGateway` answer in this process, `ProxyGateway` asks another one. A gateway that
-    has a method `tool_calls()` is asked for the trace of a run.
-    """
-
-    async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
-        """The best tools for *query*, at most *limit*."""
-        ...
-
-    async def list_namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order."""
-        ...
-
-    async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation; raises as `DocStore.describe` does."""
-        ...
-
-    async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """A tool's examples, at most *limit*; raises as `DocStore.describe` does."""
-        ...
-
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
-        """Run one tool; raises as `Runner.run` does, and LimitExceededError or PolicyError with nothing run."""
-        ...
-
-    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
-        """Run a chain as `toolexec.run.run_chain` does; an empty one gives nothing and no error."""
-        ...

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import ToolCallRecord
@@ -15,7 +16,6 @@ from toolexec.discovery.summary import Summary
 from toolexec.errors import ChainStepLimitError, ToolCallLimitError
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
-from toolexec.runtime.gateway.base import Gateway
 
 __all__ = ["CountedGateway", "counted"]
 

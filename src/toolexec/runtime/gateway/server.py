@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
+from toolexec.code.gateway import Gateway
 from toolexec.code.names import tool_at
 from toolexec.code.tools import AdmittedCall, Tools
 from toolexec.discovery.docs import DetailLevel
@@ -18,7 +19,6 @@ from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
 from toolexec.model.binding import Binding
 from toolexec.run.large import MAX_STEPS, Budget, encode_large, is_small, off_loop
 from toolexec.run.types import Result, StepResult
-from toolexec.runtime.gateway.base import Gateway
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, Message, encode_message
 from toolexec.runtime.gateway.wire import error_payload, read_steps, result_fields, step_payload
 

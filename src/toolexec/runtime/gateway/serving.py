@@ -7,10 +7,10 @@ import json
 import logging
 from typing import Final
 
+from toolexec.code.gateway import Gateway
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ConnectionClosedError, ProtocolError
-from toolexec.runtime.gateway.base import Gateway
 from toolexec.runtime.gateway.connections import Connection
 from toolexec.runtime.gateway.protocol import (
     PROTOCOL,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.runtime.base import ExecuteResult
+from toolexec.code.types import CodeResult
 
 __all__ = ["LIMITS", "Attempt", "Check", "Escape", "all_of", "code_of", "ends_with", "gives"]
 
@@ -32,7 +32,7 @@ class Attempt:
     program ran, each a sentence: somebody connected to it, a file changed, a process died.
     """
 
-    result: ExecuteResult | None
+    result: CodeResult | None
     raised: BaseException | None
     tools: Tools
     seen: list[str] = field(default_factory=list[str])

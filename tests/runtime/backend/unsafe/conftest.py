@@ -15,8 +15,9 @@ from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.runtime.backend.unsafe.backend import UnsafeConfig, UnsafeHostBackend
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import ExecuteRequest
 
 OPTED_IN = {"unsafeOptIn": True}
 
@@ -80,7 +81,7 @@ class Host:
         settings = {"timeout": 60.0, "metadata": OPTED_IN, **settings}
         return ExecuteRequest(code=code, gateway=tools, output=tools.output, limits=limits, **settings)
 
-    async def run(self, code: str, **settings: Any) -> ExecuteResult:
+    async def run(self, code: str, **settings: Any) -> CodeResult:
         """What comes of a program."""
         return await self.backend.execute(self.request(code, **settings))
 

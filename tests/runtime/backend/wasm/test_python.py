@@ -15,6 +15,7 @@ from tests.runtime.backend.wasm.language_kit import Kit
 from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output
+from toolexec.code.types import CodeResult
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -28,7 +29,7 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.python import PythonLanguage, PythonSession
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import ExecuteRequest
 
 
 def add_tool(kit: Kit, function: Callable[..., Any], tool_id: str) -> None:
@@ -319,7 +320,7 @@ class TestSessions:
         yield session
         await session.aclose()
 
-    async def run(self, session: PythonSession, kit: Kit, code: str, **fields: Any) -> ExecuteResult:
+    async def run(self, session: PythonSession, kit: Kit, code: str, **fields: Any) -> CodeResult:
         """Run a program in the session."""
         return await session.execute(kit.request(code, **fields))
 

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, Final, Literal
 
 from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -19,7 +20,7 @@ from toolexec.errors import (
 from toolexec.model.settings import checked
 from toolexec.runtime.backend.unsafe.guest import Guest, Run
 from toolexec.runtime.backend.unsafe.languages import Launcher
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession, located
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession, located
 from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
 from toolexec.runtime.runs import OwnRuns
 
@@ -101,11 +102,11 @@ class UnsafeHostBackend:
         except SandboxUnavailableError as error:
             return Availability(ok=False, reason=error.message)
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """See `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
         return await self._runs.run(self._execute(request))
 
-    async def _execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def _execute(self, request: ExecuteRequest) -> CodeResult:
         language = self._admit(request)
         began = perf_counter()
         toolchain = await self._launcher.toolchain(language)
@@ -134,7 +135,7 @@ class UnsafeHostBackend:
                 raise self._unavailable(language, error) from error
             raise
 
-        async def run(request: ExecuteRequest) -> tuple[ExecuteResult, bool]:
+        async def run(request: ExecuteRequest) -> tuple[CodeResult, bool]:
             began = perf_counter()
             self.warn(request, language)
             done = await guest.execute(request, last=False)
@@ -178,7 +179,7 @@ class UnsafeHostBackend:
             f"a process for {language} cannot be started: {error.strerror or error}", backend=self.kind
         )
 
-    def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> ExecuteResult:
+    def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> CodeResult:
         """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
         details: dict[str, Any] = {"mode": self.config.mode, "language": language, "version": version}
         if self.config.mode == "interpreter":

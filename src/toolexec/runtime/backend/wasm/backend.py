@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.runtime.backend.wasm.config import WasmConfig, WasmSettings
 from toolexec.runtime.backend.wasm.languages import WasmLanguage
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult, SandboxSession
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
 
 if TYPE_CHECKING:
     from toolexec.runtime.backend.wasm.python import PythonLanguage
@@ -76,7 +77,7 @@ class WasmBackend:
         """
         await self._python().start()
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         try:
             return await self._language(_language_of(request)).execute(request)

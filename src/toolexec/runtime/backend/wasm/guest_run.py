@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo
+from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.alarms import ALARMS
@@ -20,7 +20,7 @@ from toolexec.runtime.backend.wasm.clocks import Clock, Random, make_clock, make
 from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
 from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
-from toolexec.runtime.base import ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.gateway.counted import CountedGateway
 from toolexec.runtime.outcome import Ending, judge
 
@@ -125,11 +125,11 @@ def _check_stack() -> None:
 
 def describe_end(
     request: ExecuteRequest, end: GuestEnd | None, *, late: bool, started: float, enforced: LimitsEnforced
-) -> ExecuteResult:
+) -> CodeResult:
     """The result of a guest that ran since *started* (`time.monotonic`); *late* if it was stopped at its deadline."""
     end = end or GuestEnd()
     error = judge(_ending(request, end, late))
-    result = ExecuteResult(
+    result = CodeResult(
         backend=BackendInfo(kind=_KIND, isolation="wasm", details=end.details),
         stdout=request.output.text("stdout"),
         stderr=request.output.text("stderr"),

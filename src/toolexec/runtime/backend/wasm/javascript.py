@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.output import Output
+from toolexec.code.types import CodeResult
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
 from toolexec.runtime.backend.wasm.clocks import make_clock, make_random
 from toolexec.runtime.backend.wasm.config import WasmConfig
@@ -25,7 +26,7 @@ from toolexec.runtime.backend.wasm.guest_run import (
     fuel_of,
     time_and_chance,
 )
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.gateway.hostcalls import HostCallGateway
 from toolexec.runtime.gateway.server import GatewayServer
 
@@ -116,7 +117,7 @@ class JavaScriptLanguage:
             return Availability(ok=False, reason=str(error), remedy=f"pip install 'toolexec[{_EXTRA}]'")
         return Availability(ok=True, version=f"{_PACKAGE} {_installed()}")
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`. The first use of a machine compiles the interpreter.
 
         Raises SandboxUnavailableError without the interpreter, InvalidRequestError for files that cannot be.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from toolexec.code.limits import LimitsEnforced
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.code.types import CodeResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 
 __all__ = ["WasmLanguage"]
 
@@ -23,7 +24,7 @@ class WasmLanguage(Protocol):
         """Whether it can run something here and now."""
         ...
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program that was validated, within its deadline; see `SandboxBackend.execute`."""
         ...
 

@@ -14,6 +14,7 @@ import wasmtime
 from wasmtime import Linker, Module
 
 from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import ConfigurationError, InvalidModuleError, InvalidRequestError
 from toolexec.runtime.backend.wasm import module_tools, preview1
 from toolexec.runtime.backend.wasm.config import WasmConfig
@@ -32,7 +33,7 @@ from toolexec.runtime.backend.wasm.guest_run import (
 from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.markers import MarkerScanner
 from toolexec.runtime.backend.wasm.module_source import CompiledModules, check_imports, module_bytes
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.gateway.hostcalls import HostCallGateway
 from toolexec.runtime.gateway.server import GatewayServer
 
@@ -123,7 +124,7 @@ class ModuleLanguage:
         """Always available: there is nothing but wasmtime to have."""
         return Availability(ok=True, version=f"wasmtime {_VERSION}")
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run the module of *request*; see `SandboxBackend.execute`.
 
         Raises InvalidModuleError for what is no module, is too large, or imports what it is not granted, and

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo
+from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import (
     InvalidRequestError,
     ProtocolError,
@@ -26,7 +26,7 @@ from toolexec.errors import (
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.programs import load_program
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.gateway.counted import CountedGateway
 from toolexec.runtime.gateway.server import GatewayServer
 from toolexec.runtime.outcome import judge
@@ -87,7 +87,7 @@ class PythonLanguage:
 
                 self._pool = GuestPool(program, config.pool_size)
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
         kept: list[Instance] = []
@@ -166,7 +166,7 @@ class PythonLanguage:
         request: ExecuteRequest,
         open_instance: Callable[[PythonRun], Instance],
         after: Callable[[], None],
-    ) -> ExecuteResult:
+    ) -> CodeResult:
         """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back."""
         from toolexec.runtime.backend.wasm.python_run import PythonRun
 
@@ -191,7 +191,7 @@ class PythonLanguage:
         instance = used.get("instance")
         if instance is not None and not run.left_behind:
             files = instance.files.changed()
-        return ExecuteResult(
+        return CodeResult(
             backend=self._info(instance),
             value=value,
             stdout=request.output.text("stdout"),
@@ -251,7 +251,7 @@ class PythonSession:
         self._busy = asyncio.Lock()
         self._over = ""
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run one more program; programs of one session wait for each other."""
         async with self._busy:
             if self._over:

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, MissingExtraError, ProtocolError, SandboxUnavailableError
 from toolexec.runtime import guest
 from toolexec.runtime.backend.wasm.cache import default_folder
@@ -22,7 +23,7 @@ from toolexec.runtime.backend.wasm.guest_run import GuestEnd, GuestRuns, describ
 from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.python import execute_frame
 from toolexec.runtime.backend.wasm.science_files import ProvidedFiles
-from toolexec.runtime.base import Availability, ExecuteRequest, ExecuteResult
+from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
 from toolexec.runtime.gateway.server import GatewayServer
 
@@ -101,7 +102,7 @@ class ScienceLanguage:
             return Availability(ok=False, reason=str(error), remedy=f"pip install 'toolexec[{_EXTRA}]'")
         return Availability(ok=True, version=f"{_PACKAGE} {_installed()}")
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`.
 
         Raises MissingExtraError without the packages, SandboxUnavailableError when they cannot be loaded, and
