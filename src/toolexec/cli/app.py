@@ -59,7 +59,7 @@ def _tell_usage_error(error: Any) -> int:
     return USAGE
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="toolexec",
     cls=_Group,
     epilog=_EPILOG,

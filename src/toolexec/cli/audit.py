@@ -25,7 +25,9 @@ _PAUSE: Final = 0.2
 _WIDE: Final = 110
 _SHOWN: Final = ("call", "chain", "code", "lost", "note", "start")
 
-audit = typer.Typer(no_args_is_help=True, help="Look at the log of calls, and check that nobody has changed it.")
+audit: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Look at the log of calls, and check that nobody has changed it."
+)
 
 File = Annotated[
     Path | None,

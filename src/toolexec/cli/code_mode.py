@@ -11,7 +11,9 @@ from toolexec.cli.options import AsJson, Config, perform_command
 
 __all__ = ["code", "doctor", "sandbox"]
 
-sandbox = typer.Typer(no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in.")
+sandbox: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
+)
 
 Packages = Annotated[
     list[str] | None,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["config"]
 
-config = typer.Typer(no_args_is_help=True, help="Show the settings and where they come from, or check them.")
+config: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Show the settings and where they come from, or check them."
+)
 
 
 @config.command()

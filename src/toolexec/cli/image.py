@@ -25,7 +25,7 @@ __all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]
 
 _DEFAULT_NAME: Final = "toolexec-sandbox"
 
-image = typer.Typer(
+image: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Build, import, list and remove the images that container sandboxes run programs in."
 )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keys"]
 
-keys = typer.Typer(help="Make API keys for `toolexec serve`.", no_args_is_help=True)
+keys: typer.Typer = typer.Typer(help="Make API keys for `toolexec serve`.", no_args_is_help=True)
 
 
 @keys.callback()

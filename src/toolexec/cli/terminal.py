@@ -72,8 +72,8 @@ class Screen:
         self.as_json = as_json
         self._file = out
         plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
-        self.out = _Console(file=out, **plain)
-        self.err = _Console(stderr=True, **plain)
+        self.out: _Console = _Console(file=out, **plain)
+        self.err: _Console = _Console(stderr=True, **plain)
 
     @property
     def live(self) -> Console | None:

@@ -20,7 +20,7 @@ __all__ = ["pins_of", "trust"]
 
 _STYLES: Final = {"accepted": "green", "new": "yellow", "changed": "bold red"}
 
-trust = typer.Typer(
+trust: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Tools of servers whose definition changed: look at them, and accept them or not."
 )
 

@@ -35,7 +35,7 @@ class ToolExecError(Exception):
         self.tool_id = tool_id
         self.op = op
         self.backend = backend
-        self.retryable = self.default_retryable if retryable is None else retryable
+        self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.details: dict[str, Any] = dict(details or {})
 
     def __str__(self) -> str:

@@ -214,7 +214,7 @@ class _ValidationError(ToolExecError):
     what: ClassVar[str]
 
     def __init__(self, violations: Iterable[Violation], *, tool_id: str | None = None, op: str | None = None) -> None:
-        self.violations = tuple(violations)
+        self.violations: tuple[Violation, ...] = tuple(violations)
         lines = [f"{v.path or '(root)'}: {v.message}" for v in self.violations]
         subject = f" of {short_id(tool_id)}" if tool_id else ""
         head = f"{self.what}{subject} {'is' if self.what.endswith('t') else 'are'} not valid"

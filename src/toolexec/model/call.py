@@ -12,7 +12,7 @@ from toolexec.model.origin import HERE, Origin, new_run_id
 
 __all__ = ["Progress", "ProgressCallback", "ToolCall", "tell"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class FunctionTool(Generic[P, R]):
         self.handler = handler
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", tool.name)
+        self.__name__: Any | str = getattr(function, "__name__", tool.name)
         self.__qualname__ = getattr(function, "__qualname__", tool.name)
         self.__module__ = getattr(function, "__module__", __name__)
 

@@ -14,13 +14,13 @@ class _Forks:
     __slots__ = ("count",)
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
 
     def add(self) -> None:
         """Count one more fork; called in the child."""
         self.count += 1
 
 
-forks = _Forks()
+forks: _Forks = _Forks()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forks.add)

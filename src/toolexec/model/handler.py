@@ -31,7 +31,7 @@ class ToolContext:
     __slots__ = ("_callback", "_hear", "tool_id")
 
     def __init__(self, tool_id: str, callback: ProgressCallback | None = None, hear: LogListener | None = None) -> None:
-        self.tool_id = tool_id
+        self.tool_id: str = tool_id
         self._callback = callback
         self._hear = hear
 

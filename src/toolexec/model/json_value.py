@@ -103,7 +103,7 @@ class NotJSONError(ValueError):
     """A value that has no JSON form; `violations` has its places, at most 20, each with the reason."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
-        self.violations = tuple(violations)
+        self.violations: tuple[Violation, ...] = tuple(violations)
         first = self.violations[0]
         super().__init__(f"not JSON at {first.path or 'its root'}: {first.message}")
 

@@ -296,5 +296,5 @@ def _without_known(text: str, known: _Known) -> str:
     return text
 
 
-redactor = Redactor()
+redactor: Redactor = Redactor()
 """The one that everything here uses: it knows the secrets that were resolved in this process."""

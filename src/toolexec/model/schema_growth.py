@@ -61,6 +61,14 @@ def bounded(validator: jsonschema_rs.Validator, schema: Any) -> Validator:
     return CountingValidator(validator, counter, always=checks > _FREE_CHECKS)
 
 
+class _IsValid(Protocol):
+    def __call__(self, instance: Any) -> bool: ...
+
+
+class _IterErrors(Protocol):
+    def __call__(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]: ...
+
+
 class CountingValidator:
     """Counts the checks that a value would take, and refuses what would take too many.
 
@@ -72,8 +80,8 @@ class CountingValidator:
         self._counter = counter
         self._validator = validator
         self.always = always
-        self.is_valid = self._count_and_check if always else validator.is_valid
-        self.iter_errors = validator.iter_errors
+        self.is_valid: _IsValid = self._count_and_check if always else validator.is_valid
+        self.iter_errors: _IterErrors = validator.iter_errors
 
     def _count_and_check(self, instance: Any) -> bool:
         return self.checkable(instance) and self._validator.is_valid(instance)

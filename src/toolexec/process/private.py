@@ -57,7 +57,7 @@ class OpenFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         near = f"/proc/self/fd/{descriptor}"
-        self.path = near if os.path.exists(near) else f"/dev/fd/{descriptor}"  # noqa: PTH110 - not a real path
+        self.path: str = near if os.path.exists(near) else f"/dev/fd/{descriptor}"  # noqa: PTH110 - not a real path
 
     def read(self) -> bytes:
         """All that the file holds."""

@@ -53,7 +53,7 @@ from toolexec.server.tools.catalogue import meta_tools
 
 __all__ = ["ToolServer"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
@@ -78,7 +78,8 @@ class ToolServer:
         results: ResultStore | None = None,
     ) -> None:
         self.ex = ex
-        self.settings = settings = settings if settings is not None else ServeSettings()
+        settings = settings if settings is not None else ServeSettings()
+        self.settings: ServeSettings = settings
         if results is None:
             results = ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
         self.results = results
@@ -91,7 +92,7 @@ class ToolServer:
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
         self._patient_until = 0.0
-        self.lowlevel = self._make_lowlevel()
+        self.lowlevel: Server[Any] = self._make_lowlevel()
 
     # -- life ---------------------------------------------------------------------------------------------------
 

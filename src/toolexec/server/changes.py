@@ -17,7 +17,7 @@ from toolexec.server.callers import connection_of
 
 __all__ = ["ChangeNotices"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _LONGEST = 10
 _SEND_SECONDS = 5.0
 
@@ -30,7 +30,7 @@ class ChangeNotices:
     """
 
     def __init__(self, index: Index, debounce: float) -> None:
-        self.bus = InMemorySubscriptionBus()
+        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
         self._index = index
         self._debounce = debounce
         self._connections: dict[object, Callable[[], Any]] = {}

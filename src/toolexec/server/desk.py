@@ -25,7 +25,7 @@ from toolexec.server.tools.base import MetaCall, MetaTool
 
 __all__ = ["Desk", "Job", "Listed"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
 """One call that has been understood: does it for an origin, tells how far it is, and gives the reply."""
 

@@ -20,7 +20,7 @@ from toolexec.server.plain import one_line
 
 __all__ = ["answer_in", "handshake_approver", "question"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _ARGUMENTS = 20
 _LINE = 300
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {"no": "no", "once": "once", "session": "session", "always": "always"}

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 __all__ = ["InProcessClient"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _GRACE = 2.0
 _CANCELLED = "notifications/cancelled"
 _ENDED = "the server has ended"

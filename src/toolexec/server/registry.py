@@ -71,8 +71,8 @@ class ToolRegistry:
     """
 
     def __init__(self, options: Options | None = None, settings: ServeSettings | None = None) -> None:
-        self.ex = Exec(options)
-        self.settings = settings if settings is not None else ServeSettings(expose="direct")
+        self.ex: Exec = Exec(options)
+        self.settings: ServeSettings = settings if settings is not None else ServeSettings(expose="direct")
         self._servers: dict[str, MCPServer] = {}
         self._lock = asyncio.Lock()
         self._started = False

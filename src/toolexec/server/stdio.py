@@ -34,7 +34,7 @@ from toolexec.server.app import ToolServer
 
 __all__ = ["Wire", "serve_stdio", "stdio_wire"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _CHUNK = 65_536
 _PIPE_ATOM = 4096  # a pipe that is ready to be written takes at least so many bytes without blocking
 _LAST_WORDS_SECONDS = 1.0

@@ -26,7 +26,7 @@ from toolexec.server.logs import Line
 
 __all__ = ["Outcome", "SuspendedRun", "SuspendedRuns", "digest_of"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 Outcome: TypeAlias = dict[str, Any]
 _SETTLE_SECONDS = 0.005
 _KEEP_SECONDS = 60.0
@@ -43,11 +43,11 @@ class SuspendedRun:
     """One call: its work, and what it waits for. `line` is where it is heard; `ask` is how the work asks."""
 
     def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
-        self.line = Line()
+        self.line: Line = Line()
         self.owner = owner
-        self.source = source or owner
+        self.source: str = source or owner
         self.digest = digest
-        self.id = secrets.token_urlsafe(16)
+        self.id: str = secrets.token_urlsafe(16)
         self.round = 0
         self.task: asyncio.Task[Outcome] | None = None
         self.timer: asyncio.TimerHandle | None = None

@@ -61,11 +61,11 @@ class GatewayExam:
         """The names of the tools whose handlers have begun."""
         self.stopped: list[str] = []
         """The names of the tools whose handlers were left early."""
-        self.release = asyncio.Event()
+        self.release: asyncio.Event = asyncio.Event()
         """Set it to let `meet` go on."""
         self.index: Index = InMemoryIndex()
-        self.docs = InMemoryDocStore(self.index)
-        self.backends = BackendRegistry()
+        self.docs: InMemoryDocStore = InMemoryDocStore(self.index)
+        self.backends: BackendRegistry = BackendRegistry()
         self._local = LocalBackend()
         self.backends.register(self._local)
         self.runner: Runner = DefaultRunner(self.index, self.backends)

@@ -27,7 +27,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["After", "InMemoryBackend", "RecordedCall"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class InMemoryBackend:
         self.unavailable: str | None = None
         """Set a reason to have calls refused with BackendUnavailableError."""
         self.started = False
-        self.answers = dict(answers or {})
+        self.answers: dict[str, Any] = dict(answers or {})
         self.calls: list[RecordedCall] = []
         self._listeners: list[ToolsListener] = []
         defined = [self._hosted(tool) for tool in tools]
@@ -128,7 +128,7 @@ class InMemoryBackend:
 
     async def aclose(self) -> None:
         """Note that the backend is closed."""
-        self.started = False
+        self.started: bool = False
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools; raises BackendUnavailableError as `unavailable` says."""

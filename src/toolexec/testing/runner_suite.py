@@ -65,17 +65,19 @@ class Exam:
         """The names of the tools whose handlers have begun."""
         self.stopped: list[str] = []
         """The names of the tools whose handlers were left early."""
-        self.begun = asyncio.Event()
+        self.begun: asyncio.Event = asyncio.Event()
         """Set once `wait` or `tick` waits."""
-        self.release = asyncio.Event()
+        self.release: asyncio.Event = asyncio.Event()
         """Set it to let `meet` go on."""
-        self.trouble = BackendUnavailableError("the exam's provider is down", details={"since": "the beginning"})
+        self.trouble: BackendUnavailableError = BackendUnavailableError(
+            "the exam's provider is down", details={"since": "the beginning"}
+        )
         self.index: Index = InMemoryIndex()
-        self.backends = BackendRegistry()
-        self.local = LocalBackend()
+        self.backends: BackendRegistry = BackendRegistry()
+        self.local: LocalBackend = LocalBackend()
         self.backends.register(self.local)
         self._add_tools()
-        self.runner = make(self.index, self.backends)
+        self.runner: Runner = make(self.index, self.backends)
 
     def _add_tools(self) -> None:
         for function in (self.add, self.fail, self.refuse, self.wait, self.count, self.tick, self.break_off, self.meet):

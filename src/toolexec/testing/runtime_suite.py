@@ -59,14 +59,14 @@ class RuntimeExam:
     """Scripted sandboxes, and a tool that their programs call; each check gets a fresh one."""
 
     def __init__(self, make: MakeRuntime) -> None:
-        self.begun = asyncio.Event()
+        self.begun: asyncio.Event = asyncio.Event()
         """Set once a program waits."""
-        self.wasm = ScriptedSandbox(self._programs(), kind="wasm", isolation="wasm")
-        self.docker = ScriptedSandbox(
+        self.wasm: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="wasm", isolation="wasm")
+        self.docker: ScriptedSandbox = ScriptedSandbox(
             self._programs(), kind="docker", isolation="container", languages=["python", "go"]
         )
-        self.gvisor = ScriptedSandbox(self._programs(), kind="gvisor", isolation="gvisor")
-        self.unsafe = ScriptedSandbox(self._programs(), kind="unsafe_host", isolation="none")
+        self.gvisor: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="gvisor", isolation="gvisor")
+        self.unsafe: ScriptedSandbox = ScriptedSandbox(self._programs(), kind="unsafe_host", isolation="none")
         self._make = make
         self._made: list[Router] = []
         self._index = InMemoryIndex()

@@ -31,13 +31,13 @@ class SandboxExam:
     def __init__(self, backend: SandboxBackend, snippets: Snippets = PYTHON) -> None:
         self.backend = backend
         self.snippets = snippets
-        self.gate = asyncio.Event()
+        self.gate: asyncio.Event = asyncio.Event()
         """Set it to let exam:gate answer."""
-        self.begun = asyncio.Event()
+        self.begun: asyncio.Event = asyncio.Event()
         """Set once exam:wait, exam:gate or exam:hold waits."""
         self.stopped: list[str] = []
         """The names of the tools that were left early."""
-        self.release = threading.Event()
+        self.release: threading.Event = threading.Event()
         """Set it to let exam:hold go."""
         self._loop = asyncio.get_running_loop()
         self._met: list[asyncio.Future[int]] = []

@@ -69,18 +69,18 @@ class ScriptedSandbox:
         default: Any = None,
         enforced: LimitsEnforced | None = None,
     ) -> None:
-        self.programs = dict(programs or {})
+        self.programs: dict[str, Any] = dict(programs or {})
         self.kind = kind
         self.isolation = isolation
-        self.languages = frozenset(languages)
+        self.languages: frozenset[str] = frozenset(languages)
         self.default = default
-        self.enforced = enforced or LimitsEnforced()
-        self.availability = Availability(ok=True)
+        self.enforced: LimitsEnforced = enforced or LimitsEnforced()
+        self.availability: Availability = Availability(ok=True)
         """What `check` answers."""
         self.closing_error: Exception | None = None
         """What `aclose` raises, once it has stopped everything."""
         self.requests: list[ExecuteRequest] = []
-        self.closed = 0
+        self.closed: int = 0
         self._running: set[asyncio.Task[Any]] = set()
 
     @property

@@ -18,6 +18,8 @@ from rich.text import Text
 from toolexec.cli.demo.repository import Repository
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text
+from toolexec.cli.terminal import Screen
+from toolexec.exec import Exec
 
 __all__ = ["Outcome", "Stage", "Step"]
 
@@ -36,8 +38,8 @@ class Stage:
     """Plays steps and keeps what came out of them."""
 
     def __init__(self, session: Session, repository: Repository, *, pause: bool) -> None:
-        self.ex = session.ex
-        self.screen = session.screen
+        self.ex: Exec = session.ex
+        self.screen: Screen = session.screen
         self.repository = repository
         self._pause = pause
         self._started = perf_counter()

@@ -41,9 +41,9 @@ class Exchange:
         self._known = known
         self._method = b""
         self._whole: Callable[[], None] = lambda: None
-        self.status = 0
-        self.sent = 0
-        self.received = 0
+        self.status: int = 0
+        self.sent: int = 0
+        self.received: int = 0
 
     async def run(self, request: h11.Request, asked: Asked, whole: Callable[[], None]) -> None:
         """Answer *request* with what the host answers. *whole* is called just before the code has all of it.

@@ -172,7 +172,7 @@ class Compressed:
         self._undecided = True
         self._input = b""
         self._kept = b""
-        self.size = 0
+        self.size: int = 0
         """How many bytes have come out of it."""
 
     def __bool__(self) -> bool:

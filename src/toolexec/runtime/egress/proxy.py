@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EgressProxy"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _SHOWN: Final = 200
 _HANDSHAKE: Final = 0x16
 _LEFT_OVER: Final = 1 << 20
@@ -68,7 +68,7 @@ class EgressProxy:
         if policy.secrets and resolve_secret is None:
             raise SecretError("the egress policy has secrets, and there is nothing that resolves them")
         self.policy = policy
-        self.authority = authority or Authority()
+        self.authority: Authority = authority or Authority()
         self._resolve = resolve_secret or _no_secrets
         self._on_request = on_request
         self._find = find

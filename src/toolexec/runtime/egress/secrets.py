@@ -157,7 +157,7 @@ class Swap:
         for placeholder, secret in self._in[place].items():
             if placeholder in text:
                 text = text.replace(placeholder, write(await self._value(placeholder, secret.ref)))
-                self.swapped = True
+                self.swapped: bool = True
         return text
 
     async def _value(self, placeholder: str, ref: str) -> str:

@@ -60,7 +60,7 @@ class Contents:
     """
 
     def __init__(self) -> None:
-        self.root = Node(kind="folder")
+        self.root: Node = Node(kind="folder")
         self._layer = 0
         self._entries = 0
         self._bytes = 0

@@ -33,7 +33,7 @@ from toolexec.runtime.image.tree import remove_tree, tree_size
 
 __all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_folder"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0
 _PAUSE: Final = 0.1
@@ -111,7 +111,7 @@ class Hold:
         """Let go of it. Twice is fine."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
-            self.descriptor = -1
+            self.descriptor: int = -1
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +137,7 @@ class ImageStore:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or default_folder()
+        self.folder: Path = folder or default_folder()
 
     def find(self, name: str) -> StoredImage | None:
         """The image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name is."""

@@ -16,7 +16,7 @@ from toolexec.server.auth.settings import JwtSettings
 
 __all__ = ["IssuerKeys"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _HOUR = 3600.0
 _MINUTE = 60.0

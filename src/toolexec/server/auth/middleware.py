@@ -21,7 +21,7 @@ from toolexec.server.http.replies import is_stream, peer_of, refuse
 
 __all__ = ["Authentication"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _NOBODY = Identity(caller=ANYONE, expires=math.inf, client="")
 

@@ -33,7 +33,7 @@ from toolexec.server.http.settings import HttpSettings, check_exposure
 
 __all__ = ["HttpApp", "build_app"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class _Sessions(StreamableHTTPSessionManager):

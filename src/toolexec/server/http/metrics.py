@@ -42,7 +42,7 @@ class Metrics:
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 
     def __init__(self, backends: Callable[[], Iterable[BackendStatus]] | None = None) -> None:
-        self.registry = CollectorRegistry()
+        self.registry: CollectorRegistry = CollectorRegistry()
         self._tools: set[str] = set()
         self._calls = Counter(
             "toolexec_calls", "Calls of tools, by how they ended.", ["tool", "outcome"], registry=self.registry

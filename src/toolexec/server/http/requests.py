@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokenOffError", "Requests"]
 
-access = logging.getLogger("toolexec.server.http.access")
-logger = logging.getLogger(__name__)
+access: logging.Logger = logging.getLogger("toolexec.server.http.access")
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class BrokenOffError(Exception):

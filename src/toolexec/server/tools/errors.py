@@ -15,7 +15,7 @@ from toolexec.server.tools.base import MetaReply
 
 __all__ = ["error_object", "error_reply"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _MAX_MESSAGE: Final = 4000
 _MAX_NAME: Final = 400
 _MAX_DETAILS: Final = 4000

@@ -69,46 +69,50 @@ class Call(Generic[_Asked, _Answer]):
 class Calls:
     """The methods that are used."""
 
-    version = Call("Version", "Version", Empty, version_pb2.VersionResponse)
+    version: Final = Call("Version", "Version", Empty, version_pb2.VersionResponse)
 
-    create_container = Call(
+    create_container: Final = Call(
         "Containers", "Create", containers_pb2.CreateContainerRequest, containers_pb2.CreateContainerResponse
     )
-    list_containers = Call(
+    list_containers: Final = Call(
         "Containers", "List", containers_pb2.ListContainersRequest, containers_pb2.ListContainersResponse
     )
-    delete_container = Call("Containers", "Delete", containers_pb2.DeleteContainerRequest, Empty)
+    delete_container: Final = Call("Containers", "Delete", containers_pb2.DeleteContainerRequest, Empty)
 
-    create_task = Call("Tasks", "Create", tasks_pb2.CreateTaskRequest, tasks_pb2.CreateTaskResponse)
-    start_task = Call("Tasks", "Start", tasks_pb2.StartRequest, tasks_pb2.StartResponse)
-    get_task = Call("Tasks", "Get", tasks_pb2.GetRequest, tasks_pb2.GetResponse)
-    wait_task = Call("Tasks", "Wait", tasks_pb2.WaitRequest, tasks_pb2.WaitResponse)
-    kill_task = Call("Tasks", "Kill", tasks_pb2.KillRequest, Empty)
-    delete_task = Call("Tasks", "Delete", tasks_pb2.DeleteTaskRequest, tasks_pb2.DeleteResponse)
-    close_stdin = Call("Tasks", "CloseIO", tasks_pb2.CloseIORequest, Empty)
-    list_tasks = Call("Tasks", "List", tasks_pb2.ListTasksRequest, tasks_pb2.ListTasksResponse)
+    create_task: Final = Call("Tasks", "Create", tasks_pb2.CreateTaskRequest, tasks_pb2.CreateTaskResponse)
+    start_task: Final = Call("Tasks", "Start", tasks_pb2.StartRequest, tasks_pb2.StartResponse)
+    get_task: Final = Call("Tasks", "Get", tasks_pb2.GetRequest, tasks_pb2.GetResponse)
+    wait_task: Final = Call("Tasks", "Wait", tasks_pb2.WaitRequest, tasks_pb2.WaitResponse)
+    kill_task: Final = Call("Tasks", "Kill", tasks_pb2.KillRequest, Empty)
+    delete_task: Final = Call("Tasks", "Delete", tasks_pb2.DeleteTaskRequest, tasks_pb2.DeleteResponse)
+    close_stdin: Final = Call("Tasks", "CloseIO", tasks_pb2.CloseIORequest, Empty)
+    list_tasks: Final = Call("Tasks", "List", tasks_pb2.ListTasksRequest, tasks_pb2.ListTasksResponse)
 
-    prepare_snapshot = Call(
+    prepare_snapshot: Final = Call(
         "Snapshots", "Prepare", snapshots_pb2.PrepareSnapshotRequest, snapshots_pb2.PrepareSnapshotResponse
     )
-    commit_snapshot = Call("Snapshots", "Commit", snapshots_pb2.CommitSnapshotRequest, Empty)
-    stat_snapshot = Call("Snapshots", "Stat", snapshots_pb2.StatSnapshotRequest, snapshots_pb2.StatSnapshotResponse)
-    remove_snapshot = Call("Snapshots", "Remove", snapshots_pb2.RemoveSnapshotRequest, Empty)
-    list_snapshots = Call("Snapshots", "List", snapshots_pb2.ListSnapshotsRequest, snapshots_pb2.ListSnapshotsResponse)
+    commit_snapshot: Final = Call("Snapshots", "Commit", snapshots_pb2.CommitSnapshotRequest, Empty)
+    stat_snapshot: Final = Call(
+        "Snapshots", "Stat", snapshots_pb2.StatSnapshotRequest, snapshots_pb2.StatSnapshotResponse
+    )
+    remove_snapshot: Final = Call("Snapshots", "Remove", snapshots_pb2.RemoveSnapshotRequest, Empty)
+    list_snapshots: Final = Call(
+        "Snapshots", "List", snapshots_pb2.ListSnapshotsRequest, snapshots_pb2.ListSnapshotsResponse
+    )
 
-    get_image = Call("Images", "Get", images_pb2.GetImageRequest, images_pb2.GetImageResponse)
-    create_image = Call("Images", "Create", images_pb2.CreateImageRequest, images_pb2.CreateImageResponse)
-    update_image = Call("Images", "Update", images_pb2.UpdateImageRequest, images_pb2.UpdateImageResponse)
+    get_image: Final = Call("Images", "Get", images_pb2.GetImageRequest, images_pb2.GetImageResponse)
+    create_image: Final = Call("Images", "Create", images_pb2.CreateImageRequest, images_pb2.CreateImageResponse)
+    update_image: Final = Call("Images", "Update", images_pb2.UpdateImageRequest, images_pb2.UpdateImageResponse)
 
-    blob_info = Call("Content", "Info", content_pb2.InfoRequest, content_pb2.InfoResponse)
-    update_blob = Call("Content", "Update", content_pb2.UpdateRequest, content_pb2.UpdateResponse)
-    read_blob = Call("Content", "Read", content_pb2.ReadContentRequest, content_pb2.ReadContentResponse)
-    write_blob = Call("Content", "Write", content_pb2.WriteContentRequest, content_pb2.WriteContentResponse)
-    apply_layer = Call("Diff", "Apply", diff_pb2.ApplyRequest, diff_pb2.ApplyResponse)
+    blob_info: Final = Call("Content", "Info", content_pb2.InfoRequest, content_pb2.InfoResponse)
+    update_blob: Final = Call("Content", "Update", content_pb2.UpdateRequest, content_pb2.UpdateResponse)
+    read_blob: Final = Call("Content", "Read", content_pb2.ReadContentRequest, content_pb2.ReadContentResponse)
+    write_blob: Final = Call("Content", "Write", content_pb2.WriteContentRequest, content_pb2.WriteContentResponse)
+    apply_layer: Final = Call("Diff", "Apply", diff_pb2.ApplyRequest, diff_pb2.ApplyResponse)
 
-    create_lease = Call("Leases", "Create", leases_pb2.CreateRequest, leases_pb2.CreateResponse)
-    delete_lease = Call("Leases", "Delete", leases_pb2.DeleteRequest, Empty)
-    list_leases = Call("Leases", "List", leases_pb2.ListRequest, leases_pb2.ListResponse)
+    create_lease: Final = Call("Leases", "Create", leases_pb2.CreateRequest, leases_pb2.CreateResponse)
+    delete_lease: Final = Call("Leases", "Delete", leases_pb2.DeleteRequest, Empty)
+    list_leases: Final = Call("Leases", "List", leases_pb2.ListRequest, leases_pb2.ListResponse)
 
 
 class Client:

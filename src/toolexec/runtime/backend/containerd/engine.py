@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_ADDRESS", "ContainerdBackend", "ContainerdConfig", "ContainerdEngine"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 DEFAULT_ADDRESS: Final = "/run/containerd/containerd.sock"
 
 _EXTRA: Final = "containerd"
@@ -106,7 +106,7 @@ class ContainerdEngine:
     """Runs containers through containerd; see `ContainerEngine`."""
 
     def __init__(self, config: ContainerdConfig | None = None, *, store: ImageStore | None = None) -> None:
-        self.config = config or ContainerdConfig()
+        self.config: ContainerdConfig = config or ContainerdConfig()
         self._store = store
         self._turn = asyncio.Lock()
         self._connection: _Connection | None = None

@@ -31,7 +31,7 @@ from toolexec.runtime.backend.containerd.tasks import SPEC_TYPE, remove_containe
 
 __all__ = ["FOLDER_PREFIX", "ID_PREFIX", "owner_of", "sweep"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 ID_PREFIX: Final = "toolexec-"
 FOLDER_PREFIX: Final = "toolexec-containerd-"
 _OWNED: Final = f'labels."{OWNER_LABEL}"'

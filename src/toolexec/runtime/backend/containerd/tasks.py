@@ -28,7 +28,7 @@ from toolexec.runtime.container.engine import Exit
 
 __all__ = ["SPEC_TYPE", "Plan", "TaskContainer", "remove_container"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 SPEC_TYPE: Final = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 """What containerd calls the content of config.json."""
 _RUNC_OPTIONS: Final = "containerd.runc.v1.Options"

@@ -72,9 +72,9 @@ class DockerAPI:
             version = answer.headers.get("Api-Version", "")
             if answer.status != 200 or not version.replace(".", "").isdecimal():
                 raise ConnectionError("what answers there is no Docker daemon")
-            self.version = version
-            self.podman = "Libpod-Api-Version" in answer.headers
-            self.system = answer.headers.get("Ostype", "linux")
+            self.version: str = version
+            self.podman: bool = "Libpod-Api-Version" in answer.headers
+            self.system: str = answer.headers.get("Ostype", "linux")
 
     async def info(self) -> dict[str, Any]:
         """What the daemon says about itself."""

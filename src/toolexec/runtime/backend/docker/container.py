@@ -17,7 +17,7 @@ from toolexec.runtime.container.engine import Exit
 
 __all__ = ["DockerContainer", "give_up", "remove", "uncut"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _REMOVE: Final = 10.0
 _GIVE_UP: Final = 0.5

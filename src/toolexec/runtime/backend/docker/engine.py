@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DockerBackend", "DockerConfig", "DockerEngine", "isolation_of"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _NOTHING: Final = LimitsEnforced()
 
 
@@ -70,7 +70,7 @@ class DockerEngine:
     """Runs containers through a Docker daemon; see `ContainerEngine`."""
 
     def __init__(self, config: DockerConfig | None = None, *, store: ImageStore | None = None) -> None:
-        self.config = config or DockerConfig()
+        self.config: DockerConfig = config or DockerConfig()
         self._store = store
         self._connecting = asyncio.Lock()
         self._api: DockerAPI | None = None

@@ -38,13 +38,13 @@ class WasmBackend:
 
     kind = "wasm"
     isolation = "wasm"
-    languages = frozenset(_HOMES)
+    languages: frozenset[str] = frozenset(_HOMES)
 
     def __init__(self, config: WasmConfig | None = None, **settings: Unpack[WasmSettings]) -> None:
         """Settings are those of `WasmConfig`, as one object, by keyword, or both: keywords then change the object's.
 
         Raises ConfigurationError for an unknown setting and for an invalid value."""
-        self.config = replace(config, **settings) if config is not None else WasmConfig(**settings)
+        self.config: WasmConfig = replace(config, **settings) if config is not None else WasmConfig(**settings)
         self._loaded: dict[str, WasmLanguage] = {}
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:

@@ -30,7 +30,7 @@ class Bundle(MetaPathFinder):
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.files = dict(files)
+        self.files: dict[str, bytes] = dict(files)
         self._folders = {str(parent) for name in self.files for parent in PurePosixPath(name).parents} - {"."}
 
     @classmethod

@@ -77,7 +77,7 @@ class CompiledComponent:
 
     def __init__(self, file: OpenFile, name: str, component: Component) -> None:
         self._file = file
-        self.path = file.path
+        self.path: str = file.path
         self.name = name
         self.component = component
 
@@ -102,7 +102,7 @@ class ComponentCache:
     """
 
     def __init__(self, folder: Path | None = None, *, shipped: Path = SHIPPED, build: _Build = build_component) -> None:
-        self.folder = folder or default_folder()
+        self.folder: Path = folder or default_folder()
         self._shipped = shipped
         self._build = build
 

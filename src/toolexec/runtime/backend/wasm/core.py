@@ -68,12 +68,12 @@ class CoreGuest:
         """*calls* is what host functions of one kind of guest need; *hear* gets what is written to stdout, too."""
         self.clock = clock
         self.random = random
-        self.args = tuple(args)
-        self.env = dict(env or {})
-        self.stdin = memoryview(stdin)
+        self.args: tuple[str, ...] = tuple(args)
+        self.env: dict[str, str] = dict(env or {})
+        self.stdin: memoryview[int] = memoryview(stdin)
         self.calls = calls
-        self.memory = ffi.LinearMemory()
-        self.stopped = threading.Event()
+        self.memory: ffi.LinearMemory = ffi.LinearMemory()
+        self.stopped: threading.Event = threading.Event()
 
         def _writer(stream: Stream) -> TextWriter:
             def _write(text: str) -> None:
@@ -83,7 +83,7 @@ class CoreGuest:
 
             return TextWriter(_write)
 
-        self.streams = {1: _writer("stdout"), 2: _writer("stderr")}
+        self.streams: dict[int, TextWriter] = {1: _writer("stdout"), 2: _writer("stderr")}
 
     def check_stopped(self) -> None:
         """Raises StopCalled once the guest is to be stopped."""
@@ -105,7 +105,7 @@ class CoreInstance:
         self._engine = engine
         self._guest = guest
         self._fuel = _NO_LIMIT if fuel is None else min(fuel, _NO_LIMIT)
-        self.most_memory_bytes = _NO_LIMIT if memory_bytes is None else memory_bytes
+        self.most_memory_bytes: int = _NO_LIMIT if memory_bytes is None else memory_bytes
         self._store = Store(engine)
         self._store.set_limits(
             memory_size=self.most_memory_bytes,

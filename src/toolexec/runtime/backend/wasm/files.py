@@ -25,9 +25,9 @@ class Node:
     __slots__ = ("linked", "modified", "number")
 
     def __init__(self, number: int, modified: int) -> None:
-        self.number = number
-        self.modified = modified
-        self.linked = True
+        self.number: int = number
+        self.modified: int = modified
+        self.linked: bool = True
 
 
 class File(Node):
@@ -38,7 +38,7 @@ class File(Node):
     def __init__(self, number: int, modified: int, data: bytes = b"") -> None:
         super().__init__(number, modified)
         self.data: bytes | bytearray = data
-        self.opened = 0
+        self.opened: int = 0
 
 
 class Directory(Node):
@@ -49,7 +49,7 @@ class Directory(Node):
     def __init__(self, number: int, modified: int, depth: int = 0) -> None:
         super().__init__(number, modified)
         self.entries: dict[str, Node] = {}
-        self.depth = depth
+        self.depth: int = depth
 
 
 class MemoryFiles:
@@ -78,10 +78,10 @@ class MemoryFiles:
         self._now = now
         self._numbers = itertools.count(1)
         self._given: dict[str, bytes] = {}
-        self.root = Directory(next(self._numbers), now())
-        self.temporary = Directory(next(self._numbers), now())
-        self.bytes_used = 0
-        self.entries_used = 0
+        self.root: Directory = Directory(next(self._numbers), now())
+        self.temporary: Directory = Directory(next(self._numbers), now())
+        self.bytes_used: int = 0
+        self.entries_used: int = 0
 
     @classmethod
     def from_mapping(

@@ -72,8 +72,8 @@ class RootDescriptor(Descriptor):
 
     def follow(self, guest: Guest) -> None:
         """Stand for the files that the guest has now."""
-        self.files = guest.files
-        self.node = self.files.temporary if self._temporary else self.files.root
+        self.files: MemoryFiles = guest.files
+        self.node: Directory = self.files.temporary if self._temporary else self.files.root
 
 
 class EntryStream(Thing):

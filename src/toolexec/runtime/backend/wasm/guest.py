@@ -54,13 +54,13 @@ class Output:
     def __init__(self, limit: int, on_output: OnOutput) -> None:
         self._left = limit
         self._on_output = on_output
-        self.dropped = 0
+        self.dropped: int = 0
         self.last_words = b""
 
     def write(self, stream: str, data: bytes) -> None:
         """Pass on what is within the limit; remember the last of stderr, where CPython says why it cannot go on."""
         if stream == "stderr":
-            self.last_words = (self.last_words + data)[-_LAST_WORDS_BYTES:]
+            self.last_words: bytes = (self.last_words + data)[-_LAST_WORDS_BYTES:]
         kept = data[: self._left]
         self._left -= len(kept)
         self.dropped += len(data) - len(kept)

@@ -100,7 +100,7 @@ class Program:
         """
         self.engine = engine
         self.component = component
-        self.world = World(engine, component)
+        self.world: World = World(engine, component)
         start = component.get_export_index("start")
         if start is None:
             raise ConfigurationError("this component exports no function 'start'; build the sandbox component again")

@@ -97,7 +97,7 @@ class JavaScriptLanguage:
     `await` and `return` work at the top; the value is that of `return`, else of `__out`, else of a final expression.
     """
 
-    languages = frozenset({"javascript", "js"})
+    languages: frozenset[str] = frozenset({"javascript", "js"})
 
     def __init__(self, config: WasmConfig) -> None:
         self.config = config

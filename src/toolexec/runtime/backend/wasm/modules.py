@@ -69,7 +69,7 @@ class ModuleLanguage:
     that is `__OUT__:` and JSON, or `{"__out": …}`. An exit code other than 0 is a failure.
     """
 
-    languages = frozenset({"wasm"})
+    languages: frozenset[str] = frozenset({"wasm"})
 
     def __init__(
         self,

@@ -22,8 +22,8 @@ class GuestPool:
     def __init__(self, program: Program, size: int) -> None:
         self.program = program
         self.size = size
-        self.hits = 0
-        self.misses = 0
+        self.hits: int = 0
+        self.misses: int = 0
         self._ready: deque[Instance] = deque()
         self._making = 0
         self._closed = False

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_program"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _programs: dict[tuple[Path, tuple[str, ...]], Program] = {}
 _lock = threading.Lock()
 atexit.register(_programs.clear)  # while wasmtime can still free them

@@ -45,7 +45,7 @@ class PythonLanguage:
     The first use of a machine builds and compiles the sandbox, the first of a process loads it.
     """
 
-    languages = frozenset({"python"})
+    languages: frozenset[str] = frozenset({"python"})
 
     def __init__(self, config: WasmConfig) -> None:
         self.config = config

@@ -65,7 +65,7 @@ class PythonRun:
     def __init__(
         self, server: GatewayServer, output: Output, ends: float, helpers: WorkerThreads | None = None
     ) -> None:
-        self.gateway = HostCallGateway(server, output, ends, helpers)
+        self.gateway: HostCallGateway = HostCallGateway(server, output, ends, helpers)
         self.left_behind = False
         """Whether the guest did not end in time and is on its own now."""
         self._ends = ends
@@ -143,7 +143,7 @@ class PythonRun:
 
     def _leave_behind(self) -> None:
         if not self._outcome.done():
-            self.left_behind = True
+            self.left_behind: bool = True
             if self._job is not None:
                 self._job.cancel()
             self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))

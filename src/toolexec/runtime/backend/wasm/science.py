@@ -83,7 +83,7 @@ class ScienceLanguage:
     `seed` is that of the module `random` alone.
     """
 
-    languages = frozenset({"python-science"})
+    languages: frozenset[str] = frozenset({"python-science"})
 
     def __init__(self, config: WasmConfig) -> None:
         self.config = config

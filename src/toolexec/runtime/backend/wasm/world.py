@@ -62,7 +62,7 @@ class World:
     """A linker with all that *component* imports. Keep it as long as any instance that was made with its `linker`."""
 
     def __init__(self, engine: Engine, component: Component) -> None:
-        self.linker = Linker(engine)
+        self.linker: Linker = Linker(engine)
         self._engine = engine
         self._keep: list[object] = []
         self.linker.allow_shadowing = True

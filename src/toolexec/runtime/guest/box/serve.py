@@ -65,8 +65,9 @@ class Server:
         self.work: str = settings["work"]
         set_stdin(None)
         alone = settings["init"] or os.getpid() == 1  # what else there is ends with this process
-        self.line = BoxLine(read_fd, write_fd, (lambda: os._exit(0)) if alone else end_group)
-        self.captured = self.line.captured = Captured(self.line.post_captured)
+        self.line: BoxLine = BoxLine(read_fd, write_fd, (lambda: os._exit(0)) if alone else end_group)
+        self.captured: Captured = Captured(self.line.post_captured)
+        self.line.captured = self.captured
         self._paths = {language: find_program(name) for language, name in _PROGRAMS.items()}
         self._runners: dict[str, Any] = {}
         os.register_at_fork(after_in_child=self._leave)

@@ -25,7 +25,7 @@ class Captured:
 
     def __init__(self, post: Callable[[dict[str, Any]], None]) -> None:
         """*post* sends the payload of a `print` message."""
-        self.lock = _thread.RLock()
+        self.lock: _thread.RLock = _thread.RLock()
         self._pipes = [_Pipe(1, "stdout"), _Pipe(2, "stderr")]
         self._post = post
         self._poll = _poll_of(self._pipes)  # each thread needs its own

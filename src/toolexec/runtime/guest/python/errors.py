@@ -34,13 +34,13 @@ class ToolError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.code = code or type(self).code
+        self.code: str = code or type(self).code
         self.tool_id = tool_id
         self.op = op
         self.backend = backend
         self.retryable = retryable
-        self.details = details or {}
-        self.value = value
+        self.details: Any = details or {}
+        self.value: Any = value
         self._held: Any = None
 
     def __getattribute__(self, name: str) -> Any:

@@ -40,7 +40,7 @@ class Program:
             namespace[STAR] = _import_star
             exec(self._body, namespace)  # noqa: S102 - to run code is what a sandbox is for
             value = namespace.pop(MAIN)()
-            self.is_async = hasattr(value, "__await__")
+            self.is_async: bool = hasattr(value, "__await__")
             return value
         if self.is_async:
             return self._run_async(namespace)
