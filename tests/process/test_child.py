@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolexec.process import child as module
-from toolexec.process.child import GuestProcess, to_the_end
+from toolexec.process.child import Child, to_the_end
 from toolexec.process.tree import MARK
 
 LONG = 60
@@ -45,8 +45,8 @@ def heard() -> Heard:
     return Heard()
 
 
-def shell(code: str, heard: Any, folder: Path, **settings: Any) -> GuestProcess:
-    return GuestProcess(["sh", "-c", code], folder=folder, env=ENV, heard=heard, **settings)
+def shell(code: str, heard: Any, folder: Path, **settings: Any) -> Child:
+    return Child(["sh", "-c", code], cwd=folder, env=ENV, on_output=heard, **settings)
 
 
 def alive(pid: int) -> bool:
@@ -84,7 +84,7 @@ async def test_a_program_that_is_not_there_cannot_be_started(heard: Heard, tmp_p
     """And leaves nothing open."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="No such file"):
-        GuestProcess(["/no/such/program"], folder=tmp_path, env=ENV, heard=heard)
+        Child(["/no/such/program"], cwd=tmp_path, env=ENV, on_output=heard)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -223,10 +223,10 @@ def test_when_the_host_is_killed_its_guests_die(tmp_path: Path) -> None:
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from toolexec.process.child import GuestProcess
+from toolexec.process.child import Child
 async def main():
-    GuestProcess(["sh", "-c", "sleep 1000 & echo $$ $!; while :; do :; done"], folder=Path({str(tmp_path)!r}),
-        env={ENV!r}, heard=lambda text, _: print(text, end="", flush=True))
+    Child(["sh", "-c", "sleep 1000 & echo $$ $!; while :; do :; done"], cwd={str(tmp_path)!r},
+        env={ENV!r}, on_output=lambda text, _: print(text, end="", flush=True))
     await asyncio.sleep(1000)
 asyncio.run(main())
 """

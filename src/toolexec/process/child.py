@@ -1,4 +1,4 @@
-"""The process of a guest: started apart from everything else, heard, and ended with all that it has started."""
+"""Child processes: started apart from everything else, heard, and ended with all that they have started."""
 
 from __future__ import annotations
 
@@ -11,124 +11,219 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from toolexec.process.tree import MARK, ProcessTree
+from toolexec.process.stream import Pipes
+from toolexec.process.tree import MARK, ProcessTree, signal_group
 
-__all__ = ["GuestProcess", "Heard", "die_with_us", "to_the_end"]
+__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "to_the_end"]
 
 logger = logging.getLogger(__name__)
-_CHUNK = 1 << 16
-_POLL = 0.02
+STDERR_TAIL: Final = 4 << 10
+"""The most bytes of stderr that are kept."""
+
+_CHUNK: Final = 1 << 16
+_FLOOD: Final = 4 << 10
+_PAUSE: Final = 0.005
+_POLL: Final = 0.02
+_SET_PIPE_SIZE: Final = 1031
+"""F_SETPIPE_SZ of Linux, for type checkers that look from elsewhere."""
 
 _Channel: TypeAlias = Literal["stdout", "stderr"]
-Heard: TypeAlias = Callable[[str, _Channel], None]
+OnOutput: TypeAlias = Callable[[str, _Channel], None]
 """Gets text that a process writes, and whether to stdout or stderr."""
 
 
-class GuestProcess:
+class Child:
     """A running process and all that it starts. Belongs to the event loop that it was started on.
 
-    It leads a session of its own. It has no stdin, of file descriptors only those it was given, and of environment
-    variables only those it was given, and a mark. What it writes to stdout and stderr goes to *heard* as it comes; what
-    *heard* does not keep is gone, so that a flood neither fills memory nor blocks the process.
+    It leads a session of its own, and has of descriptors and environment variables only those it was given. Its stdout
+    and stdin are `stream`; the end of its stderr is kept, or with *keep_stderr* false, that is ours.
+
+    With *on_output* it has no stdin, and what it writes to stdout and stderr goes there as it comes; what that does not
+    keep is gone, so that a flood neither fills memory nor blocks the process. It then has a mark, too, so that nothing
+    that it starts can hide (see `ProcessTree`).
+
+    It dies with this process, however that dies: the kernel kills its process group as soon as the other end of a
+    socket that it inherits is closed. With *lifeline* false it is not given that socket.
+    Starting takes about a millisecond, so it is done at once, and a cancellation cannot come in between. Raises OSError
+    when it cannot be started.
     """
 
     def __init__(
-        self, command: Sequence[str], *, folder: Path, env: Mapping[str, str], heard: Heard, fds: Sequence[int] = ()
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | os.PathLike[str] | None = None,
+        fds: Sequence[int] = (),
+        on_output: OnOutput | None = None,
+        keep_stderr: bool = True,
+        lifeline: bool = True,
     ) -> None:
-        """Start *command* in *folder*; raises OSError when that is not possible."""
-        self._heard = heard
         self._loop = asyncio.get_running_loop()
-        mark = secrets.token_hex(8)
-        pipes = [os.pipe(), os.pipe()]
-        self._lifeline, theirs = socket.socketpair()
+        self._on_output = on_output
+        self._lifeline: socket.socket | None = None
+        mark = secrets.token_hex(8) if on_output is not None else ""
+        ours: list[int] = []
+        theirs: list[int] = []
+
+        def pipe(*, to_child: bool = False) -> int:
+            """The end of a new pipe that the child gets."""
+            reading, writing = os.pipe()
+            ours.append(writing if to_child else reading)
+            theirs.append(reading if to_child else writing)
+            return theirs[-1]
+
         try:
+            stdout, stderr, stdin = pipe(), pipe() if keep_stderr else None, subprocess.DEVNULL
+            if on_output is None:
+                stdin = pipe(to_child=True)
+                _enlarge(stdin, stdout)
+            if lifeline:
+                self._lifeline, other = socket.socketpair()
+                theirs.append(other.detach())
+                fds = (*fds, theirs[-1])
             self._process = subprocess.Popen(  # noqa: S603 - to run programs is what this is for
                 command,
-                cwd=folder,
-                env={**env, MARK: mark},
-                stdin=subprocess.DEVNULL,
-                stdout=pipes[0][1],
-                stderr=pipes[1][1],
-                pass_fds=(*fds, theirs.fileno()),
+                cwd=cwd,
+                env={**env, MARK: mark} if mark else env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=fds,
                 start_new_session=True,
             )
-            die_with_us(theirs.fileno(), self._process.pid)
+            if lifeline:
+                die_with_us(theirs[-1], self._process.pid)
         except BaseException:
-            self._lifeline.close()
-            for reading, _ in pipes:
-                os.close(reading)
+            for descriptor in ours:
+                os.close(descriptor)
+            self._cut()
             raise
         finally:
-            theirs.close()
-            for _, writing in pipes:
-                os.close(writing)
+            for descriptor in theirs:
+                os.close(descriptor)
         self.tree = ProcessTree(self._process.pid, mark)
-        self._gone: asyncio.Future[int] = self._loop.create_future()
+        self._exit: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None
         self._poller: asyncio.Task[None] | None = None
         self._watch_exit()
-        self._pipes = [_Pipe(pipes[0][0], "stdout", self), _Pipe(pipes[1][0], "stderr", self)]
+        self._stream = Pipes(ours[0], ours[-1]) if on_output is None else None
+        self._tail = b""
+        self._outputs: list[_Output] = []
+        if on_output is not None:
+            self._outputs += [
+                _Output(ours[0], self._passing_on("stdout")),
+                _Output(ours[1], self._passing_on("stderr")),
+            ]
+        elif keep_stderr:
+            self._outputs.append(_Output(ours[1], self._keep, pause=_PAUSE))
 
     @property
     def pid(self) -> int:
-        """Its process ID, which is also that of its group and session."""
+        """Its process ID, which is also that of its group and session; its own until it has been closed."""
         return self._process.pid
 
-    def hear(self, text: str, stream: _Channel) -> None:
-        """Pass on what the process wrote."""
-        self._heard(text, stream)
+    @property
+    def stream(self) -> Pipes:
+        """Its stdout and stdin; not with *on_output*."""
+        assert self._stream is not None
+        return self._stream
 
-    def listen(self, heard: Heard) -> None:
-        """From now on, what the process writes goes to *heard*."""
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, a negative code is a signal; None while it runs."""
+        return self._exit.result() if self._exit.done() else None
+
+    def stderr_tail(self) -> bytes:
+        """The last of what it has written to stderr until now, at most `STDERR_TAIL` bytes."""
         self.drain()
-        self._heard = heard
+        return self._tail
+
+    def listen(self, on_output: OnOutput) -> None:
+        """From now on, what the process writes goes to *on_output*."""
+        self.drain()
+        self._on_output = on_output
 
     def drain(self) -> None:
         """Take in what has been written until now."""
-        for pipe in self._pipes:
-            pipe.drain()
+        for output in self._outputs:
+            output.drain()
 
     async def wait(self) -> int:
-        """The exit code of the first process, once it has ended; negative is a signal. It is not reaped before
-        `aclose`."""
-        return await asyncio.shield(self._gone)
+        """The exit code, once it has ended; a negative code is a signal. It is not reaped before `aclose`."""
+        return await asyncio.shield(self._exit)
+
+    def terminate(self) -> None:
+        """Ask it and its process group to end."""
+        if self._ending is None:
+            signal_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Begin to kill all that runs, whatever the event loop does. From any thread, once, and not after `aclose`."""
-        self._killer = threading.Thread(target=self.tree.kill, name="toolexec-kill", daemon=True)
-        self._killer.start()
+        """Begin to kill it and its process group, with a mark its whole tree, whatever the event loop does.
+
+        What else there is ends with `aclose`. From any thread, once.
+        """
+        if self._ending is not None:
+            return
+        if self.tree.marked:
+            self._killer = threading.Thread(target=self.tree.kill, name="toolexec-kill", daemon=True)
+            self._killer.start()
+        else:
+            signal_group(self.pid)
 
     async def aclose(self) -> None:
-        """Kill what runs, take in what was written last, close the pipes. A cancellation waits until that is done."""
+        """Kill it with all that it has started, take in what was written last, close the pipes.
+
+        A cancellation waits until that is done; twice is fine.
+        """
         if self._ending is None:
             self._ending = self._loop.create_task(self._end())
         await to_the_end(self._ending)
 
     async def _end(self) -> None:
         if not await asyncio.to_thread(self.tree.kill):
-            logger.error("some processes that code has started cannot be ended; the first one was %d", self.pid)
-        code = await self._gone
+            logger.error("some processes that process %d has started cannot be ended", self.pid)
+        await self._exit
         if self._killer is not None:  # until it is done, the number of the process must stay its own
             await asyncio.to_thread(self._killer.join)
         if self._poller is not None:
             await asyncio.wait({self._poller})
-        self._process.returncode = code
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended already
-        self._lifeline.close()
-        for pipe in self._pipes:
-            pipe.drain()
-            pipe.close()
+        self._process.wait()  # it has ended already
+        self._cut()
+        if self._stream is not None:
+            self._stream.close()
+        for output in self._outputs:
+            output.drain()
+            output.close()
+
+    def _cut(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+
+    def _keep(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-STDERR_TAIL:]
+
+    def _passing_on(self, channel: _Channel) -> Callable[[bytes], None]:
+        """What takes the bytes of one channel, which end with none, and gives *on_output* the text."""
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+        def receive(data: bytes) -> None:
+            text = decode(data, final=not data)
+            if text and self._on_output is not None:
+                self._on_output(text, channel)
+
+        return receive
 
     def _watch_exit(self) -> None:
-        """Hear of the exit without reaping the process: as long as it is not reaped, its number is its own."""
+        """Learn of the exit without reaping the process: as long as it is not reaped, its number is its own."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
@@ -138,17 +233,26 @@ class GuestProcess:
         def ended() -> None:
             self._loop.remove_reader(descriptor)
             os.close(descriptor)
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            assert found is not None
-            self._gone.set_result(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+            code = self._ended()
+            assert code is not None
+            self._exit.set_result(code)
 
         self._loop.add_reader(descriptor, ended)
 
     async def _poll(self) -> None:
-        """For systems that cannot tell of an exit without reaping."""
-        while (code := self._process.poll()) is None:  # noqa: ASYNC110 - nothing tells of it
+        """For systems that cannot tell."""
+        while (code := self._ended()) is None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(_POLL)
-        self._gone.set_result(code)
+        self._exit.set_result(code)
+
+    def _ended(self) -> int | None:
+        """The exit code; None while it runs. It stays to be reaped, but on systems that cannot tell without that."""
+        if not hasattr(os, "waitid"):
+            return self._process.poll()
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 async def to_the_end(task: asyncio.Task[None]) -> None:
@@ -173,41 +277,58 @@ def die_with_us(lifeline: int, group: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-class _Pipe:
-    """The reading end of a pipe that a process writes text to."""
+class _Output:
+    """The reading end of a pipe: what comes goes to *receive*, b"" at the end.
 
-    def __init__(self, descriptor: int, name: _Channel, process: GuestProcess) -> None:
-        self._descriptor = descriptor
-        self._name: _Channel = name
-        self._process = process
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._loop = asyncio.get_running_loop()
+    With a *pause*, a flood is taken slowly, so that it does not keep the event loop busy.
+    """
+
+    def __init__(self, descriptor: int, receive: Callable[[bytes], None], *, pause: float = 0) -> None:
         os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._receive = receive
+        self._pause = pause
+        self._later: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._read)
 
-    def _read(self) -> bool:
-        """Take in what there is, up to a pipe full; False when there is nothing for now, or for ever."""
+    def _read(self) -> None:
+        if self._take() >= _FLOOD and self._pause:
+            self._loop.remove_reader(self._descriptor)
+            self._later = self._loop.call_later(self._pause, self._loop.add_reader, self._descriptor, self._read)
+
+    def _take(self) -> int:
+        """Take in what there is, up to a pipe full, and return how much; 0 when there is nothing for now or ever."""
         if self._descriptor < 0:
-            return False
+            return 0
         try:
             data = os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
-            return False
-        text = self._decode(data, final=not data)
-        if text:
-            self._process.hear(text, self._name)
+            return 0
+        self._receive(data)
         if not data:
             self.close()
-        return bool(data)
+        return len(data)
 
     def drain(self) -> None:
         """Take in what was written until now; what a flood writes meanwhile is left, it would never end."""
         for _ in range(64):
-            if not self._read():
+            if not self._take():
                 return
 
     def close(self) -> None:
+        """Close the pipe; twice is fine."""
         if self._descriptor >= 0:
+            if self._later is not None:
+                self._later.cancel()
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _enlarge(*pipes: int) -> None:
+    """Larger pipes mean fewer turns for large messages. A user may have 64 MiB of them, shared by all processes."""
+    size = 1 << 20 if os.geteuid() == 0 else 1 << 18
+    for pipe in pipes if sys.platform == "linux" else ():
+        with suppress(OSError):
+            fcntl.fcntl(pipe, _SET_PIPE_SIZE, size)

@@ -169,16 +169,27 @@ class Pipes:
         self.close()
 
     def close(self) -> None:
-        """Close both; twice is fine. Who still reads gets b"", who still writes an OSError."""
-        if self._reading < 0:
-            return
-        self._loop.remove_reader(self._reading)
-        self._loop.remove_writer(self._writing)
-        os.close(self._reading)
-        os.close(self._writing)
+        """Close both; twice is fine. A task that still reads gets b"", one that still writes an OSError."""
+        self.close_writing()
+        if self._reading >= 0:
+            self._loop.remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
+            _wake(self._reader)
+
+    def close_writing(self) -> None:
+        """Close the pipe that it writes to, so that the other side reads to an end."""
+        if self._writing >= 0:
+            self._loop.remove_writer(self._writing)
+            os.close(self._writing)
+            self._writing = -1
+            _wake(self._writer)
+
+    def detach(self) -> tuple[int, int]:
+        """The two pipes, which are the caller's from now on; nothing may have been read."""
+        pipes = self._reading, self._writing
         self._reading = self._writing = -1
-        _wake(self._reader)
-        _wake(self._writer)
+        return pipes
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

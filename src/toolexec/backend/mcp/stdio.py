@@ -11,10 +11,9 @@ import asyncio
 import json
 import logging
 import re
-import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -23,7 +22,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolexec.backend.mcp.config import MCPServer
-from toolexec.process.tree import signal_group
+from toolexec.errors.extras import unix_needed
+from toolexec.process.stream import Pipes
+
+if TYPE_CHECKING:
+    from toolexec.process.child import Child
 
 __all__ = ["StdioTransport"]
 
@@ -37,31 +40,18 @@ _GRACE = 0.5
 _REPLY_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 
 
-class _ChildProtocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Says at once that the process ended; `Process.wait` also waits for pipes, which a grandchild may hold open."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=_MAX_LINE, loop=asyncio.get_running_loop())
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self.exited.set()
-
-
 class StdioTransport:
     """Starts the server's command and yields the two streams that the SDK's client wants; one use only."""
 
     def __init__(self, server: MCPServer) -> None:
         self._server = server
         self._scrubber = server.scrubber()
-        self._tail = bytearray()
         self._context: Any = None
         self._foreign_lines = 0
         self._last_foreign = ""
         self._exit_code: int | None = None
+        self._child: Child | None = None
         self._stdout_ended = asyncio.Event()
-        self._stderr_ended = asyncio.Event()
         self._flushed = asyncio.Event()
         self.pid: int | None = None
 
@@ -74,8 +64,9 @@ class StdioTransport:
         if self._foreign_lines:
             lines = "a line" if self._foreign_lines == 1 else f"{self._foreign_lines} lines"
             parts.append(f"it wrote {lines} to stdout that is no MCP message, the last: {self._last_foreign!r}")
-        tail = self._scrubber.text(self._tail.decode(errors="replace"))
-        if len(self._tail) >= _STDERR_TAIL:  # it may begin in the middle of a secret
+        kept = self._child.stderr_tail() if self._child is not None else b""
+        tail = self._scrubber.text(kept.decode(errors="replace"))
+        if len(kept) >= _STDERR_TAIL:  # it may begin in the middle of a secret
             tail = tail[self._scrubber.longest :]
         tail = tail.strip()
         if tail:
@@ -91,28 +82,18 @@ class StdioTransport:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any, None]:
-        server, loop = self._server, asyncio.get_running_loop()
-        # What asyncio.create_subprocess_exec does, except that the protocol is ours.
-        transport, protocol = await loop.subprocess_exec(
-            _ChildProtocol,
-            server.command,
-            *server.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=get_default_environment() | dict(server.env),
-            cwd=server.cwd,
-            start_new_session=True,
-        )
-        process = asyncio.subprocess.Process(transport, protocol, loop)
-        self.pid = process.pid
+        with unix_needed("an MCP server over stdio"):
+            from toolexec.process.child import Child
+        server = self._server
+        env = get_default_environment() | dict(server.env)
+        child = self._child = Child([server.command, *server.args], env=env, cwd=server.cwd, lifeline=False)
+        self.pid = child.pid
         incoming_send, incoming = anyio.create_memory_object_stream[Any](0)
         outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](_MAX_QUEUED)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, process, incoming_send)
-            tasks.start_soon(self._write, process, outgoing_receive, incoming_send)
-            tasks.start_soon(self._keep_stderr, process)
-            tasks.start_soon(self._watch, protocol, incoming_send)
+            tasks.start_soon(self._read, child.stream, incoming_send)
+            tasks.start_soon(self._write, child.stream, outgoing_receive, incoming_send)
+            tasks.start_soon(self._watch, child, incoming_send)
             try:
                 yield incoming, outgoing
             finally:
@@ -121,29 +102,27 @@ class StdioTransport:
                 try:
                     with anyio.CancelScope(shield=True):
                         try:
-                            await self._settle(process, protocol)
+                            await self._settle(child)
                         finally:
-                            await _end(process, protocol, transport, server.stop_timeout)
-                        await _within(_GRACE, self._stderr_ended)
+                            await _end(child, server.stop_timeout)
                 finally:
-                    transport.close()
                     incoming_send.close()
                     outgoing_receive.close()
                     tasks.cancel_scope.cancel()
 
-    async def _settle(self, process: asyncio.subprocess.Process, protocol: _ChildProtocol) -> None:
+    async def _settle(self, child: Child) -> None:
         """Let what was asked to be sent go out, or learn how a process that went away by itself has ended."""
-        if self._stdout_ended.is_set() or protocol.exited.is_set():
-            await _within(_GRACE, protocol.exited)
-            self._exit_code = process.returncode
+        if self._stdout_ended.is_set() or child.exit_code is not None:
+            await _within(_GRACE, child.wait)
+            self._exit_code = child.exit_code
         else:
-            await _within(_GRACE, self._flushed)
+            await _within(_GRACE, self._flushed.wait)
 
-    async def _read(self, process: asyncio.subprocess.Process, incoming: MemoryObjectSendStream[Any]) -> None:
-        assert process.stdout is not None
+    async def _read(self, stream: Pipes, incoming: MemoryObjectSendStream[Any]) -> None:
+        lines = _Lines(stream)
         try:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
-                while (line := await _read_line(process.stdout)) is not None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                while (line := await lines.read()) is not None:
                     message = self._parse(line)
                     if message is not None:
                         await incoming.send(message)
@@ -153,33 +132,23 @@ class StdioTransport:
 
     async def _write(
         self,
-        process: asyncio.subprocess.Process,
+        stream: Pipes,
         outgoing: MemoryObjectReceiveStream[SessionMessage],
         incoming: MemoryObjectSendStream[Any],
     ) -> None:
-        assert process.stdin is not None
         try:
             async for message in outgoing:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(text.encode() + b"\n")
-                await process.stdin.drain()
-        except OSError:  # nobody reads any more
+                await stream.write(text.encode() + b"\n")
+        except OSError:  # the server does not read any more
             incoming.close()
         finally:
+            stream.close_writing()  # which asks the server to end
             self._flushed.set()
 
-    async def _keep_stderr(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        try:
-            while chunk := await process.stderr.read(65536):
-                self._tail += chunk
-                del self._tail[:-_STDERR_TAIL]
-        finally:
-            self._stderr_ended.set()
-
-    async def _watch(self, protocol: _ChildProtocol, incoming: MemoryObjectSendStream[Any]) -> None:
-        await protocol.exited.wait()
-        await _within(_GRACE, self._stdout_ended)
+    async def _watch(self, child: Child, incoming: MemoryObjectSendStream[Any]) -> None:
+        await child.wait()
+        await _within(_GRACE, self._stdout_ended.wait)
         incoming.close()  # a grandchild may hold the pipe open for ever
 
     def _parse(self, line: bytes) -> SessionMessage | None:
@@ -211,39 +180,44 @@ def _answered_request(line: bytes) -> int | None:
     return request_id if type(request_id) is int else None
 
 
-async def _read_line(stream: asyncio.StreamReader) -> bytes | None:
-    """The next line, or None at the end; a line over 64 MiB ends the connection."""
+class _Lines:
+    """The lines of a stream; one over 64 MiB ends it."""
+
+    def __init__(self, stream: Pipes) -> None:
+        self._stream = stream
+        self._kept = bytearray()
+        self._seen = 0
+
+    async def read(self) -> bytes | None:
+        """The next line, or None at the end."""
+        while True:
+            size = self._kept.find(b"\n", self._seen) + 1
+            if (size or len(self._kept)) > _MAX_LINE:
+                logger.warning("an MCP server sent a line of more than %d bytes; the connection is closed", _MAX_LINE)
+                return None
+            data = b"" if size else await self._stream.read()
+            if not data:
+                line = bytes(self._kept[: size or None])
+                del self._kept[: size or None]
+                self._seen = 0
+                return line or None
+            self._seen = len(self._kept)
+            self._kept += data
+
+
+async def _end(child: Child, patience: float) -> None:
+    """Wait for a process whose stdin is closed, ask the group to end, then kill all that is left of it."""
     try:
-        return await stream.readuntil(b"\n")
-    except asyncio.IncompleteReadError as end:
-        return end.partial or None
-    except asyncio.LimitOverrunError:
-        logger.warning("an MCP server sent a line of more than %d bytes; the connection is closed", _MAX_LINE)
-        return None
+        if not await _within(patience, child.wait):
+            child.terminate()
+            await _within(min(patience, 1.0), child.wait)
+    finally:  # also when the waiting is cancelled
+        await child.aclose()
 
 
-async def _end(
-    process: asyncio.subprocess.Process,
-    protocol: _ChildProtocol,
-    transport: asyncio.SubprocessTransport,
-    patience: float,
-) -> None:
-    """Close stdin, wait, ask the group to end, then kill it; in the end nothing of the group is left."""
-    assert process.stdin is not None
-    try:
-        process.stdin.close()
-        if not await _within(patience, protocol.exited):
-            signal_group(process.pid, signal.SIGTERM)
-            await _within(min(patience, 1.0), protocol.exited)
-    finally:  # also when somebody cancels the waiting
-        signal_group(process.pid)
-        stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        if stdin.get_write_buffer_size():  # it would wait for somebody to read the rest
-            stdin.abort()
-    await _within(5.0, protocol.exited)
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
+async def _within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
+    """Whether *wait* comes to an end in time."""
     with anyio.move_on_after(seconds):
-        await event.wait()
-    return event.is_set()
+        await wait()
+        return True
+    return False

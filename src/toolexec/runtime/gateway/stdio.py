@@ -9,66 +9,53 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.tree import signal_group
+from toolexec.process.child import Child
 from toolexec.runtime.gateway.connections import StreamConnection, connect_pipes
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES
 
 __all__ = ["ProcessConnection"]
 
 _GRACE = 2.0
-_LIMIT = 1 << 20
 
 
-class _ChildProtocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Says at once that the process ended; `Process.wait` also waits for pipes, which a grandchild may hold open."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=_LIMIT, loop=asyncio.get_running_loop())
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self.exited.set()
-
-
-class ProcessConnection(StreamConnection):
+class ProcessConnection:
     """A connection to the standard input and output of a child process; `start_process` makes it.
 
     Closing it closes the child's input, gives it 2 s to end, and kills the whole process group after that.
     """
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        transport: asyncio.SubprocessTransport,
-        exited: asyncio.Event,
-        max_frame_bytes: int,
-    ) -> None:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        super().__init__(process.stdout, process.stdin, max_frame_bytes=max_frame_bytes)
-        self._transport = transport
-        self._exited = exited
-        self.pid = process.pid
+    def __init__(self, child: Child, connection: StreamConnection) -> None:
+        self._child = child
+        self._connection = connection
+        self._closing: asyncio.Task[None] | None = None
+        self.pid = child.pid
 
     @property
     def exit_code(self) -> int | None:
         """How the process ended (below 0: by that signal), None while it runs."""
-        return self._transport.get_returncode()
+        return self._child.exit_code
+
+    async def send(self, frame: bytes) -> None:
+        """Send a frame; see `Connection.send`."""
+        await self._connection.send(frame)
+
+    async def receive(self) -> bytes:
+        """The next frame; see `Connection.receive`."""
+        return await self._connection.receive()
+
+    async def aclose(self) -> None:
+        """Close the connection and end the process; see `Connection.aclose`."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         try:
-            await super()._close()
-            await self._wait(_GRACE)
+            await self._connection.aclose()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._child.wait(), _GRACE)
         finally:
-            signal_group(self.pid)  # also what the child has left behind
-            await self._wait(_GRACE)
-            self._transport.close()
-            await asyncio.sleep(0)  # the pipes are closed in the next round of the loop
-
-    async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._exited.wait(), seconds)
+            await self._child.aclose()  # also what it has left behind
 
 
 async def start_process(
@@ -84,24 +71,17 @@ async def start_process(
     *env* are all the environment variables that it gets; None gives it `PATH` alone, so that it inherits no secrets.
     What it writes to stderr goes to ours. Raises SandboxUnavailableError when it cannot be started.
     """
-    loop = asyncio.get_running_loop()
+    env = {"PATH": os.environ.get("PATH", os.defpath)} if env is None else env
     try:
-        transport, protocol = await loop.subprocess_exec(
-            _ChildProtocol,
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-            env={"PATH": os.environ.get("PATH", os.defpath)} if env is None else dict(env),
-            cwd=cwd,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
+        child = Child(command, env=env, cwd=cwd, fds=pass_fds, keep_stderr=False, lifeline=False)
     except (OSError, ValueError) as error:
         name = command[0] if command else "an empty command"
         raise SandboxUnavailableError(f"cannot start {name}: {error}") from error
-    process = asyncio.subprocess.Process(transport, protocol, loop)
-    return ProcessConnection(process, transport, protocol.exited, max_frame_bytes)
+    try:
+        return ProcessConnection(child, await connect_pipes(*child.stream.detach(), max_frame_bytes=max_frame_bytes))
+    except BaseException:
+        await child.aclose()
+        raise
 
 
 async def own_stdio(*, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:

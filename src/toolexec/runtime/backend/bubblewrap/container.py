@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.process.cgroup import Cgroups, Group
-from toolexec.process.child import to_the_end
+from toolexec.process.child import Child, to_the_end
 from toolexec.process.stream import Stream
 from toolexec.runtime.backend.bubblewrap.args import HOST
 from toolexec.runtime.backend.bubblewrap.host_user import HostUsers, Stage
 from toolexec.runtime.backend.bubblewrap.watch import Watch
-from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.engine import Exit
 from toolexec.runtime.container.spec import ContainerSpec, Resources
 
@@ -65,7 +64,7 @@ class BubblewrapContainer:
     @property
     def id(self) -> str:
         """The number of its outermost process."""
-        return self._child.id
+        return str(self._child.pid)
 
     @property
     def stream(self) -> Stream:
@@ -74,7 +73,7 @@ class BubblewrapContainer:
 
     def said(self) -> str:
         """See `Container.said`."""
-        return self._child.said()
+        return self._child.stderr_tail().decode("utf-8", "replace")
 
     async def wait(self) -> Exit:
         """See `Container.wait`."""
@@ -101,7 +100,7 @@ class BubblewrapContainer:
 
     async def _end(self) -> Exit:
         broken = await self._until_gone()
-        end = await self._child.wait()
+        end = Exit(code=await self._child.wait())
         if self._group is None:
             return replace(end, oom=broken == "memory", pids=broken == "pids")
         self._cpu = self._group.cpu_seconds()
@@ -125,7 +124,7 @@ class BubblewrapContainer:
         try:
             return watching.result()
         except Exception:  # what cannot be watched must not run
-            logger.exception("the container %s was stopped, as it could not be watched", self._child.id)
+            logger.exception("the container %d was stopped, as it could not be watched", self._child.pid)
             return ""
 
     async def _close(self) -> None:

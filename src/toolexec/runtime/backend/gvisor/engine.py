@@ -17,7 +17,7 @@ from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
-from toolexec.process.child import to_the_end
+from toolexec.process.child import Child, to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.runtime.backend.gvisor.runsc import (
     Bundle,
@@ -29,7 +29,6 @@ from toolexec.runtime.backend.gvisor.runsc import (
 )
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
-from toolexec.runtime.container.child import Child
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import Exit, Image
 from toolexec.runtime.container.rootfs import RootFilesystems
@@ -120,7 +119,7 @@ class GvisorContainer:
 
     def said(self) -> str:
         """See `Container.said`; what runsc has to say is in it, too."""
-        return self._child.said()
+        return self._child.stderr_tail().decode("utf-8", "replace")
 
     async def wait(self) -> Exit:
         """See `Container.wait`. A process that was refused is not told of: only the code in the sandbox hears of it."""
@@ -128,9 +127,9 @@ class GvisorContainer:
 
     async def _watch(self) -> Exit:
         if self._group is None:
-            return await self._child.wait()
+            return Exit(code=await self._child.wait())
         starving = asyncio.create_task(self._end_of_memory(self._group))
-        ended = await self._child.wait()
+        ended = Exit(code=await self._child.wait())
         starving.cancel()
         await asyncio.wait({starving})
         return replace(ended, oom=self._group.oom_kills() > 0, oom_told=True, pids=self._group.refusals() > 0)
@@ -318,7 +317,7 @@ class GvisorEngine:
             groups=group.folders if group is not None else (),
         )
         try:
-            child = Child(command, env=_environment(), name=bundle.name)
+            child = Child(command, env=_environment())
         except OSError as error:
             await asyncio.to_thread(_remove, bundle, group)
             if hold is not None:
@@ -394,8 +393,8 @@ async def _run(*command: str) -> tuple[int | None, str]:
         async with asyncio.timeout(_SECONDS):
             while data := await child.stream.read():
                 said = (said + data)[: 1 << 16]
-            ended = await child.wait()
-        return ended.code, said.decode("utf-8", "replace") + child.said()
+            code = await child.wait()
+        return code, (said + child.stderr_tail()).decode("utf-8", "replace")
     except TimeoutError:
         return None, f"it did not end within {_SECONDS:g} s"
     finally:

@@ -11,7 +11,7 @@ from signal import SIGKILL
 from time import monotonic
 
 from toolexec.errors import GatewayError
-from toolexec.process.child import GuestProcess, to_the_end
+from toolexec.process.child import Child, to_the_end
 from toolexec.process.directory import WorkDirectory
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.alarms import Deadline
@@ -45,7 +45,7 @@ class Guest:
         self._launcher = launcher
         self._language = language
         self._folder: WorkDirectory | None = None
-        self._process: GuestProcess | None = None
+        self._process: Child | None = None
         self._talk: Conversation | None = None
         self._putting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -59,11 +59,11 @@ class Guest:
         ours, theirs = socket.socketpair()
         try:
             command = await self._launcher.command(self._language, request.code, folder.root, theirs.fileno())
-            self._process = GuestProcess(
+            self._process = Child(
                 command,
-                folder=folder.work,
+                cwd=folder.work,
                 env=base_environment(folder.work),
-                heard=request.output.write,
+                on_output=request.output.write,
                 fds=[theirs.fileno()],
             )
         except BaseException:
@@ -138,7 +138,7 @@ class Guest:
         process.drain()
         return ending, deadline.late
 
-    async def _converse(self, talk: Conversation, process: GuestProcess, request: ExecuteRequest, last: bool) -> Ending:
+    async def _converse(self, talk: Conversation, process: Child, request: ExecuteRequest, last: bool) -> Ending:
         """Talk with the guest while its processes are watched."""
         with suppress(GatewayError):
             await talk.start()

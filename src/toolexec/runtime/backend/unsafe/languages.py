@@ -13,7 +13,7 @@ from typing import Final
 
 from toolexec.code.output import Output
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import GuestProcess
+from toolexec.process.child import Child
 from toolexec.runtime.guest import bundle
 from toolexec.runtime.guest.go.program import compile_error, program_file
 
@@ -143,7 +143,7 @@ async def run_quietly(command: Sequence[str], *, env: Mapping[str, str], folder:
     """
     said = Output(_COMPILE_OUTPUT)
     try:
-        process = GuestProcess(command, folder=folder or Path("/"), env=env, heard=lambda text, _: said.write(text))
+        process = Child(command, cwd=folder or "/", env=env, on_output=lambda text, _: said.write(text))
     except OSError as error:
         return 127, str(error)
     try:
