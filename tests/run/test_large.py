@@ -221,7 +221,7 @@ class TestChains:
 @pytest.mark.full
 def test_a_served_selection_has_a_budget_too() -> None:
     """The same one ends it."""
-    from toolexec.run.selecting import select
+    from toolexec.run.reading import select
 
     with pytest.raises(InputValidationError, match="too many steps"):
         select(ROWS, "[?" + "!" * 40 + "id]")

@@ -18,15 +18,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
+from toolexec.model.call import ToolCall
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
-from toolexec.run.layers.pinning import Pinned
+from toolexec.run.layer import Layer
 from toolexec.run.pins_file import Pin, PinKey, PinsFile, Seen
-from toolexec.run.resolve import Find
+from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 
-__all__ = ["PinState", "PinStatus", "Pins", "definition_of"]
+__all__ = ["PinState", "PinStatus", "Pinned", "Pins", "definition_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -391,3 +392,16 @@ def _status(key: PinKey, pin: Pin) -> PinStatus:
     return PinStatus(
         tool_id=key[1], backend=key[0], state=state, since=pin.since, digest=seen.digest if seen is not None else ""
     )
+
+
+class Pinned(Layer):
+    """Has *check* look at the tool of each call before *inner* makes it; what it raises is raised."""
+
+    def __init__(self, inner: Runner, find: Find, check: Callable[[Registered], None]) -> None:
+        super().__init__(inner)
+        self._find = find
+        self._check = check
+
+    def before(self, call: ToolCall) -> None:
+        """Raise DefinitionChangedError for a tool that is not accepted, and as *find* does; see `Layer.before`."""
+        self._check(resolved(call, self._find))

@@ -1,4 +1,8 @@
-"""Reading a part of a kept value: a page of it, what a path selects, or the places where a text is found."""
+"""Reading a part of a kept value: a page of it, what a path selects, or the places where a text is found.
+
+Paths are plain (`items[0].name`) or JMESPath as far as it selects and does not compute. They come from models, so their
+cost has a limit that does not depend on how clever they are.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import InputValidationError, Violation
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import shorten
 from toolexec.run.excerpt import encode, end_within, line_end, size
+from toolexec.run.large import Budget, BudgetExceededError, search
 from toolexec.run.outline import MIN_BYTES, child_path, describe
 
-__all__ = ["MAX_PATH", "READ_ARGUMENTS", "Page", "find_places", "not_valid", "page_of"]
+__all__ = ["MAX_PATH", "READ_ARGUMENTS", "Page", "find_places", "page_of", "select"]
 
 _MATCHES: Final = 50
 _MAX_PATTERN: Final = 500
@@ -21,6 +28,20 @@ _AROUND: Final = 2
 MAX_PATH: Final = 500
 _PAGE_NAMES: Final = 160
 _CUT_BYTES: Final = 200
+
+_MAX_STEPS: Final = 500_000
+_MAX_MADE: Final = 20
+_SHOWN_KEYS: Final = 10
+_COMPARED_KEYS: Final = 1000
+_STEP: Final = re.compile(
+    r'\.?([^\s.\[\]"\'`|*?(){}&!@,:<>=]+)'  # .name
+    r'|\.?("(?:[^"\\]|\\.)*")'  # ."odd name"
+    r"|\[(-?[0-9]{1,9})\]"
+    r'|\[("(?:[^"\\]|\\.)*")\]'
+)
+_FUNCTIONS: Final = frozenset(
+    {"avg", "contains", "ends_with", "keys", "length", "max", "min", "reverse", "sort", "starts_with", "sum", "type"}
+)
 
 READ_ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -87,7 +108,7 @@ def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *,
     """
     if offset < 0 or (limit is not None and limit < 1):
         name = "offset" if offset < 0 else "limit"
-        raise not_valid(name, f"{name} must be {'0' if name == 'offset' else '1'} or more")
+        raise _not_valid(name, f"{name} must be {'0' if name == 'offset' else '1'} or more")
     room -= _PAGE_NAMES
     if as_json or isinstance(value, str):
         text = encode(value) if as_json else value
@@ -110,7 +131,7 @@ def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | No
     does not parse or has over 500 characters.
     """
     if offset < 0 or (limit is not None and limit < 1):
-        raise not_valid("offset", "offset must be 0 or more, limit 1 or more")
+        raise _not_valid("offset", "offset must be 0 or more, limit 1 or more")
     match = _matcher(wanted)
     places = _lines(value, match) if isinstance(value, str) else _leaves(value, path, match)
     room -= _PAGE_NAMES
@@ -132,7 +153,7 @@ def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | No
     return _page("matches", shown, offset, len(shown), total)
 
 
-def not_valid(name: str, message: str) -> InputValidationError:
+def _not_valid(name: str, message: str) -> InputValidationError:
     """The error for an argument that makes no sense."""
     return InputValidationError([Violation(path=f"/{name}", keyword="value", message=message)], op="read")
 
@@ -181,7 +202,7 @@ def _members(value: Any, path: str, offset: int, limit: int | None, room: int) -
 
 def _matcher(wanted: str) -> _Matcher:
     if not wanted or len(wanted) > _MAX_PATTERN:
-        raise not_valid("grep", f"grep must have 1 to {_MAX_PATTERN} characters")
+        raise _not_valid("grep", f"grep must have 1 to {_MAX_PATTERN} characters")
     pattern = re.fullmatch(r"/(.+)/(i?)", wanted, re.DOTALL)
     if pattern is not None:
         return _pattern_matcher(f"(?i){pattern[1]}" if pattern[2] else pattern[1])
@@ -201,7 +222,7 @@ def _pattern_matcher(pattern: str) -> _Matcher:
         validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
     except SchemaError as error:
         reason = " ".join(str(error).split())[:_MAX_SHOWN]
-        raise not_valid("grep", f"the pattern cannot be used: {reason}") from None
+        raise _not_valid("grep", f"the pattern cannot be used: {reason}") from None
     matches = validator.isinstance_python
 
     def find(text: str) -> int:
@@ -276,3 +297,87 @@ def _around(line: str, found: int) -> str:
     start = max(min(found - _MAX_SHOWN // 2, len(line) - _MAX_SHOWN), 0)
     end = start + _MAX_SHOWN
     return f"{'...' if start else ''}{line[start:end]}{'...' if end < len(line) else ''}"
+
+
+def select(value: Any, path: str) -> Any:
+    """What *path* selects; an empty one (or `$`) is the value itself.
+
+    Raises InputValidationError for a path that leads nowhere (it says how far it leads), does not parse, has over 500
+    characters, computes more than it selects, or takes too long.
+    """
+    if len(path) > MAX_PATH:
+        raise _not_valid("path", f"a path may have {MAX_PATH} characters, not {len(path)}")
+    steps = _plain(path)
+    if steps is None:
+        return _search(value, path)
+    done = ""
+    for step, text in steps:
+        value = _step(value, step, done)
+        done += text
+    return value
+
+
+def _plain(path: str) -> list[tuple[str | int, str]] | None:
+    """The steps of a plain path, each with its text; None for one that is not plain."""
+    at = 1 if path[:1] == "$" else 0
+    steps: list[tuple[str | int, str]] = []
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or (steps and found.group()[0] not in '.["'):
+            return None
+        name, quoted, index, bracketed = found.groups()
+        text = quoted or bracketed
+        try:
+            step = int(index) if index else json.loads(text) if text else name
+        except ValueError:
+            return None
+        steps.append((step, found.group()))
+        at = found.end()
+    return steps
+
+
+def _step(value: Any, step: str | int, done: str) -> Any:
+    where = shorten(done) or "the top"
+    if isinstance(value, dict):
+        if str(step) in value:
+            return value[str(step)]
+        known = [shorten(key, 40) for key in list(value)[:_SHOWN_KEYS]]
+        more = f" and {len(value) - _SHOWN_KEYS:,} more" if len(value) > _SHOWN_KEYS else ""
+        keys = [key for key in value if isinstance(key, str)][:_COMPARED_KEYS]
+        hint = did_you_mean(step, keys, otherwise=f"its keys: {', '.join(known)}{more}")
+        raise _not_valid("path", f"there is no {shorten(str(step))!r} at {where}; {shorten(hint, 500)}")
+    if isinstance(value, list):
+        number = int(step) if isinstance(step, int) or (step.isascii() and step.isdigit() and len(step) < 10) else None
+        if number is None:
+            raise _not_valid("path", f"there is an array at {where}: use [0] or [*] before {shorten(str(step))!r}")
+        if not -len(value) <= number < len(value):
+            raise _not_valid("path", f"there is no [{number}] at {where}: it has {len(value):,} items")
+        return value[number]
+    raise _not_valid("path", f"{where} is neither object nor array; there is nothing below it")
+
+
+def _search(value: Any, path: str) -> Any:
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        parsed = jmespath.compile(path.removeprefix("$.")).parsed
+        _check(parsed, [0])
+        return search(parsed, value, Budget(steps=_MAX_STEPS))
+    except (JMESPathError, ValueError, TypeError, RecursionError, BudgetExceededError) as error:
+        reason = shorten(" ".join(str(error).split()), 300)
+        raise _not_valid("path", f"cannot select {shorten(path)!r}: {reason}") from None
+
+
+def _check(node: Any, made: list[int]) -> None:
+    """Refuse what can make a result much larger than the value that it comes from. *made* counts the new parts."""
+    if not isinstance(node, dict):
+        return
+    if node["type"] in ("multi_select_list", "multi_select_dict"):
+        if made[0] or len(node["children"]) > _MAX_MADE:
+            raise ValueError(f"it may make one new object, of at most {_MAX_MADE} parts")
+        made[0] += 1
+    if node["type"] == "function_expression" and node["value"] not in _FUNCTIONS:
+        raise ValueError(f"of the functions there are {', '.join(sorted(_FUNCTIONS))}")
+    for child in node.get("children", ()):
+        _check(child, made)

@@ -15,8 +15,7 @@ from toolexec.errors import ConfigurationError, InvalidResultError, ResultNotFou
 from toolexec.model.origin import Origin
 from toolexec.run.large import json_pieces
 from toolexec.run.outline import MIN_BYTES, Outline, outline, surely_fits
-from toolexec.run.reading import Page, find_places, page_of
-from toolexec.run.selecting import select
+from toolexec.run.reading import Page, find_places, page_of, select
 
 __all__ = ["ResultStore", "Shown"]
 

@@ -31,10 +31,9 @@ from toolexec import Exec, Tool
 from toolexec.errors import ExecutionError, MissingExtraError, PolicyError, ToolExecError, ToolNotFoundError
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.redaction import REDACTED, Redactor
-from toolexec.run import Result, ToolCall
+from toolexec.run import Result, ToolCall, telemetry
 from toolexec.run.gate import Gate
 from toolexec.run.layers.telemetry import Telemetry
-from toolexec.run.telemetry import facts as facts_module
 
 SECRET = "s3cr3t-value-of-the-host"
 LEAKING = str(Path(__file__).parents[2] / "exec" / "leaking_server.py")
@@ -432,12 +431,12 @@ async def test_a_trace_that_is_not_sampled(lab):
 
 def test_without_opentelemetry(monkeypatch):
     """The error names the extra; another missing module is not blamed on it."""
-    for name in [name for name in sys.modules if name.startswith("toolexec.run.telemetry.traced")]:
+    for name in [name for name in sys.modules if name.startswith("toolexec.run.telemetry")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
     with pytest.raises(MissingExtraError, match="otel"):
         Telemetry()
-    monkeypatch.setitem(sys.modules, "toolexec.run.telemetry.facts", None)
+    monkeypatch.setitem(sys.modules, "toolexec.run.layer", None)
     monkeypatch.delitem(sys.modules, "opentelemetry.context")
     with pytest.raises(ModuleNotFoundError):
         Telemetry()
@@ -511,8 +510,8 @@ async def test_durations_are_measured(lab):
 
 async def test_the_number_of_labels_has_a_bound(lab, monkeypatch):
     """Tools beyond the bound share a label, however often they are renamed, and what is kept of them is bounded too."""
-    monkeypatch.setattr(facts_module, "MOST_TOOLS", 2)
-    monkeypatch.setattr(facts_module, "_MOST_KEPT", 3)
+    monkeypatch.setattr(telemetry, "MOST_TOOLS", 2)
+    monkeypatch.setattr(telemetry, "_MOST_KEPT", 3)
     lab = lab()
     for number in range(5):
         lab.ex.add(Tool(name=f"t{number}", input_schema=True), handler=lambda args: 1)

@@ -27,7 +27,7 @@ from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
 from toolexec.run.approvals import ApprovalMemory, Approved, approved
 from toolexec.run.layer import Layer
-from toolexec.run.layers.policy import denied
+from toolexec.run.policy import denied
 from toolexec.run.policy_rules import Decide, Verdict
 from toolexec.run.resolve import Find, Resolution, decided, resolved
 from toolexec.run.runner import Runner

@@ -42,7 +42,7 @@ class Telemetry:
         redact: Redactor = redactor,
     ) -> None:
         try:
-            from toolexec.run.telemetry.traced import Recorder
+            from toolexec.run.telemetry import Recorder
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "opentelemetry":
                 raise
@@ -52,8 +52,7 @@ class Telemetry:
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """A runner that makes each call of *inner* in a span."""
-        from toolexec.run.telemetry.facts import FactBook
-        from toolexec.run.telemetry.traced import Traced
+        from toolexec.run.telemetry import FactBook, Traced
 
         return Traced(inner, self._recorder, FactBook(find, self._redact))
 

@@ -17,8 +17,7 @@ from toolexec.model import LocalBinding, ProviderBinding, Tool, declare
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.run.gate import Gate
-from toolexec.run.layers.pinning import Pinned
-from toolexec.run.pinning import Pins
+from toolexec.run.pinning import Pinned, Pins
 from toolexec.run.runner import DefaultRunner
 from toolexec.run.types import Result
 

@@ -1,1 +1,0 @@
-"""Spans and metrics of calls; needs the OpenTelemetry API, so `toolexec.run.layers.telemetry` imports it when asked."""
