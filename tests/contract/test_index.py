@@ -10,10 +10,28 @@ from toolexec.discovery import BM25Searcher, InMemoryIndex, LexicalSearcher
 from toolexec.model import Binding, Tool
 from toolexec.testing.index_suite import INDEX_CHECKS, MakeIndex, check_index
 
+
+class Small:
+    """An index with nothing but what the protocol asks for."""
+
+    def __init__(self) -> None:
+        self._index = InMemoryIndex()
+        for name in ("register", "unregister", "find", "search", "tools", "on_change"):
+            setattr(self, name, getattr(self._index, name))
+
+    @property
+    def version(self) -> int:
+        return self._index.version
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
 MAKERS: dict[str, MakeIndex] = {
     "default": InMemoryIndex,
     "bm25": lambda: InMemoryIndex(BM25Searcher()),
     "lexical": lambda: InMemoryIndex(LexicalSearcher()),
+    "small": Small,  # type: ignore[dict-item]
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from toolexec.backend.base import Backend
-from toolexec.discovery.index import Index
+from toolexec.discovery.index import Index, bulk
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendNotFoundError, ToolExecError, ToolNotFoundError
 from toolexec.model.binding import Binding
@@ -36,7 +36,7 @@ class Catalog:
         for tool in tools:
             try:
                 binding = self._backend.bind(tool)
-                self._index.replace(tool, binding)
+                bulk(self._index).replace(tool, binding)
             except ToolExecError as error:
                 self.refused[tool.id] = str(error)
             else:

@@ -36,8 +36,10 @@ async def export(
     Raises ConfigurationError for a namespace without tools, a combination that does not exist, and a file that cannot
     be written.
     """
+    from toolexec.discovery.view import browsable
+
     await connect(session)
-    screen, known = session.screen, session.ex.index.namespaces()
+    screen, known = session.screen, browsable(session.ex.index).namespaces()
     if filters is not None and filters.namespace is not None and filters.namespace not in known:
         names = ", ".join(one_line(name) for name in known if name)
         raise ConfigurationError(f"no tools in the namespace {filters.namespace!r}; namespaces: {names or 'none'}")

@@ -13,6 +13,7 @@ from toolexec.cli.session import Session
 from toolexec.cli.tables import backends_table, explained, facets_table, listing, search_table
 from toolexec.cli.terminal import one_line
 from toolexec.discovery import Filters
+from toolexec.discovery.view import browsable
 from toolexec.model import ToolID
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ async def search(session: Session, asked: Asked) -> int:
         if counts is not None:
             screen.show(facets_table(counts))
     else:
-        known = ", ".join(name for name in ex.index.namespaces() if name)
+        known = ", ".join(name for name in browsable(ex.index).namespaces() if name)
         why = f" ({one_line(found.note)})" if found.note else ""
         screen.note(
             f"nothing found for {asked.query!r}{why}; namespaces: {known or 'none'}; toolexec list shows all tools"
@@ -128,7 +129,7 @@ async def list_tools(session: Session, namespace: str | None, limit: int | None)
     if found:
         screen.show(listing(found, limit))
     else:
-        known = ", ".join(one_line(name) for name in ex.index.namespaces() if name)
+        known = ", ".join(one_line(name) for name in browsable(ex.index).namespaces() if name)
         screen.note(f"no tools{f' in {namespace}' if namespace else ''}; namespaces: {known or 'none'}")
     mention(session, down)
     return OK

@@ -23,7 +23,7 @@ async def stubs(
 ) -> int:
     """Print the stubs of these tools and namespaces (of all tools when none are named), or write them to *file*.
 
-    Raises ConfigurationError for a namespace without tools and a file that cannot be written, and what `Index.get`
+    Raises ConfigurationError for a namespace without tools and a file that cannot be written, and what `get_tool`
     raises for a tool that is not there; nothing is written then.
     """
     from toolexec.code.names import ToolNames
@@ -48,15 +48,18 @@ async def stubs(
 
 
 async def _chosen(session: Session, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
+    from toolexec.discovery.index import get_tool
+    from toolexec.discovery.view import browsable
+
     index = session.ex.index
     for tool_id in tool_ids:
         await connect_for(session, tool_id)
     if namespaces or not tool_ids:
         await connect(session)
-    found = [index.get(tool_id).tool for tool_id in tool_ids]
+    found = [get_tool(index, tool_id).tool for tool_id in tool_ids]
     if not tool_ids and not namespaces:
         found = [entry.tool for entry in index.tools()]
-    known = index.namespaces()
+    known = browsable(index).namespaces()
     for namespace in namespaces:
         if namespace not in known:
             names = ", ".join(one_line(name) for name in known if name)

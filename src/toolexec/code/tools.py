@@ -21,6 +21,7 @@ from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
+from toolexec.discovery.view import browsable
 from toolexec.errors import (
     ChainStepLimitError,
     ConnectionClosedError,
@@ -115,7 +116,7 @@ class Tools:
     async def list_namespaces(self) -> list[str]:
         """The namespaces of the tools that the code may call, in alphabetical order."""
         if not self._allowed:
-            return self.index.namespaces()
+            return browsable(self.index).namespaces()
         return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})
 
     async def list_tools(self, namespace: str) -> list[Summary]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.discovery.examples import ToolExample, copy_json, example_args
-from toolexec.discovery.index import Index
+from toolexec.discovery.index import Index, get_tool
 from toolexec.discovery.links.producer import Producer
 from toolexec.discovery.summary import PUBLIC_REASON, Metadata, cut
 from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
@@ -274,7 +274,7 @@ class InMemoryDocStore:
             )
         if self._index is not None:
             try:
-                self._index.get(tool_id)
+                get_tool(self._index, tool_id)
             except ToolExecError as error:
                 return error
         return DocNotFoundError(f"nothing is known about {tool_id}", tool_id=tool_id)

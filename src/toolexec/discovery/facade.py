@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facets import Facets
-from toolexec.discovery.index import ChangeListener, Index, Registered
+from toolexec.discovery.index import ChangeListener, Index, Registered, bulk, get_tool
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.pages import Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Searcher
 from toolexec.discovery.summary import Filters, Summary
+from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
@@ -70,7 +71,7 @@ class Discovery:
 
     def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
         """Add several tools, all or none."""
-        self.index.register_many(tools)
+        bulk(self.index).register_many(tools)
 
     def register_doc(self, tool_id: str, entry: DocEntry) -> None:
         """Keep documentation; see `DocStore.register_doc`."""
@@ -87,18 +88,18 @@ class Discovery:
         return self.index.search(query, limit, filters=filters, explain=explain)
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
-        return self.index.facets(query, filters=filters)
+        """How many tools a search would find, by namespace, tag, backend and hint; see `BrowsableIndex.facets`."""
+        return browsable(self.index).facets(query, filters=filters)
 
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all results, ranked as `search` ranks them; raises as `Index.search_page` does."""
-        return self.index.search_page(query, limit, cursor=cursor, filters=filters)
+        """One page of all results, ranked as `search` ranks them; raises as `BrowsableIndex.search_page` does."""
+        return browsable(self.index).search_page(query, limit, cursor=cursor, filters=filters)
 
     def get(self, tool_id: str) -> Registered:
         """The tool with its bindings; raises InvalidToolIDError or ToolNotFoundError."""
-        return self.index.get(tool_id)
+        return get_tool(self.index, tool_id)
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """The tool's documentation; raises as `DocStore.describe` does."""
@@ -110,7 +111,7 @@ class Discovery:
 
     def namespaces(self) -> list[str]:
         """All namespaces in alphabetical order."""
-        return self.index.namespaces()
+        return browsable(self.index).namespaces()
 
     def on_change(self, listener: ChangeListener) -> Callable[[], Any]:
         """Have *listener* called after every change of the index; returns how to stop that."""

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from itertools import islice
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.discovery.facets import Facets
 from toolexec.discovery.pages import Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
+from toolexec.errors import ToolConflictError, ToolNotFoundError
 from toolexec.model.binding import Binding
+from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
 
-__all__ = ["ChangeEvent", "ChangeListener", "ChangeType", "Index", "Registered"]
+__all__ = [
+    "BrowsableIndex",
+    "BulkIndex",
+    "ChangeEvent",
+    "ChangeListener",
+    "ChangeType",
+    "Index",
+    "Registered",
+    "bulk",
+    "get_tool",
+    "not_found",
+]
+
+_MAX_COMPARED: Final = 20_000
+_MAX_CLOSE: Final = 3
 
 ChangeType: TypeAlias = Literal[
     "registered", "updated", "backend_added", "backend_removed", "tool_removed", "refreshed"
@@ -52,7 +70,11 @@ class Registered:
 
 
 class Index(Protocol):
-    """Which tools exist and where they live. Every method is safe to call from several threads at once."""
+    """Which tools exist and where they live. Every method is safe to call from several threads at once.
+
+    This is all that an index must have. What else there is to ask of one, `get_tool`, `bulk` and `browsable` give; an
+    index that can do it better is a `BulkIndex` or a `BrowsableIndex`, too.
+    """
 
     def register(self, tool: Tool, binding: Binding) -> None:
         """Add a tool, or one more binding of a known tool.
@@ -61,14 +83,6 @@ class Index(Protocol):
         binding that is there already is kept. Raises ToolConflictError for another definition, with the index
         unchanged.
         """
-        ...
-
-    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
-        """Add several tools, all or none; raises as `register` does, with the index unchanged."""
-        ...
-
-    def replace(self, tool: Tool, binding: Binding) -> None:
-        """Like `register`, but a new definition takes the place of the old one if *binding* is the tool's only one."""
         ...
 
     def unregister(self, tool_id: str, binding: Binding | None = None) -> None:
@@ -82,15 +96,52 @@ class Index(Protocol):
         """The tool, or None. `namespace:name` finds the highest version when no unversioned tool has that ID."""
         ...
 
-    def get(self, tool_id: str) -> Registered:
-        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
-        ...
-
     def search(
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
         """The best tools for *query*, best first, each with its score; the first by ID for an empty query. *explain*
         adds to each why it was found, if the searcher can say."""
+        ...
+
+    def tools(self) -> Sequence[Registered]:
+        """All tools by ID."""
+        ...
+
+    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
+        """Have *listener* called after every change, in order, without locks held; returns how to stop that."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+@runtime_checkable
+class BulkIndex(Protocol):
+    """What an index may have for changes of many tools; `bulk` gives it for any."""
+
+    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
+        """Add several tools, all or none; raises as `Index.register` does, with the index unchanged."""
+        ...
+
+    def replace(self, tool: Tool, binding: Binding) -> None:
+        """Like `register`, but a new definition takes the place of the old one if *binding* is the tool's only one."""
+        ...
+
+    def refresh(self) -> int:
+        """Make all cursors invalid and tell the listeners; returns the new version."""
+        ...
+
+
+@runtime_checkable
+class BrowsableIndex(Protocol):
+    """What an index may have for those who look around in it; `browsable` gives it for any."""
+
+    def get(self, tool_id: str) -> Registered:
+        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
         ...
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
@@ -113,21 +164,62 @@ class Index(Protocol):
         """One page of `namespaces`; raises as `search_page` does."""
         ...
 
-    def tools(self) -> Sequence[Registered]:
-        """All tools by ID."""
-        ...
 
-    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
-        """Have *listener* called after every change, in order, without locks held; returns how to stop that."""
-        ...
+def get_tool(index: Index, tool_id: str) -> Registered:
+    """Return the tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
+    found = index.find(tool_id)
+    if found is not None:
+        return found
+    if isinstance(index, BrowsableIndex):
+        return index.get(tool_id)
+    raise not_found(tool_id, index.tools())
+
+
+def not_found(tool_id: str, entries: Sequence[Registered]) -> ToolNotFoundError:
+    """Return the error for an unknown ID, with those of *entries* that may have been meant, best first.
+
+    Raises InvalidToolIDError for a malformed ID.
+    """
+    name = ToolID.parse(tool_id).name
+    same = [entry.tool.id for entry in entries if entry.tool.name == name]
+    if not same:
+        known = [entry.tool.id for entry in islice(entries, _MAX_COMPARED)]
+        same = difflib.get_close_matches(tool_id[:200], known, n=_MAX_CLOSE, cutoff=0.6)
+    return ToolNotFoundError(tool_id, close=same[:_MAX_CLOSE], op="resolve")
+
+
+def bulk(index: Index) -> BulkIndex:
+    """Return the index itself if it is a `BulkIndex`, else one that makes the changes one by one."""
+    return index if isinstance(index, BulkIndex) else _OneByOne(index)
+
+
+class _OneByOne:
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
+        added: list[tuple[str, Binding]] = []
+        try:
+            for tool, binding in tools:
+                known = self._index.find(tool.id)
+                is_new = known is None or known.tool.id != tool.id or binding not in known.bindings
+                self._index.register(tool, binding)
+                if is_new:
+                    added.append((tool.id, binding))
+        except BaseException:
+            for tool_id, binding in reversed(added):
+                self._index.unregister(tool_id, binding)
+            raise
+
+    def replace(self, tool: Tool, binding: Binding) -> None:
+        try:
+            self._index.register(tool, binding)
+        except ToolConflictError:
+            known = self._index.find(tool.id)
+            if known is None or known.bindings != (binding,):
+                raise
+            self._index.unregister(tool.id)
+            self._index.register(tool, binding)
 
     def refresh(self) -> int:
-        """Make all cursors invalid and tell the listeners; returns the new version."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        ...
-
-    def __len__(self) -> int: ...
+        return self._index.version  # cursors of such an index hold until its next change

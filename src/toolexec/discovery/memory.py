@@ -41,7 +41,7 @@ _TRIES = 3
 
 @checked("InMemoryIndex")
 class InMemoryIndex:
-    """An `Index` in this process's memory, ranked by BM25 unless another *searcher* is given.
+    """An `Index` in this process's memory, bulk and browsable, ranked by BM25 unless another *searcher* is given.
 
     *selector* picks the preferred one of several bindings (default: local, then provider, then mcp).
     """
@@ -308,7 +308,7 @@ class InMemoryIndex:
         return found
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
+        """How many tools a search would find, by namespace, tag, backend and hint; see `BrowsableIndex.facets`."""
         searcher, accept = self.searcher, self._accept(filters)
         if isinstance(searcher, CountsFacets):
             return searcher.facets(query, accept)
@@ -319,7 +319,7 @@ class InMemoryIndex:
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all results; see `Index.search_page`."""
+        """One page of all results; see `BrowsableIndex.search_page`."""
         if not self.searcher.deterministic:
             raise ConfigurationError(f"results of the {self.searcher.name} searcher cannot be paged; use search")
         question = ["search", query, dataclasses.asdict(filters) if filters else None]
@@ -334,7 +334,7 @@ class InMemoryIndex:
             return sorted(self._namespaces)
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
-        """One page of `namespaces`; see `Index.namespaces_page`."""
+        """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
         question = ["namespaces"]
         start, version = self._start(limit, cursor, question)
         return self._page(self.namespaces()[start : start + limit + 1], start, limit, version, question)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Final, Protocol, runtime_checkable
@@ -11,7 +9,16 @@ from typing import Any, Final, Protocol, runtime_checkable
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facets import Facets, count_facets
-from toolexec.discovery.index import ChangeEvent, ChangeListener, Index, Registered
+from toolexec.discovery.index import (
+    BrowsableIndex,
+    ChangeEvent,
+    ChangeListener,
+    Index,
+    Registered,
+    bulk,
+    get_tool,
+    not_found,
+)
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
@@ -20,13 +27,11 @@ from toolexec.model.binding import Binding
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
 
-__all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "without_hidden"]
+__all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "browsable", "without_hidden"]
 
 Visible = Callable[[Registered], bool]
 """Whether a tool may be known of; must be quick and always say the same of the same tool."""
 
-_MAX_COMPARED: Final = 20_000
-_MAX_CLOSE: Final = 3
 _MAX_CORRECTED: Final = 8
 
 
@@ -102,12 +107,12 @@ class IndexView:
         self._index.register(tool, binding)
 
     def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
-        """See `Index.register_many`."""
-        self._index.register_many(tools)
+        """See `BulkIndex.register_many`."""
+        bulk(self._index).register_many(tools)
 
     def replace(self, tool: Tool, binding: Binding) -> None:
-        """See `Index.replace`."""
-        self._index.replace(tool, binding)
+        """See `BulkIndex.replace`."""
+        bulk(self._index).replace(tool, binding)
 
     def unregister(self, tool_id: str, binding: Binding | None = None) -> None:
         """See `Index.unregister`."""
@@ -144,8 +149,8 @@ class IndexView:
         return self._index.on_change(hear)
 
     def refresh(self) -> int:
-        """See `Index.refresh`."""
-        return self._index.refresh()
+        """See `BulkIndex.refresh`."""
+        return bulk(self._index).refresh()
 
     # -- lookups ------------------------------------------------------------------------------------------------
 
@@ -155,23 +160,22 @@ class IndexView:
         return found if found is not None and self._visible(found) else None
 
     def get(self, tool_id: str) -> Registered:
-        """The tool; raises as `Index.get` does, for a hidden tool just as for one that there is not."""
+        """The tool; raises as `BrowsableIndex.get` does, for a hidden tool just as for one that there is not."""
         found = self.find(tool_id)
         if found is not None:
             return found
-        ToolID.parse(tool_id)
-        raise ToolNotFoundError(tool_id, close=_similar(tool_id, self._seen().entries), op="resolve")
+        raise not_found(tool_id, self._seen().entries)
 
     def tools(self) -> Sequence[Registered]:
         """All visible tools by ID."""
         return self._seen().entries
 
     def namespaces(self) -> list[str]:
-        """The namespaces of visible tools; see `Index.namespaces`."""
+        """The namespaces of visible tools; see `BrowsableIndex.namespaces`."""
         return list(self._seen().namespaces)
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
-        """One page of `namespaces`; see `Index.namespaces_page`."""
+        """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
         _check_limit(limit)
         version = self.version
         question = [self.root, self._question, "namespaces"]
@@ -253,7 +257,7 @@ class IndexView:
         return bool(getattr(self._index, "search_blocks", False))
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many visible tools a search would find, by namespace, tag, backend and hint; see `Index.facets`."""
+        """How many visible tools a search would find, by facet; see `BrowsableIndex.facets`."""
         if query.strip():
             found = (self.find(summary.id) for summary in self.search(query, len(self._index), filters=filters))
             return count_facets((entry.tool, entry.bindings) for entry in found if entry is not None)
@@ -264,7 +268,7 @@ class IndexView:
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all visible results; see `Index.search_page`."""
+        """One page of all visible results; see `BrowsableIndex.search_page`."""
         _check_limit(limit)
         version = self.version
         question = [self.root, self._question, query, filters]
@@ -273,6 +277,11 @@ class IndexView:
         more = len(found) > start + limit
         following = self._seal.make(start + limit, version, question) if more else None
         return Page(tuple(found[start : start + limit]), following, found.did_you_mean, found.note)
+
+
+def browsable(index: Index) -> BrowsableIndex:
+    """Return the index itself if it is a `BrowsableIndex`, else a view of all of it, which is one."""
+    return index if isinstance(index, BrowsableIndex) else IndexView(index, lambda _: True)
 
 
 class DocsView:
@@ -308,8 +317,7 @@ class DocsView:
 
     def _check(self, tool_id: str) -> None:
         ToolID.parse(tool_id)
-        if self._index.find(tool_id) is None:
-            self._index.get(tool_id)
+        get_tool(self._index, tool_id)
 
 
 def without_hidden(error: ToolNotFoundError, find: Callable[[str], Registered | None]) -> ToolNotFoundError:
@@ -338,13 +346,3 @@ def both_filters(first: Filters | None, second: Filters | None) -> Filters | Non
         else:
             return None
     return Filters(**merged)
-
-
-def _similar(tool_id: str, entries: Sequence[Registered]) -> list[str]:
-    """IDs that may have been meant, best first."""
-    name = tool_id.rpartition(":")[2]
-    same = [entry.tool.id for entry in entries if entry.tool.name == name]
-    if same:
-        return same[:_MAX_CLOSE]
-    known = [entry.tool.id for entry in itertools.islice(entries, _MAX_COMPARED)]
-    return difflib.get_close_matches(tool_id[:200], known, n=_MAX_CLOSE, cutoff=0.6)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.discovery.docs import DocStore
-from toolexec.discovery.index import Index
+from toolexec.discovery.index import Index, get_tool
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.chain import Step
 from toolexec.exec.options import Options
@@ -137,7 +137,7 @@ class ChainsAhead:
         if self._sources.pending:
             await self._sources.start()
         index, docs = self.visible()
-        found = index.get(goal).tool
+        found = get_tool(index, goal).tool
 
         def usable(tool_id: str) -> bool:
             hidden = index.find(tool_id) is None

@@ -13,6 +13,7 @@ from toolexec.discovery.facets import Facets
 from toolexec.discovery.index import Index
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary, summarize
+from toolexec.discovery.view import browsable
 from toolexec.exec.options import Options
 from toolexec.exec.sources import Sources
 from toolexec.model.origin import current_origin
@@ -101,7 +102,7 @@ class Finding:
         if missing := self._sources.missing:
             await self._sources.start(missing)
         index, _ = self.visible()
-        return index.facets(query, filters=filters)
+        return browsable(index).facets(query, filters=filters)
 
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also knows

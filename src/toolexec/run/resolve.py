@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from toolexec.backend.registry import BackendRegistry
-from toolexec.discovery.index import Index, Registered
+from toolexec.discovery.index import Index, Registered, get_tool
+from toolexec.discovery.view import browsable
 from toolexec.errors import BackendUnavailableError, NoBackendsError, ToolExecError, ToolNotFoundError
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.call import ToolCall
@@ -135,7 +136,7 @@ class Resolver:
             )
         if self._index is not None and not note:
             try:
-                self._index.get(tool_id)
+                get_tool(self._index, tool_id)
             except ToolNotFoundError as error:
                 return error
         return ToolNotFoundError(tool_id, details={"note": note} if note else None)
@@ -144,7 +145,7 @@ class Resolver:
         """Whether it is no secret that there is a backend of this name."""
         if not namespace or self._shows is None or self._index is None:
             return bool(namespace)
-        return namespace in self._index.namespaces()
+        return namespace in browsable(self._index).namespaces()
 
 
 def _no_backends(tool_id: str, note: str, op: str = "resolve") -> NoBackendsError:

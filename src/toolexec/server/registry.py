@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.mcp import MCPServer, MCPSettings
+from toolexec.discovery.index import bulk, get_tool
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
+from toolexec.discovery.view import browsable
 from toolexec.errors import (
     AlreadyStartedError,
     BackendExistsError,
@@ -114,7 +116,7 @@ class ToolRegistry:
 
     def unregister_local(self, tool_id: str) -> None:
         """Take a local tool out again; raises ToolNotFoundError, and BackendNotFoundError for one that is not local."""
-        entry = self.ex.index.get(tool_id)
+        entry = get_tool(self.ex.index, tool_id)
         local = [binding for binding in entry.bindings if binding.kind == "local"]
         if not local:
             raise BackendNotFoundError(f"{tool_id} is no local tool; unregister_mcp takes a server's out", op="remove")
@@ -261,7 +263,7 @@ class ToolRegistry:
 
     def get(self, tool_id: str) -> Tool:
         """The tool; raises InvalidToolIDError or ToolNotFoundError."""
-        return self.ex.visible()[0].get(tool_id).tool
+        return get_tool(self.ex.visible()[0], tool_id).tool
 
     def list_all(self) -> list[Tool]:
         """All tools by ID."""
@@ -269,11 +271,11 @@ class ToolRegistry:
 
     def namespaces(self) -> list[str]:
         """All namespaces in alphabetical order."""
-        return self.ex.visible()[0].namespaces()
+        return browsable(self.ex.visible()[0]).namespaces()
 
     def refresh(self) -> int:
         """Make all cursors invalid, have clients told that the tools have changed, and give the index's new version."""
-        return self.ex.index.refresh()
+        return bulk(self.ex.index).refresh()
 
     def stats(self) -> RegistryStats:
         """How much there is."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from toolexec.code.types import ToolCallRecord
 from toolexec.discovery.docs import DetailLevel
+from toolexec.discovery.index import get_tool
 from toolexec.errors import (
     ChainStepLimitError,
     HandlerError,
@@ -66,7 +67,7 @@ async def documentation_arrives_whole(exam: GatewayExam) -> None:
             assert doc.to_dict() == exam.docs.describe("exam:add", level).to_dict(), level
             assert doc.level == level
         full = await gateway.describe_tool("exam:add")
-        assert full.tool == exam.index.get("exam:add").tool
+        assert full.tool == get_tool(exam.index, "exam:add").tool
         assert full.examples == exam.docs.describe("exam:add").examples
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, summarize
+from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.server.plain import one_line
@@ -94,7 +95,7 @@ async def _list(call: MetaCall) -> MetaReply:
 async def _namespaces(call: MetaCall) -> MetaReply:
     await settle(call.ex)
     index, _ = call.ex.visible()
-    page = index.namespaces_page(_limit(call), cursor=call.args.get("cursor") or None)
+    page = browsable(index).namespaces_page(_limit(call), cursor=call.args.get("cursor") or None)
     counts = Counter(entry.tool.namespace for entry in index.tools())
     value: dict[str, Any] = {
         "namespaces": list(page.items),
@@ -107,7 +108,7 @@ async def _namespaces(call: MetaCall) -> MetaReply:
 
 def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Filters) -> Page[Summary]:
     try:
-        return index.search_page(query, limit, cursor=cursor, filters=filters)
+        return browsable(index).search_page(query, limit, cursor=cursor, filters=filters)
     except ConfigurationError:
         if cursor is not None:
             raise
@@ -166,7 +167,7 @@ def _nothing(call: MetaCall, index: Index, *, filtered: bool, why: str) -> str:
     if not len(index):
         hint = "there are no tools"
     else:
-        known = [name for name in index.namespaces() if name]
+        known = [name for name in browsable(index).namespaces() if name]
         more = ", …" if len(known) > _MAX_NAMED else ""
         reason = f" ({one_line(why, _MAX_NOTE)})" if why else ""
         hint = f"nothing found{reason}; try other or fewer words, or an empty query for all tools"

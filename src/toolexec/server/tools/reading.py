@@ -8,7 +8,7 @@ from typing import Any, Final
 from toolexec.code.names import ToolNames
 from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
-from toolexec.discovery.index import Index
+from toolexec.discovery.index import Index, get_tool
 from toolexec.model.tool import Tool
 from toolexec.server.plain import one_line, plain
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
@@ -110,8 +110,8 @@ async def _stubs(call: MetaCall) -> MetaReply:
 
 
 def _wanted(index: Index, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
-    """The tools asked for, each once; all when none are named. Raises as `Index.get` does."""
-    found = [index.get(tool_id).tool for tool_id in tool_ids]
+    """The tools asked for, each once; all when none are named. Raises as `get_tool` does."""
+    found = [get_tool(index, tool_id).tool for tool_id in tool_ids]
     if namespaces or not tool_ids:
         found += [entry.tool for entry in index.tools() if not namespaces or entry.tool.namespace in namespaces]
     return list({tool.id: tool for tool in found}.values())
