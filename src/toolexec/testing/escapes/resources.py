@@ -155,7 +155,7 @@ return [Endless()]
         "to fill memory with a list",
         {
             "python": "x = []\nwhile True:\n    x.append('y' * 100_000 + str(len(x)))",
-            "javascript": "const x = []; for (;;) x.push('y'.repeat(100000) + x.length);",
+            "javascript": "const x = [], y = 'y'.repeat(100000); for (;;) x.push(y + x.length);",
             "bash": "x=y; while :; do x=$x$x; done",
         },
         ends_with("limit_exceeded", "code_error", "sandbox_failed"),
