@@ -26,11 +26,10 @@ from contextlib import aclosing
 from wasmtime import wat2wasm
 
 from toolexec import Exec, ToolExecError
-from toolexec.code import CodeResult, Limits
+from toolexec.code import CodeResult, Limits, Tools
 from toolexec.runtime import ExecuteRequest, Runtime
 from toolexec.runtime.backend.unsafe import UnsafeHostBackend
 from toolexec.runtime.backend.wasm import WasmBackend
-from toolexec.runtime.gateway.direct import DirectGateway
 
 # A module is usually a file that a compiler made. This one returns 42.
 MODULE = bytes(wat2wasm('(module (func (export "_start") (result i32) i32.const 42))'))
@@ -74,7 +73,7 @@ async def by_hand() -> None:
     # The parts that an Exec puts together: a gateway to the tools, and a runtime that chooses the sandbox.
     ex = Exec()
     ex.add(lambda: "hello", "demo:hello")
-    gateway = DirectGateway(ex.index, ex.docs, ex.runner, max_tool_calls=100)
+    gateway = Tools(ex.index, ex.docs, ex.runner, limits=Limits(max_tool_calls=100))
     request = ExecuteRequest(
         language="python",
         code="__out = tools.demo.hello()",

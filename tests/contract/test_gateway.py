@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from toolexec.code.gateway import Gateway
+from toolexec.code.tools import Tools
 from toolexec.runtime.gateway.connections import Connection, connect_pipes, connect_socket, memory_pair
-from toolexec.runtime.gateway.direct import DirectGateway
 from toolexec.runtime.gateway.proxy import ProxyGateway
 from toolexec.runtime.gateway.serving import serve_gateway
 from toolexec.runtime.gateway.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
@@ -44,7 +44,7 @@ asyncio.run(main())
 class Traced(ProxyGateway):
     """A proxy in the exam, where the other side's trace is at hand."""
 
-    def __init__(self, connection: Connection, host: DirectGateway) -> None:
+    def __init__(self, connection: Connection, host: Tools) -> None:
         super().__init__(connection, timeout=60)
         self.tool_calls = host.tool_calls
 
@@ -55,7 +55,7 @@ async def direct(parts: GatewayParts) -> AsyncGenerator[Gateway]:
 
 
 @asynccontextmanager
-async def over(here: Connection, there: Connection, host: DirectGateway) -> AsyncGenerator[Gateway]:
+async def over(here: Connection, there: Connection, host: Tools) -> AsyncGenerator[Gateway]:
     serving = asyncio.create_task(serve_gateway(host, there))
     async with Traced(here, host) as gateway:
         yield gateway
@@ -131,7 +131,7 @@ async def test_every_gateway_keeps_the_contract(gateway: str, check: str) -> Non
     await run_gateway_check(GATEWAYS[gateway], check)
 
 
-class Leaky(DirectGateway):
+class Leaky(Tools):
     """A gateway that forgets the caps and the list of allowed tools: a bad example."""
 
     def __init__(self, parts: GatewayParts) -> None:

@@ -9,6 +9,7 @@ import pytest
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.discovery import InMemoryDocStore, InMemoryIndex
 from toolexec.errors import (
@@ -29,14 +30,13 @@ from toolexec.runtime.base import (
     info_of,
     located,
 )
-from toolexec.runtime.gateway.direct import DirectGateway
 
 
 @pytest.fixture
-def gateway() -> DirectGateway:
+def gateway() -> Tools:
     """A way to no tools."""
     index = InMemoryIndex()
-    return DirectGateway(index, InMemoryDocStore(index), DefaultRunner(index, BackendRegistry()))
+    return Tools(index, InMemoryDocStore(index), DefaultRunner(index, BackendRegistry()))
 
 
 class Nowhere:
@@ -64,13 +64,13 @@ class Nowhere:
 class TestRequests:
     """A request is checked before anything runs."""
 
-    def test_a_good_one(self, gateway: DirectGateway) -> None:
+    def test_a_good_one(self, gateway: Tools) -> None:
         """It is given back as it is."""
         request = ExecuteRequest(code="1", gateway=gateway, env={"A": "b"}, files={"x.csv": b""}, timeout=0.5)
         assert request.validate() is request
         assert request.seconds == 0.5
 
-    def test_defaults(self, gateway: DirectGateway) -> None:
+    def test_defaults(self, gateway: Tools) -> None:
         """30 s, nothing bounded, no profile of its own."""
         request = ExecuteRequest(code="1", gateway=gateway)
         assert (request.seconds, request.limits, request.profile, request.best_effort) == (30.0, Limits(), "", False)
@@ -83,20 +83,20 @@ class TestRequests:
             ExecuteRequest(code="1", gateway=wrong).validate()
 
     @pytest.mark.parametrize("code", ["", "  \n\t", None, b"1", 5], ids=repr)
-    def test_code_is_needed(self, gateway: DirectGateway, code: Any) -> None:
+    def test_code_is_needed(self, gateway: Tools, code: Any) -> None:
         """As text that is not blank."""
         with pytest.raises(MissingCodeError):
             ExecuteRequest(code=code, gateway=gateway).validate()
 
     @pytest.mark.parametrize("key", ["wasm_module", "wasm_module_b64"])
-    def test_a_module_stands_for_code(self, gateway: DirectGateway, key: str) -> None:
+    def test_a_module_stands_for_code(self, gateway: Tools, key: str) -> None:
         """An empty one does not."""
         assert ExecuteRequest(code="", gateway=gateway, metadata={key: b"\0asm"}).validate()
         with pytest.raises(MissingCodeError):
             ExecuteRequest(code="", gateway=gateway, metadata={key: b""}).validate()
 
     @pytest.mark.parametrize("timeout", [0, -1, True, "5", float("nan")], ids=repr)
-    def test_a_timeout_is_above_zero(self, gateway: DirectGateway, timeout: Any) -> None:
+    def test_a_timeout_is_above_zero(self, gateway: Tools, timeout: Any) -> None:
         """Anything else is refused, with what it was."""
         with pytest.raises(InvalidRequestError, match="above 0"):
             ExecuteRequest(code="1", gateway=gateway, timeout=timeout).validate()
@@ -104,7 +104,7 @@ class TestRequests:
     @pytest.mark.parametrize(
         "part", [{"env": {"A": 1}}, {"env": {1: "a"}}, {"files": {"a": "text"}}, {"files": {1: b""}}], ids=str
     )
-    def test_env_and_files(self, gateway: DirectGateway, part: dict[str, Any]) -> None:
+    def test_env_and_files(self, gateway: Tools, part: dict[str, Any]) -> None:
         """Texts to texts, and texts to bytes."""
         with pytest.raises(InvalidRequestError, match=next(iter(part))):
             ExecuteRequest(code="1", gateway=gateway, **part).validate()
@@ -147,7 +147,7 @@ def test_what_is_a_backend() -> None:
     assert not isinstance(object(), SandboxBackend)
 
 
-def test_what_is_a_gateway(gateway: DirectGateway) -> None:
+def test_what_is_a_gateway(gateway: Tools) -> None:
     """Nor does a gateway."""
     assert isinstance(gateway, Gateway)
     assert not isinstance(Nowhere(), Gateway)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from toolexec.errors import InvalidLimitsError
+from toolexec.errors import ChainStepLimitError, InvalidLimitsError, ToolCallLimitError
 from toolexec.model.settings import checked
 
-__all__ = ["Limits", "LimitsEnforced"]
+__all__ = ["CallCount", "Limits", "LimitsEnforced"]
 
 
 @checked("Limits", error=InvalidLimitsError)
@@ -70,6 +71,45 @@ class LimitsEnforced:
     def to_dict(self) -> dict[str, bool]:
         """The same as JSON-able data."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class CallCount:
+    """The tool calls of one run, held to the caps of *limits*. Safe to use from several threads."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.made = 0
+        self._lock = threading.Lock()
+
+    def reserve(self, count: int = 1) -> None:
+        """Count calls that are about to be made; raises ToolCallLimitError, with none counted."""
+        cap = self.limits.max_tool_calls
+        with self._lock:
+            left = cap - self.made
+            if cap and count > left:
+                need = "" if count == 1 else f" (need {count}, have {max(left, 0)} remaining)"
+                raise ToolCallLimitError(
+                    f"limit exceeded: max tool calls ({cap}) exceeded{need}",
+                    op="run" if count == 1 else "chain",
+                    details={"limit": cap, "made": self.made},
+                )
+            self.made += count
+
+    def reserve_chain(self, steps: int) -> None:
+        """Count the steps of a chain; raises ChainStepLimitError too."""
+        most = self.limits.max_chain_steps
+        if most and steps > most:
+            raise ChainStepLimitError(
+                f"limit exceeded: max chain steps ({most}) exceeded (got {steps}); split the chain",
+                op="chain",
+                details={"limit": most, "steps": steps},
+            )
+        self.reserve(steps)
+
+    def give_back(self, count: int) -> None:
+        """Forget calls that were counted and not made."""
+        with self._lock:
+            self.made -= count
 
 
 _NAMES = tuple(field.name for field in fields(Limits))

@@ -12,8 +12,9 @@ from typing import Any
 
 from toolexec.backend.here import Wait
 from toolexec.code.allowed import AllowList
+from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handles
-from toolexec.code.limits import Limits
+from toolexec.code.limits import CallCount, Limits
 from toolexec.code.output import Output
 from toolexec.code.snapshot import snapshot
 from toolexec.code.types import CodeEvent, ToolCallRecord
@@ -23,10 +24,8 @@ from toolexec.discovery.index import Index
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
-    ChainStepLimitError,
     ConnectionClosedError,
     InvalidResultError,
-    ToolCallLimitError,
     ToolExecError,
     ToolNotFoundError,
 )
@@ -63,8 +62,9 @@ class Tools:
 
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
     `github:*`; none means all tools. *output* takes what `println` writes. *tell* hears of each call's start and end,
-    in the thread that makes it. *origin* is where all calls come from. Safe to use from several threads and tasks at
-    once: the caps hold for all of them together.
+    in the thread that makes it. *origin* is where all calls come from. This is the gateway (see `Gateway`) for code in
+    this process; a call that is cancelled before it begins raises CancelledError and is not counted. Safe to use from
+    several threads and tasks at once: the caps hold for all of them together.
     """
 
     def __init__(
@@ -91,9 +91,8 @@ class Tools:
         self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
-        self._calls = 0
+        self._count = CallCount(self.limits)
         self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly
-        self._count = 0  # which count of the calls this is; only a subclass begins another one
         self._lock = threading.Lock()
         self._began = perf_counter()
         self._closed = False
@@ -102,6 +101,7 @@ class Tools:
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
         """The best tools for *query* among those that the code may call."""
+        await checkpoint()
         if not self._allowed or limit < 1:
             return self.index.search(query, limit)
         found: list[Summary] = []
@@ -115,6 +115,7 @@ class Tools:
 
     async def list_namespaces(self) -> list[str]:
         """The namespaces of the tools that the code may call, in alphabetical order."""
+        await checkpoint()
         if not self._allowed:
             return browsable(self.index).namespaces()
         return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})
@@ -126,6 +127,7 @@ class Tools:
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """A tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
+        await checkpoint()
         self._allowed.check(tool_id, "describe")
         try:
             return self._docs.describe(tool_id, level).public()
@@ -134,6 +136,7 @@ class Tools:
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
         """A tool's examples; raises as `DocStore.list_examples` does, and ToolNotAllowedError."""
+        await checkpoint()
         self._allowed.check(tool_id, "describe")
         try:
             return self._docs.list_examples(tool_id, limit)
@@ -153,11 +156,13 @@ class Tools:
 
         Whatever comes of it is in `tool_calls`, except for a call over the cap.
         """
+        await checkpoint()
         return await self.finish(self.admit(tool_id, args, timeout))
 
     def admit(self, tool_id: str, args: Mapping[str, Any] | None = None, timeout: float | None = None) -> AdmittedCall:
         """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
-        self._reserve(1)
+        self._check_open()
+        self._count.reserve()
         return self._admit(ToolCall(tool_id, args, timeout, origin=self.origin), "run")
 
     async def finish(self, admitted: AdmittedCall) -> Result:
@@ -191,16 +196,12 @@ class Tools:
 
         Raises ChainStepLimitError, ToolCallLimitError or ToolNotAllowedError before the first step is run.
         """
+        await checkpoint()
         if not steps:
             return None, []
-        most = self.limits.max_chain_steps
-        if most and len(steps) > most:
-            raise ChainStepLimitError(
-                f"limit exceeded: max chain steps ({most}) exceeded (got {len(steps)}); split the chain",
-                op="chain",
-                details={"limit": most, "steps": len(steps)},
-            )
-        count = self._reserve(len(steps))
+        self._check_open()
+        count = self._count  # `reset` begins another one, which this chain must not give back to
+        count.reserve_chain(len(steps))
         begun = 0
 
         async def run(call: ToolCall) -> Result:
@@ -215,9 +216,7 @@ class Tools:
                     self._admit(ToolCall(step.tool_id, step.args), "chain")
             return await run_chain(_StepRunner(run), steps)
         finally:
-            with self._lock:
-                if count == self._count:
-                    self._calls -= len(steps) - begun
+            count.give_back(len(steps) - begun)
 
     def println(self, *values: object) -> None:
         """Print values as `print` does: their `str`, one space between them, a line break at the end."""
@@ -234,7 +233,15 @@ class Tools:
     @property
     def calls_made(self) -> int:
         """How many calls were counted."""
-        return self._calls
+        return self._count.made
+
+    def reset(self) -> None:
+        """Forget the calls made so far: count and trace start again. Calls under way belong to the old count."""
+        with self._lock:
+            self._count = CallCount(self.limits)
+            self._records = []
+            self._room = [MAX_TRACE_BYTES]
+            self._began = perf_counter()
 
     def is_closed(self) -> bool:
         """Whether the run is over."""
@@ -255,22 +262,9 @@ class Tools:
 
     # -- one call -----------------------------------------------------------------------------------------------
 
-    def _reserve(self, count: int) -> int:
-        """Count calls that are about to be made; gives the number of the count that they are in."""
-        cap = self.limits.max_tool_calls
-        with self._lock:
-            if self._closed:
-                raise ConnectionClosedError("the run is over; its code cannot call tools any more")
-            left = cap - self._calls
-            if cap and count > left:
-                need = "" if count == 1 else f" (need {count}, have {max(left, 0)} remaining)"
-                raise ToolCallLimitError(
-                    f"limit exceeded: max tool calls ({cap}) exceeded{need}",
-                    op="run" if count == 1 else "chain",
-                    details={"limit": cap, "made": self._calls},
-                )
-            self._calls += count
-            return self._count
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionClosedError("the run is over; its code cannot call tools any more")
 
     def _admit(self, call: ToolCall, op: str) -> AdmittedCall:
         """Start the record of a call that is counted already."""

@@ -34,7 +34,7 @@ from toolexec.runtime.gateway.protocol import (
     read_data_frame,
     too_large_result,
 )
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.server import RequestServer
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.sender import Sender
 from toolexec.runtime.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
@@ -316,7 +316,7 @@ class _Run:
 
     def __init__(self, request: ExecuteRequest) -> None:
         assert request.gateway is not None
-        self.server = GatewayServer(request.gateway)
+        self.server = RequestServer(request.gateway)
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._output = request.output
         self._context = contextvars.copy_context()

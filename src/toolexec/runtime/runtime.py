@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toolexec.code.engine import ALIASES
+from toolexec.code.gateway import counted
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
@@ -33,7 +34,6 @@ from toolexec.runtime.base import (
     SandboxSession,
     SessionBackend,
 )
-from toolexec.runtime.gateway.counted import counted
 from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS, effective_profile
 from toolexec.runtime.runs import OwnRuns
 

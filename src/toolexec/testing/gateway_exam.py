@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.gateway import Gateway
+from toolexec.code.limits import Limits
+from toolexec.code.tools import Tools
 from toolexec.discovery.docs import DocEntry, DocStore, InMemoryDocStore
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -18,7 +20,6 @@ from toolexec.discovery.memory import InMemoryIndex
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner, Runner
-from toolexec.runtime.gateway.direct import DirectGateway
 
 __all__ = ["PATIENCE", "GatewayExam", "GatewayParts", "MakeGateway"]
 
@@ -36,16 +37,10 @@ class GatewayParts:
     max_chain_steps: int = 0
     allowed: Sequence[str] | None = None
 
-    def direct(self) -> DirectGateway:
+    def direct(self) -> Tools:
         """A gateway in this process with these parts, to be put behind the one to examine."""
-        return DirectGateway(
-            self.index,
-            self.docs,
-            self.runner,
-            max_tool_calls=self.max_tool_calls,
-            max_chain_steps=self.max_chain_steps,
-            allowed=self.allowed,
-        )
+        limits = Limits(max_tool_calls=self.max_tool_calls, max_chain_steps=self.max_chain_steps)
+        return Tools(self.index, self.docs, self.runner, limits=limits, allowed=self.allowed)
 
 
 MakeGateway: TypeAlias = Callable[[GatewayParts], AbstractAsyncContextManager[Gateway]]

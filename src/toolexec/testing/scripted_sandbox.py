@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
+from toolexec.code.gateway import CountedGateway
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
@@ -21,7 +22,6 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.runtime.base import Availability, ExecuteRequest, info_of
-from toolexec.runtime.gateway.counted import CountedGateway
 
 __all__ = ["ScriptedSandbox"]
 

@@ -18,8 +18,8 @@ from toolexec.code.output import Output
 from toolexec.code.tools import Tools
 from toolexec.errors import ProtocolError
 from toolexec.process.threads import WorkerThreads
-from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.gateway.server import RequestServer
 from toolexec.testing.gateway_exam import GatewayExam
 
 _who: contextvars.ContextVar[str] = contextvars.ContextVar("_who", default="nobody")
@@ -41,7 +41,7 @@ def wait(message_id: str = "0", timeout: Any = None) -> Any:
 class Guest:
     """Makes host calls from a thread, as a guest does."""
 
-    def __init__(self, gateway: HostCallGateway, output: Output) -> None:
+    def __init__(self, gateway: HostCalls, output: Output) -> None:
         self.gateway = gateway
         self.output = output
 
@@ -65,7 +65,7 @@ async def guest_of(
 ) -> AsyncGenerator[Guest]:
     tools = Tools(exam.index, exam.docs, exam.runner, limits=limits)
     output = Output()
-    gateway = HostCallGateway(GatewayServer(tools), output, monotonic() + seconds, helpers)
+    gateway = HostCalls(RequestServer(tools), output, monotonic() + seconds, helpers)
     try:
         yield Guest(gateway, output)
     finally:

@@ -16,7 +16,7 @@ from toolexec.model import LocalBinding, ToolReply
 from toolexec.model.content import text
 from toolexec.run import Result
 from toolexec.runtime.gateway.protocol import JSONCodec, Message
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.server import RequestServer
 from toolexec.testing.gateway_exam import GatewayExam
 
 CODEC = JSONCodec()
@@ -28,7 +28,7 @@ def tools_of(exam: GatewayExam, **parts: Any) -> Tools:
 
 async def ask(gateway: Any, kind: str, payload: Any) -> Message:
     """The answer to one request, read back."""
-    server = gateway if isinstance(gateway, GatewayServer) else GatewayServer(gateway)
+    server = gateway if isinstance(gateway, RequestServer) else RequestServer(gateway)
     (answer,) = CODEC.decode(await server.answer(Message(kind, "7", payload)))
     assert answer.id == "7"
     return answer
@@ -162,7 +162,7 @@ class TestAnswers:
 
 async def test_a_lean_answer(exam: GatewayExam) -> None:
     """For a guest that reads the value alone there is nothing else."""
-    server = GatewayServer(tools_of(exam), lean=True)
+    server = RequestServer(tools_of(exam), lean=True)
     answer = await ask(server, "run_tool", {"id": "exam:add", "args": {"a": 1}})
     assert answer.payload == {"structured": 2}
 
@@ -230,7 +230,7 @@ class TestBadRequests:
 
     async def test_a_huge_id(self, exam: GatewayExam) -> None:
         """Its echo is cut: a request cannot make an answer that does not fit."""
-        text_ = await GatewayServer(tools_of(exam)).answer(Message("run_tool", "1", {"id": "x" * (8 << 20)}))
+        text_ = await RequestServer(tools_of(exam)).answer(Message("run_tool", "1", {"id": "x" * (8 << 20)}))
         assert len(text_) < 200_000
 
     async def test_huge_details(self, exam: GatewayExam) -> None:
@@ -291,7 +291,7 @@ class TestLargeValues:
 
     async def test_a_handle_and_its_parts(self, exam: GatewayExam) -> None:
         """The guest gets a handle, reads parts of the value, and hands it to another tool."""
-        server = GatewayServer(tools_of(exam, result_bytes=100))
+        server = RequestServer(tools_of(exam, result_bytes=100))
         answer = await ask(server, "run_tool", {"id": "exam:grow", "args": {"size": 1000}})
         assert "structured" not in answer.payload
         handle_id = answer.payload["handle"]["id"]
@@ -312,7 +312,7 @@ class TestLargeValues:
 
     async def test_a_chain(self, exam: GatewayExam) -> None:
         """Its values are kept, too, each once; the last one is the chain's."""
-        server = GatewayServer(tools_of(exam, result_bytes=100))
+        server = RequestServer(tools_of(exam, result_bytes=100))
         steps = [
             {"toolId": "exam:grow", "args": {"size": 1000}},
             {"toolId": "exam:echo", "usePrevious": True},
@@ -355,7 +355,7 @@ class TestHere:
     """Requests that can be answered in the guest's own thread."""
 
     def _answer(self, gateway: Any, kind: str, payload: Any) -> Any:
-        answer = GatewayServer(gateway).answer_here(Message(kind, "7", payload), _cannot_wait, 1.0)
+        answer = RequestServer(gateway).answer_here(Message(kind, "7", payload), _cannot_wait, 1.0)
         return CODEC.decode(answer)[0] if isinstance(answer, str) else answer
 
     def _tools(self, exam: GatewayExam, **parts: Any) -> Tools:
@@ -381,7 +381,7 @@ class TestHere:
     async def test_an_async_tool(self, exam: GatewayExam) -> None:
         """It is admitted, and answered on the loop, be it well or not."""
         tools = self._tools(exam)
-        server = GatewayServer(tools)
+        server = RequestServer(tools)
         for payload, kind in (({"id": "exam:add", "args": {"a": 1}}, "response"), ({"id": "exam:fail"}, "error")):
             message = Message("run_tool", "7", payload)
             admitted = server.answer_here(message, _cannot_wait, 1.0)
@@ -393,7 +393,7 @@ class TestHere:
     async def test_in_two_steps(self, exam: GatewayExam) -> None:
         """First it is admitted, and said whether it can run here; then it is made."""
         tools = self._tools(exam)
-        server = GatewayServer(tools)
+        server = RequestServer(tools)
         message = Message("run_tool", "7", {"id": "exam:double", "args": {"n": 2}})
         admitted = server.admit_here(message, 1.0)
         assert isinstance(admitted, tuple)
@@ -404,7 +404,7 @@ class TestHere:
 
     async def test_in_two_steps_on_the_loop(self, exam: GatewayExam) -> None:
         """A call that needs the loop is admitted, and not made here."""
-        server = GatewayServer(self._tools(exam))
+        server = RequestServer(self._tools(exam))
         message = Message("run_tool", "7", {"id": "exam:add", "args": {"a": 1}})
         admitted = server.admit_here(message, 1.0)
         assert isinstance(admitted, tuple)
@@ -415,7 +415,7 @@ class TestHere:
     async def test_in_two_steps_refused(self, exam: GatewayExam) -> None:
         """Each step may end in a refusal; other requests and gateways have no first step."""
         tools = self._tools(exam, limits=Limits(max_tool_calls=1))
-        server = GatewayServer(tools)
+        server = RequestServer(tools)
         message = Message("run_tool", "7", {"id": "exam:double", "args": {"n": "x"}})
         admitted = server.admit_here(message, 1.0)
         assert isinstance(admitted, tuple)
@@ -426,7 +426,7 @@ class TestHere:
         assert isinstance(refused, str)
         assert CODEC.decode(refused)[0].payload["code"] == "tool_call_limit"
         assert server.admit_here(Message("search_tools", "1", {}), 1.0) is None
-        assert GatewayServer(Foreign(tools)).admit_here(message, 1.0) is None
+        assert RequestServer(Foreign(tools)).admit_here(message, 1.0) is None
 
     async def test_what_is_not_for_here(self, exam: GatewayExam) -> None:
         """Other requests, and other gateways."""

@@ -31,9 +31,9 @@ from toolexec.runtime.gateway.protocol import (
     decode_json,
     too_large_result,
 )
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.server import RequestServer
 
-__all__ = ["GuestStoppedError", "HostCallGateway"]
+__all__ = ["GuestStoppedError", "HostCalls"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class GuestStoppedError(Exception):
     """The run is being stopped; raised in the guest's thread to get it out of a host call."""
 
 
-class HostCallGateway:
+class HostCalls:
     """Answers the host calls of one run. Make it on the event loop that its tools belong to.
 
     *ends* is the `time.monotonic()` at which the run is stopped. `exchange` and `post` are called in the guest's
@@ -60,7 +60,7 @@ class HostCallGateway:
     """
 
     def __init__(
-        self, server: GatewayServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
     ) -> None:
         """*helpers* are threads for sync handlers of calls that the guest does not wait for one by one."""
         self._helpers = helpers

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
+from toolexec.code.gateway import checkpoint
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.summary import Summary
@@ -21,7 +22,6 @@ from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.gateway import answers
 from toolexec.runtime.gateway.connections import Connection
-from toolexec.runtime.gateway.direct import checkpoint
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION, Codec, JSONCodec, Message
 from toolexec.runtime.gateway.wire import read_error
 

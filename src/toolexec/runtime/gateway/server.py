@@ -22,7 +22,7 @@ from toolexec.run.types import Result, StepResult
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, Message, encode_message
 from toolexec.runtime.gateway.wire import error_payload, read_steps, result_fields, step_payload
 
-__all__ = ["GatewayServer", "ResultReader"]
+__all__ = ["RequestServer", "ResultReader"]
 
 _MAX_LIMIT = 1000
 _READ_SECONDS = 30.0
@@ -39,7 +39,7 @@ class ResultReader(Protocol):
         ...
 
 
-class GatewayServer:
+class RequestServer:
     """Answers the requests of one guest with a gateway; nothing that a guest sends is believed unchecked.
 
     A failure of any kind is an answer of type `error`. Many requests may be under way at once. For a guest that reads

@@ -22,7 +22,7 @@ from toolexec.runtime.gateway.protocol import (
     Message,
     read_message,
 )
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.server import RequestServer
 
 __all__ = ["serve_gateway"]
 
@@ -61,7 +61,7 @@ class _Service:
     def __init__(
         self, gateway: Gateway, connection: Connection, codec: Codec, output: Output | None, max_requests: int
     ) -> None:
-        self._server = GatewayServer(gateway)
+        self._server = RequestServer(gateway)
         self._connection = connection
         self._codec = codec
         self._tools = gateway if isinstance(gateway, Tools) else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from toolexec.code.gateway import CountedGateway
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
@@ -21,7 +22,6 @@ from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
 from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.gateway.counted import CountedGateway
 from toolexec.runtime.outcome import Ending, judge
 
 __all__ = ["GuestEnd", "GuestRuns", "describe_end", "enforced_by_wasm", "fuel_of", "time_and_chance"]

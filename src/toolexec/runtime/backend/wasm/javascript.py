@@ -27,8 +27,8 @@ from toolexec.runtime.backend.wasm.guest_run import (
     time_and_chance,
 )
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.gateway.hostcalls import HostCallGateway
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.hostcalls import HostCalls
+from toolexec.runtime.gateway.server import RequestServer
 
 if TYPE_CHECKING:
     from wasmtime import Engine, Linker, Module
@@ -130,7 +130,7 @@ class JavaScriptLanguage:
         assert request.gateway is not None
         disk = request.limits.disk_bytes
         files = ScriptFiles(request.files, min(disk, self.config.disk_bytes) if disk else self.config.disk_bytes)
-        calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
+        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
         guest, instance = self._prepare(loaded, request)
 
         def _stop() -> None:
@@ -175,7 +175,7 @@ class JavaScriptLanguage:
 class _Script:
     """The host of one program: its functions, by name."""
 
-    def __init__(self, guest: CoreGuest, instance: CoreInstance, calls: HostCallGateway, files: ScriptFiles) -> None:
+    def __init__(self, guest: CoreGuest, instance: CoreInstance, calls: HostCalls, files: ScriptFiles) -> None:
         self.guest = guest
         self.instance = instance
         self.files = files

@@ -36,7 +36,7 @@ MODULE: Final = "tools"
 
 
 class ModuleTools:
-    """One module's way to the tools: *exchange* is that of a `HostCallGateway`."""
+    """One module's way to the tools: *exchange* is that of a `HostCalls`."""
 
     def __init__(self, exchange: Callable[[str], str]) -> None:
         self._exchange = exchange

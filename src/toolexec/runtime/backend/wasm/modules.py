@@ -34,8 +34,8 @@ from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopp
 from toolexec.runtime.backend.wasm.markers import MarkerScanner
 from toolexec.runtime.backend.wasm.module_source import CompiledModules, check_imports, module_bytes
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.gateway.hostcalls import HostCallGateway
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.hostcalls import HostCalls
+from toolexec.runtime.gateway.server import RequestServer
 
 __all__ = ["PAGE_BYTES", "ModuleLanguage"]
 
@@ -136,7 +136,7 @@ class ModuleLanguage:
         if request.files:
             raise InvalidRequestError("a raw module has no files; give it what it needs as args, env or stdin")
         assert request.gateway is not None
-        calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
+        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
         run = self._prepare(request, pages, calls)
 
         def _stop() -> None:
@@ -167,7 +167,7 @@ class ModuleLanguage:
             )
         return min(most, asked // PAGE_BYTES)
 
-    def _prepare(self, request: ExecuteRequest, pages: int, calls: HostCallGateway) -> _Run:
+    def _prepare(self, request: ExecuteRequest, pages: int, calls: HostCalls) -> _Run:
         hardened = request.profile == "hardened"
         clock, random = time_and_chance(request, clock=not hardened)
         markers = MarkerScanner()

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from toolexec.code.gateway import CountedGateway
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
@@ -27,8 +28,7 @@ from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.programs import load_program
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.gateway.counted import CountedGateway
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.server import RequestServer
 from toolexec.runtime.outcome import judge
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class PythonLanguage:
 
         assert request.gateway is not None
         started = monotonic()
-        server = GatewayServer(request.gateway, lean=True)
+        server = RequestServer(request.gateway, lean=True)
         run = PythonRun(server, request.output, started + request.seconds, self._helpers)
         files: dict[str, bytes] = {}
         used: dict[str, Any] = {}

@@ -15,8 +15,8 @@ from toolexec.errors import ClosedError
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.alarms import ALARMS
 from toolexec.runtime.backend.wasm.instance import Instance, InstanceFailed, InstanceStopped
-from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.gateway.server import RequestServer
 from toolexec.runtime.outcome import Ending, Stopped
 
 __all__ = ["HostSwitch", "PythonOutput", "PythonRun"]
@@ -29,7 +29,7 @@ class HostSwitch:
     """The host of a guest that outlives its runs: passes every call on to the gateway of the current one."""
 
     def __init__(self) -> None:
-        self.gateway: HostCallGateway | None = None
+        self.gateway: HostCalls | None = None
 
     def exchange(self, frame: str) -> str:
         """Answer *frame*; raises GuestStoppedError between runs."""
@@ -39,7 +39,7 @@ class HostSwitch:
         """Take *frame*; raises GuestStoppedError between runs."""
         self._current().post(frame)
 
-    def _current(self) -> HostCallGateway:
+    def _current(self) -> HostCalls:
         if self.gateway is None:
             raise GuestStoppedError
         return self.gateway
@@ -63,9 +63,9 @@ class PythonRun:
     """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
 
     def __init__(
-        self, server: GatewayServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
     ) -> None:
-        self.gateway: HostCallGateway = HostCallGateway(server, output, ends, helpers)
+        self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
         self.left_behind = False
         """Whether the guest did not end in time and is on its own now."""
         self._ends = ends

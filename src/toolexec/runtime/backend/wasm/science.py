@@ -24,8 +24,8 @@ from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopp
 from toolexec.runtime.backend.wasm.python import execute_frame
 from toolexec.runtime.backend.wasm.science_files import ProvidedFiles
 from toolexec.runtime.base import Availability, ExecuteRequest
-from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCallGateway, result_payload
-from toolexec.runtime.gateway.server import GatewayServer
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.gateway.server import RequestServer
 
 __all__ = ["ScienceLanguage", "science_packages"]
 
@@ -117,7 +117,7 @@ class ScienceLanguage:
         assert request.gateway is not None
         started = monotonic()
         ends = started + request.seconds
-        calls = HostCallGateway(GatewayServer(request.gateway), request.output, ends)
+        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
         program = _Program(request, calls, files, codes)
 
         def _stop() -> None:
@@ -159,7 +159,7 @@ class ScienceLanguage:
 class _Program:
     """One program, and the host that its guest calls."""
 
-    def __init__(self, request: ExecuteRequest, calls: HostCallGateway, files: ProvidedFiles, codes: bytes) -> None:
+    def __init__(self, request: ExecuteRequest, calls: HostCalls, files: ProvidedFiles, codes: bytes) -> None:
         self.cancel = threading.Event()
         self._request = request
         self._calls = calls

@@ -1,4 +1,4 @@
-"""The gateway in this process; what it shares with every gateway is in the contract suite."""
+"""`Tools` as the gateway in this process; what it shares with every gateway is in the contract suite."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from toolexec.code.limits import Limits
+from toolexec.code.tools import Tools
 from toolexec.errors import InvalidLimitsError, ToolCallLimitError
 from toolexec.run.chain import ChainStep
-from toolexec.runtime.gateway.direct import DirectGateway
 from toolexec.testing.gateway_exam import GatewayExam
 
 ADD = ChainStep(tool_id="exam:add", args={"a": 1})
 
 
-def direct(exam: GatewayExam, **limits: Any) -> DirectGateway:
-    return DirectGateway(exam.index, exam.docs, exam.runner, **limits)
+def direct(exam: GatewayExam, **limits: Any) -> Tools:
+    return Tools(exam.index, exam.docs, exam.runner, limits=Limits(**limits))
 
 
 @pytest.mark.parametrize("limit", ["max_tool_calls", "max_chain_steps"])
@@ -71,6 +72,14 @@ async def test_a_time_limit_for_one_call(exam: GatewayExam) -> None:
     from toolexec.errors import ToolTimeoutError
     from toolexec.run import Timeout
 
-    gateway = DirectGateway(exam.index, exam.docs, Timeout(exam.runner, None))
+    gateway = Tools(exam.index, exam.docs, Timeout(exam.runner, None))
     result = await gateway.run_tool("exam:wait", {}, timeout=0.01)
     assert isinstance(result.error, ToolTimeoutError)
+
+
+async def test_the_former_name_still_works(exam: GatewayExam) -> None:
+    """A DirectGateway is `Tools` with its caps as arguments."""
+    from toolexec.runtime.gateway.direct import DirectGateway
+
+    gateway = DirectGateway(exam.index, exam.docs, exam.runner, max_tool_calls=1, max_chain_steps=2)
+    assert gateway.limits == Limits(max_tool_calls=1, max_chain_steps=2)

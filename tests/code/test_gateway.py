@@ -8,9 +8,9 @@ import pytest
 
 from toolexec import Exec
 from toolexec.code import Limits, Tools
+from toolexec.code.gateway import CountedGateway, counted
 from toolexec.errors import ChainStepLimitError, ToolCallLimitError
 from toolexec.run import ChainStep
-from toolexec.runtime.gateway.counted import CountedGateway, counted
 
 pytestmark = pytest.mark.anyio
 
