@@ -14,7 +14,7 @@ import pytest
 from tests.engines.bubblewrap import groups_of, require_cgroups
 
 from toolexec.process import cgroup as module
-from toolexec.process.cgroup import CONTROLLERS, Cgroups, Group, find_cgroups
+from toolexec.process.cgroup import CONTROLLERS, Cgroups, Group, find_cgroups, group_at, mounted_controllers
 from toolexec.process.owner import this_owner
 
 LONG = 60
@@ -435,3 +435,36 @@ def test_there_may_be_no_place_for_groups(tree: Tree, monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(module, "_make", refuse)
     assert find_cgroups(tree.proc) is None
+
+
+def test_the_group_of_another_in_version_1(tmp_path: Path) -> None:
+    """Each controller has a folder of its own."""
+    usage = group_at("/c", mounted=tmp_path)
+    assert (usage.cpu_seconds(), usage.oom_kills(), usage.refusals()) == (None, 0, 0)
+    for controller in ("cpuacct", "memory", "pids"):
+        (tmp_path / controller / "c").mkdir(parents=True)
+    (tmp_path / "cpuacct/c/cpuacct.usage").write_text("1500000000\n")
+    (tmp_path / "memory/c/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
+    (tmp_path / "pids/c/pids.events").write_text("max 0\n")
+    assert (usage.cpu_seconds(), usage.oom_kills(), usage.refusals()) == (1.5, 0, 0)
+    (tmp_path / "memory/c/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    (tmp_path / "pids/c/pids.events").write_text("max 3\n")
+    assert (usage.oom_kills(), usage.refusals()) == (1, 3)
+    assert mounted_controllers(tmp_path) >= {"cpuacct", "memory", "pids"}
+
+
+def test_the_group_of_another_in_version_2(tmp_path: Path) -> None:
+    """One folder has all."""
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
+    usage = group_at("/c", mounted=tmp_path)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    (tmp_path / "c/memory.events").write_text("low 0\noom 1\noom_kill 1\n")
+    (tmp_path / "c/pids.events").write_text("max 1\n")
+    assert (usage.cpu_seconds(), usage.oom_kills(), usage.refusals()) == (2.5, 1, 1)
+    assert mounted_controllers(tmp_path) >= {"cpuacct", "cpu", "memory", "pids"}
+
+
+def test_a_system_without_groups_has_no_mounted_controllers(tmp_path: Path) -> None:
+    """A system without them."""
+    assert mounted_controllers(tmp_path / "nowhere") == frozenset()

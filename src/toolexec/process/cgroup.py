@@ -20,7 +20,17 @@ from typing import Final, Literal, NamedTuple
 
 from toolexec.process.owner import is_orphan, this_owner
 
-__all__ = ["CONTROLLERS", "CPU_PERIOD", "Cgroups", "Group", "cpu_quota", "find_cgroups"]
+__all__ = [
+    "CONTROLLERS",
+    "CPU_PERIOD",
+    "Cgroups",
+    "Group",
+    "cgroup_cpu_seconds",
+    "cpu_quota",
+    "find_cgroups",
+    "group_at",
+    "mounted_controllers",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +42,8 @@ CPU_PERIOD: Final = 100_000
 
 _SMALLEST_QUOTA: Final = 1000  # the kernel takes no smaller one
 _PROC: Final = Path("/proc")
+_MOUNTED: Final = Path("/sys/fs/cgroup")
+_CPUACCT: Final = ("cpuacct", "cpu,cpuacct", "cpuacct,cpu")
 _OURS: Final = "toolexec"
 _PATIENCE: Final = 5.0
 _JOIN: Final = """\
@@ -246,13 +258,48 @@ def cpu_quota(cpus: float) -> int:
     return max(_SMALLEST_QUOTA, round(cpus * CPU_PERIOD)) if cpus else 0
 
 
+def group_at(path: str, *, mounted: Path = _MOUNTED) -> Group:
+    """The group at *path* (as in `cgroupsPath` of an OCI bundle) that something else makes; it need not be there."""
+    path = path.lstrip("/")
+    if (mounted / "cgroup.controllers").exists():
+        return _GroupV2(dict.fromkeys(CONTROLLERS, mounted / path))
+    return _GroupV1({controller: mounted / controller / path for controller in CONTROLLERS})
+
+
+def cgroup_cpu_seconds(pid: int, name: str, proc: Path = _PROC, mounted: Path = _MOUNTED) -> float | None:
+    """What the group of the process *pid* has used, straight from the kernel: some daemons take a second to tell it.
+
+    None where it cannot be told: the process is gone, or of another machine, whose process numbers mean nothing here;
+    so *name*, such as the ID of a container, must be part of what the group is called.
+    """
+    groups = _groups(proc, pid)
+    kinds: list[tuple[str, type[Group], Sequence[str]]] = [("cpuacct", _GroupV1, _CPUACCT), ("", _GroupV2, ("",))]
+    for controller, kind, mounts in kinds:
+        path = groups.get(controller, "")
+        for mount in mounts if name in path else ():
+            used = kind({"cpuacct": mounted / mount / path.lstrip("/")}).cpu_seconds()
+            if used is not None:
+                return used
+    return None
+
+
+def mounted_controllers(mounted: Path = _MOUNTED) -> frozenset[str]:
+    """The controllers that there are, of version 1 and 2: "memory", "pids", "cpu", "cpuacct", …"""
+    found = {*_read(mounted / "cgroup.controllers").split()}
+    if found:
+        found.add("cpuacct")  # always part of version 2
+    with suppress(OSError):
+        found.update(name for folder in mounted.iterdir() for name in folder.name.split(",") if folder.is_dir())
+    return frozenset(found)
+
+
 def find_cgroups(proc: Path = _PROC) -> Cgroups | None:
     """Where this process can make groups with the most controllers; None if nowhere, as is usual for ordinary users.
 
     The top of a hierarchy is preferred to the group that this process is in: what is left there is found again by
     other processes.
     """
-    mounts, own = [*_mounts(proc)], _own_groups(proc)
+    mounts, own = [*_mounts(proc)], _groups(proc, "self")
     second = [_second(mount, own) for mount in mounts if mount.kind == "cgroup2"]
     found = [_first(mounts, own), *second]
     usable = [place for place in found if place is not None and place.controllers & {"memory", "pids"}]
@@ -284,10 +331,10 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
             yield _Mount(kind, fields[3], point, frozenset(options.rpartition(" ")[2].split(",")) & {*CONTROLLERS})
 
 
-def _own_groups(proc: Path) -> dict[str, str]:
-    """Controller → the group of this process; the controller "" is version 2."""
+def _groups(proc: Path, process: int | str) -> dict[str, str]:
+    """Controller → the group of a process; the controller "" is version 2."""
     groups: dict[str, str] = {}
-    for line in _read(proc / "self/cgroup").splitlines():
+    for line in _read(proc / str(process) / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         groups.update(dict.fromkeys(controllers.split(","), path))
     return groups

@@ -26,7 +26,6 @@ from toolexec.runtime.backend.containerd.runtimes import (
     shim_name,
     write_wrapper,
 )
-from toolexec.runtime.backend.containerd.usage import Usage, controllers
 
 pytestmark = pytest.mark.anyio
 containerd_daemon = daemons.containerd_daemon
@@ -265,35 +264,3 @@ class TestRuntimes:
         assert done.stdout.endswith(" a b c\n")
         assert find_runsc(str(runsc)) == str(runsc)
         assert find_runsc("/nowhere") == ""
-
-
-class TestUsage:
-    def test_version_1(self, tmp_path: Path) -> None:
-        """Each controller has a folder of its own."""
-        usage = Usage("/c", mounted=tmp_path)
-        assert (usage.cpu_seconds(), usage.oom(), usage.pids()) == (None, False, False)
-        for controller in ("cpuacct", "memory", "pids"):
-            (tmp_path / controller / "c").mkdir(parents=True)
-        (tmp_path / "cpuacct/c/cpuacct.usage").write_text("1500000000\n")
-        (tmp_path / "memory/c/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
-        (tmp_path / "pids/c/pids.events").write_text("max 0\n")
-        assert (usage.cpu_seconds(), usage.oom(), usage.pids()) == (1.5, False, False)
-        (tmp_path / "memory/c/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-        (tmp_path / "pids/c/pids.events").write_text("max 3\n")
-        assert (usage.oom(), usage.pids()) == (True, True)
-        assert controllers(tmp_path) >= {"cpuacct", "memory", "pids"}
-
-    def test_version_2(self, tmp_path: Path) -> None:
-        """One folder has all."""
-        usage = Usage("/c", mounted=tmp_path)
-        (tmp_path / "c").mkdir()
-        (tmp_path / "c/cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
-        (tmp_path / "c/memory.events").write_text("low 0\noom 1\noom_kill 1\n")
-        (tmp_path / "c/pids.events").write_text("max 1\n")
-        (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
-        assert (usage.cpu_seconds(), usage.oom(), usage.pids()) == (2.5, True, True)
-        assert controllers(tmp_path) >= {"cpuacct", "cpu", "memory", "pids"}
-
-    def test_no_cgroups(self, tmp_path: Path) -> None:
-        """A system without them."""
-        assert controllers(tmp_path / "nowhere") == frozenset()

@@ -10,6 +10,7 @@ import pytest
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.process.cgroup import cgroup_cpu_seconds
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.docker.checks import enforced, not_started, problem
 from toolexec.runtime.backend.docker.host import DockerHost
@@ -17,7 +18,6 @@ from toolexec.runtime.backend.docker.images import login_for
 from toolexec.runtime.backend.docker.spec import create_body
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.config import ContainerConfig
-from toolexec.runtime.container.cpu_time import cgroup_cpu_seconds
 from toolexec.runtime.container.spec import ContainerSpec, Mount, Resources
 from toolexec.runtime.image.resolver import parse_reference
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.model.settings import checked
+from toolexec.process.cgroup import mounted_controllers
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.containerd.checks import ask_daemon, has_program, look_at_runtime, look_at_socket
 from toolexec.runtime.backend.containerd.runtimes import (
@@ -27,7 +28,6 @@ from toolexec.runtime.backend.containerd.runtimes import (
     shim_name,
     write_wrapper,
 )
-from toolexec.runtime.backend.containerd.usage import controllers
 from toolexec.runtime.backend.gvisor.runsc import bundle_config, host_bounds
 from toolexec.runtime.base import Availability
 from toolexec.runtime.container.backend import ContainerBackend
@@ -112,7 +112,7 @@ class ContainerdEngine:
         self._connection: _Connection | None = None
         self._folder: Path | None = None
         self._runtimes: dict[str, Runtime] = {}
-        self._controllers = controllers()
+        self._controllers = mounted_controllers()
         self._left: set[str] = set()
 
     @property
@@ -122,7 +122,7 @@ class ContainerdEngine:
 
     async def check(self) -> Availability:
         """See `ContainerEngine.check`."""
-        self._controllers = controllers()
+        self._controllers = mounted_controllers()
         problem = await asyncio.to_thread(look_at_socket, self.config.socket)
         if problem is not None:
             return problem

@@ -17,13 +17,13 @@ from typing import Any, Final
 from google.protobuf.any_pb2 import Any as Packed
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.process.cgroup import group_at
 from toolexec.process.child import to_the_end
 from toolexec.process.stream import Stream
 from toolexec.runtime.backend.containerd.api import containers_pb2, options_pb2, snapshots_pb2, tasks_pb2
 from toolexec.runtime.backend.containerd.client import Calls, Client, is_lost, status_of
 from toolexec.runtime.backend.containerd.pipes import Pipes
 from toolexec.runtime.backend.containerd.runtimes import Runtime
-from toolexec.runtime.backend.containerd.usage import Usage
 from toolexec.runtime.container.engine import Exit
 
 __all__ = ["SPEC_TYPE", "Plan", "TaskContainer", "remove_container"]
@@ -71,7 +71,7 @@ class TaskContainer:
         self._left = left
         self._plan = plan
         self._pipes: Pipes | None = None
-        self._usage = Usage(plan.cgroup)
+        self._group = group_at(plan.cgroup)
         self._process = -1
         self._gone: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self._watching: asyncio.Task[None] | None = None
@@ -181,7 +181,7 @@ class TaskContainer:
 
     async def cpu_seconds(self) -> float | None:
         """See `Container.cpu_seconds`."""
-        return await asyncio.to_thread(self._usage.cpu_seconds)
+        return await asyncio.to_thread(self._group.cpu_seconds)
 
     async def aclose(self) -> None:
         """See `Container.aclose`."""
@@ -207,8 +207,8 @@ class TaskContainer:
                     return
                 await asyncio.sleep(_AGAIN)
                 continue
-            oom, pids = await asyncio.to_thread(lambda: (self._usage.oom(), self._usage.pids()))
-            self._end(Exit(code=answer.exit_status, oom=oom, pids=pids))
+            oom, pids = await asyncio.to_thread(lambda: (self._group.oom_kills(), self._group.refusals()))
+            self._end(Exit(code=answer.exit_status, oom=oom > 0, pids=pids > 0))
             return
 
     def _end(self, exit: Exit) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Coroutine, Mapping
 from time import monotonic
 from typing import Any, Final
 
+from toolexec.process.cgroup import cgroup_cpu_seconds
 from toolexec.process.child import to_the_end
 from toolexec.runtime.backend.docker.api import DockerAPI, DockerError
 from toolexec.runtime.backend.docker.attach import AttachedStream
 from toolexec.runtime.backend.docker.host import explain
-from toolexec.runtime.container.cpu_time import cgroup_cpu_seconds
 from toolexec.runtime.container.engine import Exit
 
 __all__ = ["DockerContainer", "give_up", "remove", "uncut"]
