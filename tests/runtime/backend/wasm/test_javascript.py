@@ -26,11 +26,11 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.runtime.backend.wasm import javascript, module_cache
+from toolexec.runtime.backend.wasm import javascript, module_source
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.engine import new_engine
 from toolexec.runtime.backend.wasm.javascript import JavaScriptLanguage
-from toolexec.runtime.backend.wasm.module_cache import load_module
+from toolexec.runtime.backend.wasm.module_source import load_module
 
 pytestmark = pytest.mark.anyio
 
@@ -663,7 +663,7 @@ def test_a_compiled_module_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     load_module(new_engine(), TINY, folder)
     (kept,) = cached(folder)
     assert stat.S_IMODE(os.stat(kept.parent).st_mode) == 0o700
-    monkeypatch.setattr(module_cache, "_compile", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(module_source, "_compile", lambda *_: pytest.fail("compiled again"))
     assert [item.name for item in load_module(new_engine(), TINY, folder).exports] == ["f"]
 
 

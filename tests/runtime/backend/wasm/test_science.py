@@ -25,8 +25,7 @@ from toolexec.errors import (
 )
 from toolexec.runtime.backend.wasm import science
 from toolexec.runtime.backend.wasm.config import WasmConfig
-from toolexec.runtime.backend.wasm.science import ScienceLanguage
-from toolexec.runtime.backend.wasm.science_files import ProvidedFiles
+from toolexec.runtime.backend.wasm.science import ProvidedFiles, ScienceLanguage
 
 pytestmark = pytest.mark.anyio
 needs_packages = pytest.mark.skipif(

@@ -6,20 +6,42 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.runtime.backend.wasm.config import WasmConfig, WasmSettings
-from toolexec.runtime.backend.wasm.languages import WasmLanguage
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
 
 if TYPE_CHECKING:
     from toolexec.runtime.backend.wasm.python import PythonLanguage
 
-__all__ = ["WasmBackend"]
+__all__ = ["WasmBackend", "WasmLanguage"]
+
+
+class WasmLanguage(Protocol):
+    """Runs programs of some languages inside of WebAssembly, in this process."""
+
+    languages: frozenset[str]
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """Which limits would hold for *request*."""
+        ...
+
+    async def check(self) -> Availability:
+        """Whether it can run something here and now."""
+        ...
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Run a program that was validated, within its deadline; see `SandboxBackend.execute`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop what runs and free everything."""
+        ...
+
 
 _HOMES = {
     "python": ("toolexec.runtime.backend.wasm.python", "PythonLanguage"),
