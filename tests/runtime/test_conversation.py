@@ -20,8 +20,7 @@ from toolexec.errors import ConnectionClosedError, InvalidRequestError, Protocol
 from toolexec.process.stream import SocketStream
 from toolexec.runtime import conversation
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.conversation import MAX_OPEN, Conversation
-from toolexec.runtime.execute_message import execute_payload
+from toolexec.runtime.conversation import MAX_OPEN, Conversation, execute_payload
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION, FrameReader
 
 LONG = 60

@@ -13,8 +13,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, cache_state, examine, served_profiles
-from toolexec.runtime.profiles import CANDIDATES
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.runtime import CANDIDATES, Runtime
 
 
 class _Few(WasmBackend):

@@ -162,7 +162,7 @@ async def prepare_sandbox(
     """
     from toolexec.code.engine import ALIASES
     from toolexec.runtime.backend.wasm.backend import WasmBackend
-    from toolexec.runtime.profiles import effective_profile
+    from toolexec.runtime.runtime import effective_profile
 
     runtime = ex.runtime
     announce_builds(runtime, view, packages)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field, replace
 from importlib import import_module
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from toolexec.code.engine import ALIASES, Engine
-from toolexec.code.fences import without_fence
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.output import Output, Stream
@@ -23,9 +23,10 @@ from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
 from toolexec.model.settings import checked
 from toolexec.run.runner import Runner
 
-__all__ = ["CodeConfig", "Executor"]
+__all__ = ["CodeConfig", "Executor", "without_fence"]
 
 logger = logging.getLogger(__name__)
+_OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*[\w+#.-]*[ \t]*\r?")
 
 
 @checked("CodeConfig")
@@ -234,3 +235,19 @@ def _both(engine: str, tools: str) -> str:
 def _check_timeout(timeout: float | None) -> None:
     if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
         raise ConfigurationError(f"a timeout must be above 0 seconds, not {timeout!r}")
+
+
+def without_fence(code: str) -> str:
+    """*code* without a Markdown fence around the whole of it, as models write it.
+
+    The line of the opening fence becomes an empty one, so that lines keep their numbers. A fence in the middle stays.
+    """
+    lines = code.split("\n")
+    filled = [number for number, line in enumerate(lines) if line.strip()]
+    opening = _OPENING.fullmatch(lines[filled[0]]) if filled else None
+    if opening is None:
+        return code
+    lines[filled[0]] = ""
+    if len(filled) > 1 and lines[filled[-1]].strip() == opening[1]:
+        del lines[filled[-1] :]
+    return "\n".join(lines)

@@ -11,13 +11,11 @@ from time import perf_counter
 from typing import Any
 
 from toolexec.backend.here import Wait
-from toolexec.code.allowed import AllowList
 from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handles
-from toolexec.code.limits import CallCount, Limits
+from toolexec.code.limits import AllowList, CallCount, Limits
 from toolexec.code.output import Output
-from toolexec.code.snapshot import snapshot
-from toolexec.code.types import CodeEvent, ToolCallRecord
+from toolexec.code.types import CodeEvent, ToolCallRecord, snapshot
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.output import Output
+from toolexec.discovery.examples import copy_json
 from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, ToolExecError
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
@@ -24,6 +25,7 @@ __all__ = [
     "ExecuteRequest",
     "Readiness",
     "ToolCallRecord",
+    "snapshot",
 ]
 
 DEFAULT_TIMEOUT: Final = 30.0
@@ -273,3 +275,39 @@ class CodeResult:
 
 def _is_above_zero(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
+    """A copy of *args* as far as there is *room* for it, and whether there was not."""
+    before = room[0]
+    try:
+        return _copied(args, room), False
+    except RecursionError:  # the check of the arguments will say it better
+        room[0] = before
+        return None, False
+    except OverflowError:
+        room[0] = before
+        return None, True
+
+
+def _copied(value: Any, room: list[int]) -> Any:
+    """A copy that shares no dict or list; the usual types first, as most values are of them. Raises OverflowError when
+    there is no *room* for it: what a program sends in a few bytes can take twenty times as many here."""
+    kind = type(value)
+    if kind is int or value is None or kind is float or kind is bool:
+        return value
+    if kind is str:
+        room[0] -= len(value)
+    elif kind is dict:
+        room[0] -= 64 + 100 * len(value)
+        if room[0] >= 0:
+            return {key: _copied(item, room) for key, item in value.items()}
+    elif kind is list:
+        room[0] -= 64 + 8 * len(value)
+        if room[0] >= 0:
+            return [_copied(item, room) for item in value]
+    else:
+        return copy_json(value)
+    if room[0] < 0:
+        raise OverflowError
+    return value

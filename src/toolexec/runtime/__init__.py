@@ -10,8 +10,7 @@ from toolexec.runtime.base import (
 )
 from toolexec.runtime.engine import RuntimeEngine
 from toolexec.runtime.outcome import Ending, judge
-from toolexec.runtime.profiles import CANDIDATES
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.runtime import CANDIDATES, Runtime
 
 __all__ = [
     "CANDIDATES",

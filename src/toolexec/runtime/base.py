@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
-from toolexec.errors import ToolExecError
+from toolexec.errors import ClosedError, ToolExecError
 
 __all__ = [
     "PROFILES",
     "Availability",
     "ExecuteRequest",
     "ExecuteResult",
+    "OwnRuns",
     "Profile",
     "SandboxBackend",
     "SandboxSession",
@@ -25,6 +28,7 @@ PROFILES: tuple[str, ...] = get_args(Profile)
 ExecuteResult = CodeResult
 """The former name of what came of a program; it stays for one release."""
 
+T = TypeVar("T")
 Failure = TypeVar("Failure", bound=ToolExecError)
 
 
@@ -106,3 +110,41 @@ def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
 def located(error: Failure, backend: SandboxBackend) -> Failure:
     """*error* with the kind of sandbox that it happened in."""
     return error.locate(op="execute", backend=backend.kind)
+
+
+class OwnRuns:
+    """Runs work for callers, each in a task that `aclose` cancels; the caller then gets a ClosedError.
+
+    A caller that is cancelled itself cancels its work, and waits until that has ended.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # the cancellation is what the caller hears of
+            raise
+        if task.cancelled():
+            raise ClosedError("the run was stopped: what it runs in was closed; make a new one and run it again")
+        return task.result()
+
+    async def aclose(self) -> None:
+        """Cancel all work and wait until it has ended; work that closes what it runs in does not wait for itself."""
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -7,6 +7,7 @@ the host: what breaks the protocol is answered with an error, too much of it end
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextvars
 import json
 import logging
@@ -14,10 +15,9 @@ from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from toolexec.errors import ConnectionClosedError, GatewayError, ProtocolError
+from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.execute_message import execute_text
 from toolexec.runtime.gateway.pieces import messages_in_pieces
 from toolexec.runtime.gateway.protocol import (
     MAX_FRAME_BYTES,
@@ -40,7 +40,7 @@ from toolexec.runtime.sender import Sender
 from toolexec.runtime.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
 from toolexec.runtime.tunnel import Connect, Tunnels
 
-__all__ = ["MAX_OPEN", "Conversation"]
+__all__ = ["MAX_OPEN", "Conversation", "execute_payload", "execute_text"]
 
 logger = logging.getLogger(__name__)
 MAX_OPEN: Final = 1000
@@ -380,3 +380,34 @@ def _gone(ending: Ending) -> GatewayError:
     """Why there is nobody to talk to."""
     kind = ProtocolError if ending.stopped else ConnectionClosedError
     return kind(ending.stderr or "the guest has hung up")
+
+
+def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
+    """What an `execute` message says about *request*; its files and its working directory are the backend's affair."""
+    payload: dict[str, Any] = {
+        "code": request.code,
+        "language": request.language or "python",
+        "env": dict(request.env),
+        "args": list(request.args),
+        "output_limit": request.output.limit,
+    }
+    if request.stdin:
+        payload["stdin"] = base64.b64encode(request.stdin).decode()
+    if request.seed is not None:
+        payload["seed"] = request.seed
+    return payload
+
+
+def execute_text(request: ExecuteRequest, extra: Mapping[str, Any]) -> str:
+    """The payload of an `execute` message as JSON, with *extra* beside what it says of *request*.
+
+    Raises InvalidRequestError for what does not fit into a message.
+    """
+    payload: Mapping[str, Any] = {**execute_payload(request), **extra}
+    text = json.dumps(payload)
+    if len(text) > MAX_FRAME_BYTES - 1024:
+        raise InvalidRequestError(
+            f"the program with its environment, arguments and input has {len(text)} bytes as JSON; at most "
+            f"{MAX_FRAME_BYTES} fit: put what is large into files"
+        )
+    return text

@@ -19,9 +19,8 @@ from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExe
 from toolexec.errors.extras import unix_needed
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
-from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.runtime import CANDIDATES, ISOLATIONS, Runtime
 
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
 

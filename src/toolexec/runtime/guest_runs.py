@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, SandboxFailedError
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend, info_of, located
+from toolexec.runtime.base import ExecuteRequest, OwnRuns, SandboxBackend, info_of, located
 from toolexec.runtime.outcome import Ending, judge
-from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["LANGUAGES", "GuestSession", "language_of", "result_of"]
 

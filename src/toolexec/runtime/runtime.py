@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from toolexec.code.engine import ALIASES
 from toolexec.code.gateway import counted
@@ -30,17 +30,32 @@ from toolexec.runtime.base import (
     PROFILES,
     Availability,
     ExecuteRequest,
+    OwnRuns,
     SandboxBackend,
     SandboxSession,
     SessionBackend,
 )
-from toolexec.runtime.profiles import CANDIDATES, ISOLATIONS, effective_profile
-from toolexec.runtime.runs import OwnRuns
 
-__all__ = ["Runtime"]
+__all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+CANDIDATES: Final[Mapping[str, Sequence[str]]] = {
+    "dev": ("unsafe_host",),
+    "standard": ("wasm", "bubblewrap", "docker", "containerd", "kubernetes", "proxmox_lxc", "remote"),
+    "hardened": ("gvisor", "kata", "firecracker", "kubernetes", "docker", "containerd", "wasm"),
+}
+"""The kinds of sandbox that may serve a profile, the preferred one first."""
+
+ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
+    "dev": frozenset({"none", "process", "container", "gvisor", "vm", "wasm"}),
+    "standard": frozenset({"container", "gvisor", "vm", "wasm"}),
+    "hardened": frozenset({"gvisor", "vm", "wasm"}),
+}
+"""The isolation that a profile asks for: judged by what surrounds the code in the end, whatever starts it."""
+
+_SHORT_FOR: Final = {"wasm": "standard"}
+
 _BY_ENGINES = frozenset({"container", "gvisor", "vm"})
 _ENFORCED_BY = {
     "max_tool_calls": "tool_calls",
@@ -360,6 +375,21 @@ def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
             result.value = None
             result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")
     return result
+
+
+def effective_profile(asked: str, default: str) -> tuple[str, str]:
+    """The profile that holds, and the only kind of sandbox that may serve it ("" for any): `wasm` is short for
+    `standard` on the wasm sandbox.
+
+    Raises InvalidRequestError for an unknown profile.
+    """
+    profile = asked or default
+    only = profile if profile in _SHORT_FOR else ""
+    profile = _SHORT_FOR.get(profile, profile)
+    if profile not in PROFILES:
+        hint = did_you_mean(profile, (*PROFILES, *_SHORT_FOR), otherwise=f"use {', '.join(PROFILES)} or wasm")
+        raise InvalidRequestError(f"unknown security profile {profile!r}; {hint}")
+    return profile, only
 
 
 def _check_profiles(profiles: Iterable[str]) -> None:

@@ -10,8 +10,7 @@ from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import checked
 from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.profiles import CANDIDATES
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.runtime import CANDIDATES, Runtime
 
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
