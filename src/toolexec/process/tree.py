@@ -100,7 +100,7 @@ class ProcessTree:
         key = (member.pid, member.started)
         if member.session == self.root or key in self._known:
             return True
-        if key in self._strangers:
+        if not self.marked or key in self._strangers:
             return False
         try:
             environment = (_PROC / str(member.pid) / "environ").read_bytes()

@@ -13,11 +13,11 @@ from typing import Final
 from toolexec.process.cgroup import Cgroups, Group
 from toolexec.process.child import Child, to_the_end
 from toolexec.process.stream import Stream
+from toolexec.process.watch import Watch
 from toolexec.runtime.backend.bubblewrap.args import HOST
 from toolexec.runtime.backend.bubblewrap.host_user import HostUsers, Stage
-from toolexec.runtime.backend.bubblewrap.watch import Watch
 from toolexec.runtime.container.engine import Exit
-from toolexec.runtime.container.spec import ContainerSpec, Resources
+from toolexec.runtime.container.spec import ContainerSpec
 
 __all__ = ["BubblewrapContainer", "Identity", "Start", "has_shell"]
 
@@ -234,7 +234,8 @@ class Start:
             return None
         asked = self._spec.resources
         memory = 0 if "memory" in held else asked.memory_bytes
-        return Watch(child.pid, Resources(memory_bytes=memory, pids=0 if "pids" in held else asked.pids))
+        pids = 0 if "pids" in held else asked.pids
+        return Watch(child.tree, memory_bytes=memory, pids=pids, own=_OWN_PROCESSES)
 
 
 def has_shell(root: str) -> bool:

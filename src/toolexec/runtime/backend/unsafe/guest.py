@@ -16,7 +16,7 @@ from toolexec.process.directory import WorkDirectory
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.backend.unsafe.languages import CompileFailedError, Launcher, base_environment
-from toolexec.runtime.backend.unsafe.limits import Watch
+from toolexec.runtime.backend.unsafe.limits import watch_limits
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.go.program import crash_error, with_source
@@ -142,8 +142,8 @@ class Guest:
         """Talk with the guest while its processes are watched."""
         with suppress(GatewayError):
             await talk.start()
-        watch = await asyncio.to_thread(Watch, process.tree, request.limits, self._language, last=last)
-        watching = asyncio.create_task(watch.run())
+        watch = await asyncio.to_thread(watch_limits, process.tree, request.limits, self._language, last=last)
+        watching = asyncio.create_task(watch.broken())
         talking = asyncio.create_task(talk.run(request))
         try:
             await asyncio.wait({watching, talking}, return_when=asyncio.FIRST_COMPLETED)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from toolexec.runtime.backend.bubblewrap import watch as module
-from toolexec.runtime.backend.bubblewrap.watch import Watch
-from toolexec.runtime.container.spec import Resources
+from toolexec.process import watch as module
+from toolexec.process.tree import ProcessTree
+from toolexec.process.watch import Watch
 
 LONG = 60
 LARGE = "x = bytearray(64 << 20); print('up', flush=True); __import__('time').sleep(1000)"
@@ -34,7 +34,7 @@ def large() -> Iterator[subprocess.Popen[bytes]]:
 )
 async def test_a_broken_bound_is_seen(large: subprocess.Popen[bytes], bounds: dict[str, int], expected: str) -> None:
     """And one that holds is not."""
-    watching = asyncio.create_task(Watch(large.pid, Resources(**bounds)).broken())
+    watching = asyncio.create_task(Watch(ProcessTree(large.pid), **bounds).broken())
     await asyncio.wait({watching}, timeout=LONG if expected else 0.3)
     assert (watching.result() if watching.done() else "") == expected
     watching.cancel()
@@ -49,7 +49,7 @@ async def test_what_cannot_be_read_counts_in_full_unless_it_has_ended(
     if there:
         (tmp_path / str(large.pid) / "smaps_rollup").mkdir(parents=True)
     monkeypatch.setattr(module, "_PROC", tmp_path)
-    watching = asyncio.create_task(Watch(large.pid, Resources(memory_bytes=32 << 20)).broken())
+    watching = asyncio.create_task(Watch(ProcessTree(large.pid), memory_bytes=32 << 20).broken())
     await asyncio.wait({watching}, timeout=LONG if expected else 0.3)
     assert (watching.result() if watching.done() else "") == expected
     watching.cancel()
@@ -58,7 +58,7 @@ async def test_what_cannot_be_read_counts_in_full_unless_it_has_ended(
 
 async def test_cpu_time_that_was_seen_is_not_forgotten(large: subprocess.Popen[bytes]) -> None:
     """Though who used it is gone."""
-    watch = Watch(large.pid, Resources())
+    watch = Watch(ProcessTree(large.pid))
     used = await watch.cpu_seconds()
     assert used > 0
     large.kill()
