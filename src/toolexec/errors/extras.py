@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -54,6 +53,8 @@ def _unsupported(error: BaseException, what: str) -> UnsupportedPlatformError | 
         lacking = f"{getattr(error.obj, '__name__', '')}.{error.name}"
     if not lacking:
         return None
+    import platform
+
     system = {"Darwin": "macOS", "Java": "this system"}.get(name := platform.system(), name or "this system")
     made = UnsupportedPlatformError(
         f"{what} works on Linux, and {system} lacks what it needs ({lacking}); on Windows, WSL is a Linux",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from toolexec.model.patterns import lazy_pattern
 from toolexec.model.secret_keys import is_telling, is_telling_parameter
 
 __all__ = ["without_secrets"]
@@ -19,7 +20,7 @@ __all__ = ["without_secrets"]
 _START: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
 """Where a run of key characters begins, also in text that is escaped as in JSON or in a URL."""
 
-_TOKENS: Final = re.compile(
+_TOKENS: Final = lazy_pattern(
     _START + r"(?:eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{3,}(?:\.[A-Za-z0-9_-]*)*"  # JWT, JWE
     r"|(?:sk|rk)-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic
     r"|(?:sk|rk|pk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
@@ -34,8 +35,8 @@ _TOKENS: Final = re.compile(
     r"|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
     r"|-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,60}-----|\Z)"
 )
-_TELEGRAM_HINT: Final = re.compile(r"[0-9]:[A-Za-z0-9_-]{35}")
-_SCHEMES: Final = re.compile(
+_TELEGRAM_HINT: Final = lazy_pattern(r"[0-9]:[A-Za-z0-9_-]{35}")
+_SCHEMES: Final = lazy_pattern(
     r"(?i)\b(?P<scheme>bearer|basic|apikey|digest|negotiate)(?P<gap>(?:[ \t]|%20|\+){1,4})"
     r"(?P<value>[A-Za-z0-9._~+/=-]{4,})"
 )
@@ -53,21 +54,21 @@ _PROSE: Final = frozenset(
         "realm",
     ]
 )
-_ADDRESS: Final = re.compile(r"(?<=://)([^\s/?#\"'<>@:]*)(:[^\s/?#\"'<>]*)?@")
-_PARAMETER: Final = re.compile(r"(?<=[?&;#])([^=&?;#\s\"'<>]{1,64})=([^&#\s\"'<>]+)")
-_USER: Final = re.compile(r"((?<!\S)(?:-u|--user|--proxy-user)[ =]\S[^\s:]{0,100}:)(\S+)")
-_WEBHOOK: Final = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[A-Za-z0-9/_-]+")
-_KEY: Final = re.compile(
+_ADDRESS: Final = lazy_pattern(r"(?<=://)([^\s/?#\"'<>@:]*)(:[^\s/?#\"'<>]*)?@")
+_PARAMETER: Final = lazy_pattern(r"(?<=[?&;#])([^=&?;#\s\"'<>]{1,64})=([^&#\s\"'<>]+)")
+_USER: Final = lazy_pattern(r"((?<!\S)(?:-u|--user|--proxy-user)[ =]\S[^\s:]{0,100}:)(\S+)")
+_WEBHOOK: Final = lazy_pattern(r"(hooks\.slack\.com/(?:services|workflows)/)[A-Za-z0-9/_-]+")
+_KEY: Final = lazy_pattern(
     r"(?:passw(?:or)?d|passphrase|passcode|secret|token|api[ _.-]?key|(?:private|access|account|auth|shared|signing"
     r"|encryption|master|ssh|license|subscription)[ _.-]?key|authorization|credential|cookie|connection[ _-]?string|jwt"
     r"|(?<![a-z])(?:pwd|creds))[\w.\[\]-]{0,24}?"
     r"(?P<gap>(?:\\{0,4}[\"'`])?\]?[ \t]{0,8}(?:\r?\n[ \t]{1,16})?(?::=|=>|==|[:=>])[ \t]{0,8}|[ \t]{1,4})"
 )
-_BEFORE: Final = re.compile(r"[\w.-]*\Z")
-_QUOTED: Final = re.compile(r"(?P<open>\\{0,7}[\"'`])")
-_WORD: Final = re.compile(r"[^\s\"'<>]+")
-_LINE: Final = re.compile(r"[^\r\n\"'<>\\]+")
-_WHOLE_LINE: Final = re.compile(r"(?i)authorization|cookie|connection|passphrase")
+_BEFORE: Final = lazy_pattern(r"[\w.-]*\Z")
+_QUOTED: Final = lazy_pattern(r"(?P<open>\\{0,7}[\"'`])")
+_WORD: Final = lazy_pattern(r"[^\s\"'<>]+")
+_LINE: Final = lazy_pattern(r"[^\r\n\"'<>\\]+")
+_WHOLE_LINE: Final = lazy_pattern(r"(?i)authorization|cookie|connection|passphrase")
 _SHORT: Final = 12
 """Below this a text can hold an assignment, and no key of a service."""
 _TOKEN_HINTS: Final = (
@@ -93,7 +94,7 @@ def _one_of(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(branches)})"
 
 
-_HINT: Final = re.compile(
+_HINT: Final = lazy_pattern(
     _one_of([*_TOKEN_HINTS, *_SCHEME_HINTS, *_KEY_HINTS, "://", "=", "-u"]) + r"|" + _TELEGRAM_HINT.pattern.lower()
 )
 
@@ -188,7 +189,7 @@ def _end_of_quoted(text: str, at: int, mark: str) -> int:
     return ends.end() if ends is not None else len(text)
 
 
-_STRUCTURE: Final = re.compile(r"[\[\]{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"?", re.DOTALL)
+_STRUCTURE: Final = lazy_pattern(r"[\[\]{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"?", re.DOTALL)
 
 
 def _end_of_nested(text: str, at: int) -> int:

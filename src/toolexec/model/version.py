@@ -9,12 +9,12 @@ Versions follow SemVer 2.0 and constraints read like those of npm:
 from __future__ import annotations
 
 import operator
-import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from toolexec.errors import InvalidVersionError
+from toolexec.model.patterns import lazy_pattern
 
 __all__ = ["Compatibility", "CompatibilityMatrix", "CompatibilityReport", "Constraint", "Version"]
 
@@ -25,14 +25,14 @@ _Precedence = tuple[int, int, int, bool, tuple[tuple[bool, int, str], ...]]
 _N = r"(?:0|[1-9][0-9]*)"
 _WORD = rf"(?:{_N}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _LABELS = rf"(?:-({_WORD}(?:\.{_WORD})*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
-_VERSION = re.compile(rf"({_N}\.{_N}\.{_N}){_LABELS}")
+_VERSION = lazy_pattern(rf"({_N}\.{_N}\.{_N}){_LABELS}")
 _OPERATOR = r"(>=|<=|[<>=^~])"
-_COMPARATOR = re.compile(
+_COMPARATOR = lazy_pattern(
     rf"{_OPERATOR}?v?(?:(({_N}\.{_N}\.{_N}){_LABELS})|({_N}\.{_N})(?:\.[xX*])?|({_N})(?:\.[xX*]){{0,2}})"
 )
-_WILDCARD = re.compile(r"(?:>=|<=|[=^~])?v?[xX*](?:\.[xX*]){0,2}")
-_BLANK_AFTER_OPERATOR = re.compile(rf"{_OPERATOR}[ \t]+(?=[v0-9xX*])")
-_SEPARATOR = re.compile(r"[ \t]*,[ \t]*|[ \t]+")
+_WILDCARD = lazy_pattern(r"(?:>=|<=|[=^~])?v?[xX*](?:\.[xX*]){0,2}")
+_BLANK_AFTER_OPERATOR = lazy_pattern(rf"{_OPERATOR}[ \t]+(?=[v0-9xX*])")
+_SEPARATOR = lazy_pattern(r"[ \t]*,[ \t]*|[ \t]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
+from toolexec.model.patterns import lazy_pattern
 from toolexec.runtime.gateway.wire import read_code_error
 from toolexec.runtime.sayings import engine_error
 
@@ -108,16 +109,16 @@ def _program(ending: Ending) -> ToolExecError | None:
     return error
 
 
-_NO_MEMORY: Final = re.compile(
+_NO_MEMORY: Final = lazy_pattern(
     r"\[Errno \d+\] Out of memory|Cannot allocate memory|JavaScript heap out of memory|Array buffer allocation failed"
 )
-_NO_PROCESS: Final = re.compile(
+_NO_PROCESS: Final = lazy_pattern(
     r"can't start new thread|spawn\S* \S+ EAGAIN|^(Error: )?EAGAIN$|fork: (retry: )?Resource temporarily unavailable"
     r"|fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork"
 )
-_NO_SPACE: Final = re.compile(r"ENOSPC|[Nn]o space left on device|database or disk is full")
-_STARTS_SOMETHING: Final = re.compile(r"fork|subprocess|Popen|spawn|thread|multiprocessing|os\.system", re.IGNORECASE)
-_KILLED: Final = re.compile(r"with exit code 137\b|by signal 9\b")
+_NO_SPACE: Final = lazy_pattern(r"ENOSPC|[Nn]o space left on device|database or disk is full")
+_STARTS_SOMETHING: Final = lazy_pattern(r"fork|subprocess|Popen|spawn|thread|multiprocessing|os\.system", re.IGNORECASE)
+_KILLED: Final = lazy_pattern(r"with exit code 137\b|by signal 9\b")
 
 
 def _wanted(cause: CodeError, ending: Ending) -> str:

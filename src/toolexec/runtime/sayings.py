@@ -6,6 +6,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from toolexec.errors import LimitExceededError, SandboxFailedError, SandboxUnavailableError, ToolExecError
+from toolexec.model.patterns import lazy_pattern
 
 __all__ = ["engine_error"]
 
@@ -38,7 +39,7 @@ def _known(
     resource: str = "",
     retryable: bool = False,
 ) -> _Known:
-    return _Known(reason, re.compile(pattern, re.IGNORECASE), kind, text, other, resource, retryable)
+    return _Known(reason, lazy_pattern(pattern, re.IGNORECASE), kind, text, other, resource, retryable)
 
 
 _GONE, _FAILED, _LIMIT = SandboxUnavailableError, SandboxFailedError, LimitExceededError

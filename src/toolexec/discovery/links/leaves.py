@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
+from toolexec.model.patterns import lazy_pattern
 from toolexec.model.secret_keys import is_telling
 
 __all__ = ["PATH", "Argument", "Leaf", "arguments_of", "leaves_of", "property_name"]
@@ -26,10 +26,10 @@ _MAX_NAME: Final = 64
 _MAX_ARGUMENT_DEPTH: Final = 3
 _ALSO: Final = ("allOf", "anyOf", "oneOf")
 _SCALARS: Final = frozenset({"string", "integer", "number"})
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_QUOTED: Final = re.compile(r"[\w$@:.-]{1,64}")
+_PLAIN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_QUOTED: Final = lazy_pattern(r"[\w$@:.-]{1,64}")
 _STEP: Final = r'(?:[A-Za-z_][A-Za-z0-9_]{0,63}|"[\w$@:.-]{1,64}")(?:\[\])*'
-PATH: Final = re.compile(rf"@|(?:\[\])+(?:\.{_STEP}){{0,12}}|{_STEP}(?:\.{_STEP}){{0,12}}")
+PATH: Final = lazy_pattern(rf"@|(?:\[\])+(?:\.{_STEP}){{0,12}}|{_STEP}(?:\.{_STEP}){{0,12}}")
 """What a path into a result looks like: JMESPath of names and `[]`, or `@` for the whole result."""
 
 
