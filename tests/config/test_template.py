@@ -11,8 +11,15 @@ import pytest
 
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.load import load_settings
-from toolexec.config.shown import shown_servers, shown_settings
-from toolexec.config.template import key_table, render_server, template, toml_key, toml_value
+from toolexec.config.template import (
+    key_table,
+    render_server,
+    shown_servers,
+    shown_settings,
+    template,
+    toml_key,
+    toml_value,
+)
 
 GUIDE = Path(__file__).parents[2] / "docs" / "config.md"
 EXAMPLES = ("sources.python", "sources.include", "policy.rules", "auth.api_keys")

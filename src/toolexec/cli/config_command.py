@@ -162,8 +162,7 @@ def _valid(screen: Screen, loaded: Loaded, *, strict: bool) -> int:
 
 def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:
     from toolexec.config.blocks import BLOCKS, KEYS
-    from toolexec.config.shown import shown_servers, shown_settings
-    from toolexec.config.template import render_server, render_toolset, toml_value
+    from toolexec.config.template import render_server, render_toolset, shown_servers, shown_settings, toml_value
 
     settings, servers = shown_settings(loaded), shown_servers(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}

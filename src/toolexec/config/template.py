@@ -1,4 +1,4 @@
-"""The settings as text: a commented file to start from, and values as TOML."""
+"""The settings as people read them: a commented file to start from, values as TOML, and what is set without secrets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from toolexec.config.blocks import BLOCKS, KEYS
+from toolexec.config.loaded import Loaded
+from toolexec.model.redaction import REDACTED, redactor
 
-__all__ = ["key_table", "render_server", "render_toolset", "template", "toml_key", "toml_value"]
+__all__ = [
+    "key_table",
+    "render_server",
+    "render_toolset",
+    "shown_servers",
+    "shown_settings",
+    "template",
+    "toml_key",
+    "toml_value",
+]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100
@@ -98,3 +110,62 @@ def key_table() -> str:
         kind = key.kind.name.replace("|", "\\|")
         lines.append(f"| `{key.path}` | {kind} | `{toml_value(key.default)}` | {key.help} |")
     return "\n".join(lines)
+
+
+# -- without secrets ------------------------------------------------------------------------------------------------
+
+_REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^{}]*\}|secretref:\S.*)")
+_SECRET_TABLES: Final = ("env", "headers")
+_URLS: Final = ("url", "serverUrl", "httpUrl")
+
+
+def shown_settings(loaded: Loaded) -> dict[str, Any]:
+    """Every setting by its path, as JSON-able data."""
+    found: dict[str, Any] = {}
+    for path, key in KEYS.items():
+        value = loaded.settings.get(path)
+        if key.secret and value:
+            value = [_without_secret(each) for each in value]
+        found[path] = redactor.value(list(value) if isinstance(value, tuple) else value)
+    return found
+
+
+def _without_secret(entry: Any) -> Any:
+    """One entry of a secret setting: of a table (an API key) all but its hash, of anything else nothing."""
+    if not isinstance(entry, Mapping):
+        return REDACTED
+    return {name: REDACTED if name == "sha256" else value for name, value in entry.items()}
+
+
+def shown_servers(loaded: Loaded) -> dict[str, Any]:
+    """Every server as it is written, by its name: what may be secret only where it is a reference."""
+    return {name: _server(entry) for name, entry in loaded.entries.items()}
+
+
+def _server(entry: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in entry.items():
+        if name in _SECRET_TABLES and isinstance(value, Mapping):
+            found[name] = {key: _only_reference(item) for key, item in value.items()}
+        elif name in _URLS and isinstance(value, str):
+            found[name] = _address(value)
+        else:
+            found[name] = redactor.value(value)
+    return found
+
+
+def _only_reference(value: Any) -> Any:
+    return value if isinstance(value, str) and _REFERENCE.fullmatch(value) else REDACTED
+
+
+def _address(url: str) -> str:
+    """The address without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return REDACTED
+    if not host:
+        return url if _REFERENCE.fullmatch(url) else REDACTED
+    rest = f"?{REDACTED}" if parts.query or parts.fragment else ""
+    return redactor.text(f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}{rest}")

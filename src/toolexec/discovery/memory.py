@@ -15,7 +15,6 @@ from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
 from toolexec.discovery.pages import CursorSeal, Page
-from toolexec.discovery.recent import RecentChanges
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.search import Accept, Hits, Searcher
 from toolexec.discovery.selection import Selection
@@ -37,6 +36,36 @@ __all__ = ["InMemoryIndex"]
 
 logger = logging.getLogger(__name__)
 _TRIES = 3
+_KEPT = 512
+
+
+class _RecentChanges:
+    """Remembers the IDs of the tools that were changed last, so that a reader who takes no lock can see afterwards
+    whether what it read belongs together. `note` is called before a change, one caller at a time."""
+
+    __slots__ = ("_ids", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ids: deque[str] = deque(maxlen=_KEPT)
+
+    def note(self, tool_id: str) -> None:
+        """A tool is about to change."""
+        self._ids.append(tool_id)
+        self.count += 1
+
+    def touched(self, tool_ids: Iterable[str], since: int) -> bool:
+        """Whether any of the tools may have changed since there were *since* changes."""
+        fresh = self.count - since
+        if not fresh:
+            return False
+        if fresh >= _KEPT:
+            return True
+        try:
+            changed = set(list(self._ids)[-fresh:])
+        except RuntimeError:  # one was added just now
+            return True
+        return not changed.isdisjoint(tool_ids)
 
 
 @checked("InMemoryIndex")
@@ -54,7 +83,7 @@ class InMemoryIndex:
         self._versions = Versions()
         self._namespaces: dict[str, int] = {}
         self._version = 0
-        self._recent = RecentChanges()
+        self._recent = _RecentChanges()
         self._seal = CursorSeal()
         self._listeners: dict[int, ChangeListener] = {}
         self._next_listener = 0

@@ -10,7 +10,7 @@ import pytest
 
 from toolexec.discovery import Filters, InMemoryIndex
 from toolexec.discovery.semantic import EmbeddingSearcher, InMemoryVectors
-from toolexec.discovery.semantic.document import document_text, plain_text
+from toolexec.discovery.semantic.searcher import document_text, plain_text
 from toolexec.errors import ConfigurationError
 from toolexec.model import LocalBinding, Tool
 

@@ -15,12 +15,12 @@ from typing import Final, Self
 
 from toolexec.discovery.bm25 import BM25Config, BM25Searcher
 from toolexec.discovery.catalogue import tables
-from toolexec.discovery.catalogue.database import connect, transaction, unusable
-from toolexec.discovery.catalogue.entries import Entries, ToolsOf
 from toolexec.discovery.catalogue.keeping import Keeper
 from toolexec.discovery.catalogue.rows import (
+    Entries,
     Row,
     Stored,
+    ToolsOf,
     changes_of,
     fingerprint,
     home_of,
@@ -28,6 +28,7 @@ from toolexec.discovery.catalogue.rows import (
     read_row,
     row_of,
 )
+from toolexec.discovery.catalogue.tables import connect, transaction, unusable
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.search import Searcher
 from toolexec.discovery.stored import StoredIndex

@@ -11,23 +11,43 @@ from itertools import islice
 
 from toolexec.discovery.explanation import Explanation
 from toolexec.discovery.search import Accept, Hits, best
-from toolexec.discovery.semantic.document import document_text, plain_text
 from toolexec.discovery.semantic.embedder import Embed, Embedder, as_embedder
 from toolexec.discovery.semantic.guard import Fault, GuardedEmbedder
 from toolexec.discovery.semantic.vectors import InMemoryVectors, VectorEntry, VectorStore
+from toolexec.discovery.summary import Metadata
 from toolexec.discovery.words import words_of
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["EmbeddingSearcher"]
+__all__ = ["MAX_TEXT", "EmbeddingSearcher", "document_text", "plain_text"]
 
 logger = logging.getLogger(__name__)
 
 _QUICK = 200
 _SPARE_VECTORS = 1000
 _NO_LIMIT = 1e9
+
+
+MAX_TEXT = 2000
+"""How many characters of a tool or a query an embedder gets to see."""
+
+
+def document_text(tool: Tool) -> str:
+    """The tool in words: its namespace and name, its description, its tags.
+
+    Not its parameters: on the labelled set of `benchmarks/ranking`, they made search by meaning worse.
+    """
+    name = " ".join(words_of(f"{tool.namespace} {tool.name}"))
+    parts = (name, tool.title, Metadata(tool.meta).summary, tool.description, " ".join(tool.tags))
+    return plain_text(". ".join(part for part in parts if part))
+
+
+def plain_text(text: str) -> str:
+    """One lower-case line of at most 2,000 characters that can be encoded: lone surrogates become question marks."""
+    line = " ".join(text[: 4 * MAX_TEXT].lower().split())[:MAX_TEXT]
+    return line.encode("utf-8", "replace").decode("utf-8")
 
 
 @checked("EmbeddingSearcher")
