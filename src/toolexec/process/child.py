@@ -20,12 +20,13 @@ from typing import Final, Literal, TypeAlias
 from toolexec.process.stream import Pipes
 from toolexec.process.tree import MARK, ProcessTree, signal_group
 
-__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "to_the_end"]
+__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "run_child", "to_the_end"]
 
 logger = logging.getLogger(__name__)
 STDERR_TAIL: Final = 4 << 10
 """The most bytes of stderr that are kept."""
 
+_MOST_OUTPUT: Final = 100_000
 _CHUNK: Final = 1 << 16
 _FLOOD: Final = 4 << 10
 _PAUSE: Final = 0.005
@@ -253,6 +254,30 @@ class Child:
         if found is None:
             return None
         return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+async def run_child(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: str | os.PathLike[str] = "/"
+) -> tuple[int, str]:
+    """Run a program to its end; gives its exit code and the first 100,000 characters of what it wrote.
+
+    Cancelling kills it with all that it started. A program that cannot be started has exit code 127.
+    """
+    output = ""
+
+    def keep(text: str, _: _Channel) -> None:
+        nonlocal output
+        output = (output + text)[:_MOST_OUTPUT]
+
+    try:
+        child = Child(command, cwd=cwd, env=env, on_output=keep)
+    except OSError as error:
+        return 127, str(error)
+    try:
+        code = await child.wait()
+    finally:
+        await child.aclose()
+    return code, output
 
 
 async def to_the_end(task: asyncio.Task[None]) -> None:

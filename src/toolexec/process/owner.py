@@ -1,4 +1,4 @@
-"""Whose is a container? A text that names one process of one machine since its last start, and whether that one lives.
+"""Owners of containers: a string that names one process of one machine since its last start, and whether it lives.
 
 Everything that could outlive its host carries it: a host that is killed cannot tidy up, and the next one does it.
 """
@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from toolexec.process.tree import read_stat
+
 __all__ = ["OWNER_LABEL", "is_orphan", "this_owner"]
 
 OWNER_LABEL: Final = "toolexec.owner"
@@ -20,15 +22,15 @@ _PROC: Final = Path("/proc")
 
 
 def this_owner() -> str:
-    """The text of this process: `machine-pid-start`; letters, digits and `-` only, as it is part of names of files."""
+    """Return `machine-pid-start` of this process; letters, digits and `-` only, as it is part of names of files."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_started(pid)}"
 
 
 def is_orphan(owner: str) -> bool:
-    """Whether the process that *owner* names is dead.
+    """Tell whether the process that *owner* names is dead.
 
-    False for a text that is none of ours and for a process of another machine, or of this one before its last
+    False for a string that is not one of ours and for a process of another machine, or of this one before its last
     start: what those have left cannot be told from what they still use.
     """
     machine, _, rest = owner.partition("-")
@@ -49,9 +51,6 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int:
-    """When a process was started, in ticks of the kernel; 0 for one that is gone."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return 0
-    return int(text[text.rindex(b")") + 2 :].split()[19])
+    """Return when a process was started, in ticks of the kernel; 0 for one that is gone."""
+    fields = read_stat(pid)
+    return int(fields[19]) if fields else 0

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "Member", "ProcessTree", "descendants", "signal_group"]
+__all__ = ["MARK", "Member", "ProcessTree", "descendants", "read_stat", "signal_group"]
 
 MARK: Final = "TOOLEXEC_RUN"
 """The environment variable with the mark."""
@@ -182,6 +182,15 @@ def _all_gone(descriptors: set[int]) -> bool:
     return True
 
 
+def read_stat(pid: int) -> list[bytes]:
+    """The fields of `/proc/PID/stat` after the name; none for a process that is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return []
+    return text[text.rindex(b")") + 2 :].split()
+
+
 def _processes() -> Iterator[Member]:
     try:
         names = os.listdir(_PROC)  # noqa: PTH208 - names are all that is needed, and there may be thousands
@@ -194,12 +203,8 @@ def _processes() -> Iterator[Member]:
 
 def _read(pid: int) -> Member | None:
     """What /proc says of a process; None for one that is gone or only waits to be reaped."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    fields = text[text.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    fields = read_stat(pid)
+    if not fields or fields[0] in (b"Z", b"X"):
         return None
     return Member(
         pid=pid,

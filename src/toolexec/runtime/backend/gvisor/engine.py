@@ -17,7 +17,7 @@ from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child, run_child, to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.runtime.backend.gvisor.runsc import (
     Bundle,
@@ -253,7 +253,11 @@ class GvisorEngine:
     async def _version(self) -> str:
         """That of runsc; raises SandboxUnavailableError when there is none."""
         command = self._find()
-        code, said = await _run(command, "--version")
+        try:
+            async with asyncio.timeout(_SECONDS):
+                code, said = await run_child([command, "--version"], env=_environment())
+        except TimeoutError:
+            code, said = -1, f"it did not end within {_SECONDS:g} s"
         version = read_version(said)
         if code != 0 or not version:
             raise SandboxUnavailableError(
@@ -380,25 +384,6 @@ async def _undo(starting: asyncio.Task[GvisorContainer]) -> None:
     await asyncio.wait({starting})
     if not starting.cancelled() and starting.exception() is None:
         await starting.result().aclose()
-
-
-async def _run(*command: str) -> tuple[int | None, str]:
-    """The exit code of a program that says something short, and what it says."""
-    try:
-        child = Child(command, env=_environment())
-    except OSError as error:
-        return None, str(error)
-    said = b""
-    try:
-        async with asyncio.timeout(_SECONDS):
-            while data := await child.stream.read():
-                said = (said + data)[: 1 << 16]
-            code = await child.wait()
-        return code, (said + child.stderr_tail()).decode("utf-8", "replace")
-    except TimeoutError:
-        return None, f"it did not end within {_SECONDS:g} s"
-    finally:
-        await child.aclose()
 
 
 def _environment() -> Mapping[str, str]:

