@@ -352,10 +352,9 @@ class InMemoryIndex:
         if not self.searcher.deterministic:
             raise ConfigurationError(f"results of the {self.searcher.name} searcher cannot be paged; use search")
         question = ["search", query, dataclasses.asdict(filters) if filters else None]
-        start, version = self._start(limit, cursor, question)
-        found = self.search(query, start + limit + 1, filters=filters)
-        page = self._page(found[start:], start, limit, version, question)
-        return dataclasses.replace(page, did_you_mean=found.did_you_mean, note=found.note)
+        return self._seal.page(
+            lambda wanted: self.search(query, wanted, filters=filters), limit, cursor, self._version, question
+        )
 
     def namespaces(self) -> list[str]:
         """All namespaces in alphabetical order; `""` is among them when a tool has none."""
@@ -364,22 +363,10 @@ class InMemoryIndex:
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
         """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
-        question = ["namespaces"]
-        start, version = self._start(limit, cursor, question)
-        return self._page(self.namespaces()[start : start + limit + 1], start, limit, version, question)
+        return self._seal.page(lambda _: self.namespaces(), limit, cursor, self._version, ["namespaces"])
 
     def _accept(self, filters: Filters | None) -> Accept | None:
         return None if filters is None or filters == Filters() else Selection(filters, self._entries.get)
-
-    def _start(self, limit: int, cursor: str | None, question: Any) -> tuple[int, int]:
-        if limit < 1:
-            raise ConfigurationError(f"a page needs a limit of 1 or more, not {limit}")
-        version = self._version
-        return (self._seal.read(cursor, version, question) if cursor else 0), version
-
-    def _page(self, rest: Sequence[Any], start: int, limit: int, version: int, question: Any) -> Page[Any]:
-        more = self._seal.make(start + limit, version, question) if len(rest) > limit else None
-        return Page(tuple(rest[:limit]), more)
 
 
 def _check_types(tool: Any, binding: Any) -> None:

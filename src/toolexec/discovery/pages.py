@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from toolexec.errors import InvalidCursorError
+from toolexec.discovery.results import SearchResults
+from toolexec.errors import ConfigurationError, InvalidCursorError
 
 __all__ = ["CursorSeal", "Page"]
 
@@ -33,6 +35,23 @@ class CursorSeal:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(16)
+
+    def page(
+        self, fetch: Callable[[int], Sequence[T]], limit: int, cursor: str | None, version: int, question: Any
+    ) -> Page[T]:
+        """Return one page of what *fetch* gives from the start on, when it is asked for so many items.
+
+        Raises ConfigurationError for a limit below 1, and as `read` does.
+        """
+        if limit < 1:
+            raise ConfigurationError(f"a page needs a limit of 1 or more, not {limit}")
+        start = self.read(cursor, version, question) if cursor else 0
+        found = fetch(start + limit + 1)
+        following = self.make(start + limit, version, question) if len(found) > start + limit else None
+        items = tuple(found[start : start + limit])
+        if isinstance(found, SearchResults):
+            return Page(items, following, found.did_you_mean, found.note)
+        return Page(items, following)
 
     def make(self, offset: int, version: int, question: Any) -> str:
         """The cursor of the page that starts at *offset*."""

@@ -22,7 +22,7 @@ from toolexec.discovery.index import (
 from toolexec.discovery.pages import CursorSeal, Page
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary
-from toolexec.errors import ConfigurationError, ToolNotFoundError
+from toolexec.errors import ToolNotFoundError
 from toolexec.model.binding import Binding
 from toolexec.model.ids import ToolID
 from toolexec.model.tool import Tool
@@ -176,14 +176,8 @@ class IndexView:
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
         """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
-        _check_limit(limit)
-        version = self.version
         question = [self.root, self._question, "namespaces"]
-        start = 0 if cursor is None else self._seal.read(cursor, version, question)
-        names = self._seen().namespaces
-        more = len(names) > start + limit
-        following = self._seal.make(start + limit, version, question) if more else None
-        return Page(names[start : start + limit], following)
+        return self._seal.page(lambda _: self._seen().namespaces, limit, cursor, self.version, question)
 
     @property
     def version(self) -> int:
@@ -269,14 +263,10 @@ class IndexView:
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
         """One page of all visible results; see `BrowsableIndex.search_page`."""
-        _check_limit(limit)
-        version = self.version
         question = [self.root, self._question, query, filters]
-        start = 0 if cursor is None else self._seal.read(cursor, version, question)
-        found = self.search(query, start + limit + 1, filters=filters)
-        more = len(found) > start + limit
-        following = self._seal.make(start + limit, version, question) if more else None
-        return Page(tuple(found[start : start + limit]), following, found.did_you_mean, found.note)
+        return self._seal.page(
+            lambda wanted: self.search(query, wanted, filters=filters), limit, cursor, self.version, question
+        )
 
 
 def browsable(index: Index) -> BrowsableIndex:
@@ -324,11 +314,6 @@ def without_hidden(error: ToolNotFoundError, find: Callable[[str], Registered | 
     """The error with only those suggestions that *find* finds."""
     close = [tool_id for tool_id in error.details.get("close", ()) if find(tool_id) is not None]
     return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")
-
-
-def _check_limit(limit: int) -> None:
-    if limit < 1:
-        raise ConfigurationError(f"a page needs a limit of 1 or more, not {limit}")
 
 
 def both_filters(first: Filters | None, second: Filters | None) -> Filters | None:
