@@ -29,7 +29,7 @@ ExecuteResult = CodeResult
 """The former name of what came of a program; it stays for one release."""
 
 T = TypeVar("T")
-Failure = TypeVar("Failure", bound=ToolExecError)
+AnyError = TypeVar("AnyError", bound=ToolExecError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
     return BackendInfo(kind=backend.kind, isolation=backend.isolation, details=details)
 
 
-def located(error: Failure, backend: SandboxBackend) -> Failure:
+def located(error: AnyError, backend: SandboxBackend) -> AnyError:
     """*error* with the kind of sandbox that it happened in."""
     return error.locate(op="execute", backend=backend.kind)
 

@@ -364,6 +364,7 @@ def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
     """The result with the trace that the gateway kept, whatever became of the program, and with the values that handles
     in its own value stand for."""
     gateway = request.gateway
+    result.language = request.language or "python"
     trace = getattr(gateway, "tool_calls", None)
     if not result.tool_calls and callable(trace):
         calls: Any = trace()

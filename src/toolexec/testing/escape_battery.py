@@ -261,7 +261,7 @@ class _Battery:
             return f"the sandbox itself failed: {type(attempt.raised).__name__}: {str(attempt.raised)[:200]}"
         named = result.backend.kind if result.backend is not None else ""
         if named != self._backend.kind:
-            return f"the result names the sandbox {named!r}"
+            return f"the result names the sandbox {named}"
         if len(result.stdout) + len(result.stderr) > 2 * _MAX_OUTPUT + 1000:
             return f"{len(result.stdout) + len(result.stderr)} characters of output were kept"
         try:
