@@ -71,7 +71,7 @@ class Group(ABC):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders it consists of."""
+        """Its directories."""
         return (*dict.fromkeys(self._folders.values()),)
 
     @abstractmethod
@@ -83,14 +83,14 @@ class Group(ABC):
 
     @abstractmethod
     def cpu_seconds(self) -> float | None:
-        """The CPU time that its members, past ones too, have used; None when that is not counted."""
+        """Return the CPU time that its members, past ones too, have used; None when that is not counted."""
 
     @abstractmethod
     def oom_kills(self) -> int:
-        """How many of its processes the kernel has killed for the memory of the group."""
+        """Count its processes that the kernel has killed for the memory of the group."""
 
     def refusals(self) -> int:
-        """How often a process was refused for their number."""
+        """Count how often a process was refused for their number."""
         folder = self._folders.get("pids")
         return _fields(folder / "pids.events").get("max", 0) if folder is not None else 0
 
@@ -106,13 +106,13 @@ class Group(ABC):
         """A command that joins the group, does the shell command *first* and becomes *command*.
 
         So nothing of it is ever out of the group, and there is nothing to wait for: a single thread that moves itself
-        stops nobody else, in version 1. Ends with 70 when it cannot join.
+        stops no other one, in version 1. Ends with 70 when it cannot join.
         """
         files = [str(folder / self._own_file) for folder in self.folders]
         return ["/bin/sh", "-c", _JOIN.format(count=len(files), first=first), "sh", *files, *command]
 
     def members(self) -> set[int]:
-        """The processes in it now."""
+        """Return the processes in it now."""
         return {pid for folder in self.folders for pid in _members(folder)}
 
     def kill(self) -> bool:
@@ -251,7 +251,7 @@ class Cgroups:
 
 
 def cpu_quota(cpus: float) -> int:
-    """A rate as the CPU time, in microseconds, that is there in each period of 100 ms: 1.0 is 100000.
+    """Return a rate as the CPU time, in microseconds, that is there in each period of 100 ms: 1.0 is 100000.
 
     0, no bound, stays 0. The smallest quota is 1000.
     """
@@ -259,7 +259,7 @@ def cpu_quota(cpus: float) -> int:
 
 
 def group_at(path: str, *, mounted: Path = _MOUNTED) -> Group:
-    """The group at *path* (as in `cgroupsPath` of an OCI bundle) that something else makes; it need not be there."""
+    """Return the group at *path* (as in `cgroupsPath` of an OCI bundle) that something else makes, if it is there."""
     path = path.lstrip("/")
     if (mounted / "cgroup.controllers").exists():
         return _GroupV2(dict.fromkeys(CONTROLLERS, mounted / path))
@@ -267,9 +267,9 @@ def group_at(path: str, *, mounted: Path = _MOUNTED) -> Group:
 
 
 def cgroup_cpu_seconds(pid: int, name: str, proc: Path = _PROC, mounted: Path = _MOUNTED) -> float | None:
-    """What the group of the process *pid* has used, straight from the kernel: some daemons take a second to tell it.
+    """Read the CPU time of the group of process *pid* from the kernel: some daemons take a second to give it.
 
-    None where it cannot be told: the process is gone, or of another machine, whose process numbers mean nothing here;
+    None where it is not known: the process is gone, or of another machine, whose process numbers mean nothing here;
     so *name*, such as the ID of a container, must be part of what the group is called.
     """
     groups = _groups(proc, pid)
@@ -284,7 +284,7 @@ def cgroup_cpu_seconds(pid: int, name: str, proc: Path = _PROC, mounted: Path = 
 
 
 def mounted_controllers(mounted: Path = _MOUNTED) -> frozenset[str]:
-    """The controllers that there are, of version 1 and 2: "memory", "pids", "cpu", "cpuacct", …"""
+    """List the controllers that there are, of version 1 and 2: "memory", "pids", "cpu", "cpuacct", …"""
     found = {*_read(mounted / "cgroup.controllers").split()}
     if found:
         found.add("cpuacct")  # always part of version 2
@@ -294,7 +294,7 @@ def mounted_controllers(mounted: Path = _MOUNTED) -> frozenset[str]:
 
 
 def find_cgroups(proc: Path = _PROC) -> Cgroups | None:
-    """Where this process can make groups with the most controllers; None if nowhere, as is usual for ordinary users.
+    """Find where this process can make groups with the most controllers; None if nowhere, as for most ordinary users.
 
     The top of a hierarchy is preferred to the group that this process is in: what is left there is found again by
     other processes.
@@ -314,7 +314,7 @@ class _Mount(NamedTuple):
     controllers: frozenset[str]
 
     def below(self, group: str) -> Path | None:
-        """The folder of a group; None when it is not below this mount."""
+        """Return the directory of a group; None when it is not below this mount."""
         root = self.root.rstrip("/")
         if group != root and not group.startswith(f"{root}/"):
             return None
@@ -354,7 +354,7 @@ def _first(mounts: Iterable[_Mount], own: Mapping[str, str]) -> Cgroups | None:
 def _second(mount: _Mount, own: Mapping[str, str]) -> Cgroups | None:
     """Of the groups above this process, and its own, the first one that has the most to offer.
 
-    A process may be moved by whoever may write to the group that is above both where it is and where it goes. All
+    A process may be moved by a user who may write to the group that is above both where it is and where it goes. All
     controllers of a group must be switched on in the group above it, which is refused where processes are in that.
     """
     mine = mount.below(own.get("", ""))
@@ -388,7 +388,7 @@ def _switch_on(folder: Path) -> None:
 
 
 def _place(base: Path) -> Path | None:
-    """The folder for groups below *base*, made if it is not there; None when no groups can be made in it."""
+    """Make the directory for groups below *base*, if it is not there; None when no groups can be made in it."""
     place = base / _OURS
     with suppress(OSError):
         _make(place)
@@ -406,7 +406,7 @@ def _members(folder: Path) -> list[int]:
 
 
 def _remove(folder: Path) -> bool:
-    """Whether it is gone; what has just died may keep it busy for a moment."""
+    """Remove it and tell whether it is gone; what has just died may keep it busy for a moment."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -423,13 +423,13 @@ def _remove(folder: Path) -> bool:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The numbers in a file of lines with a name and a number each."""
+    """Read the numbers of a file of lines with a name and a number each."""
     pairs = [line.split() for line in _read(path).splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def _read(path: Path) -> str:
-    """What a file of the kernel's says; "" for one that is not there."""
+    """Read a file of the kernel; "" for one that is not there."""
     try:
         return path.read_text("ascii", "replace")
     except OSError:

@@ -36,7 +36,7 @@ _SET_PIPE_SIZE: Final = 1031
 
 _Channel: TypeAlias = Literal["stdout", "stderr"]
 OnOutput: TypeAlias = Callable[[str, _Channel], None]
-"""Gets text that a process writes, and whether to stdout or stderr."""
+"""Gets the strings that a process writes, and whether to stdout or stderr."""
 
 
 class Child:
@@ -70,45 +70,8 @@ class Child:
         self._on_output = on_output
         self._lifeline: socket.socket | None = None
         mark = secrets.token_hex(8) if on_output is not None else ""
-        ours: list[int] = []
-        theirs: list[int] = []
-
-        def pipe(*, to_child: bool = False) -> int:
-            """The end of a new pipe that the child gets."""
-            reading, writing = os.pipe()
-            ours.append(writing if to_child else reading)
-            theirs.append(reading if to_child else writing)
-            return theirs[-1]
-
-        try:
-            stdout, stderr, stdin = pipe(), pipe() if keep_stderr else None, subprocess.DEVNULL
-            if on_output is None:
-                stdin = pipe(to_child=True)
-                _enlarge(stdin, stdout)
-            if lifeline:
-                self._lifeline, other = socket.socketpair()
-                theirs.append(other.detach())
-                fds = (*fds, theirs[-1])
-            self._process = subprocess.Popen(  # noqa: S603 - to run programs is what this is for
-                command,
-                cwd=cwd,
-                env={**env, MARK: mark} if mark else env,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=fds,
-                start_new_session=True,
-            )
-            if lifeline:
-                die_with_us(theirs[-1], self._process.pid)
-        except BaseException:
-            for descriptor in ours:
-                os.close(descriptor)
-            self._cut()
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
+        env = {**env, MARK: mark} if mark else env
+        ours = self._spawn(command, env, cwd, fds, keep_stderr=keep_stderr, lifeline=lifeline)
         self.tree = ProcessTree(self._process.pid, mark)
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
@@ -143,12 +106,12 @@ class Child:
         return self._exit.result() if self._exit.done() else None
 
     def stderr_tail(self) -> bytes:
-        """The last of what it has written to stderr until now, at most `STDERR_TAIL` bytes."""
+        """Return the last of what it has written to stderr until now, at most `STDERR_TAIL` bytes."""
         self.drain()
         return self._tail
 
     def listen(self, on_output: OnOutput) -> None:
-        """From now on, what the process writes goes to *on_output*."""
+        """Have what the process writes from now on go to *on_output*."""
         self.drain()
         self._on_output = on_output
 
@@ -158,7 +121,7 @@ class Child:
             output.drain()
 
     async def wait(self) -> int:
-        """The exit code, once it has ended; a negative code is a signal. It is not reaped before `aclose`."""
+        """Return the exit code, once it has ended; a negative code is a signal. It is not reaped before `aclose`."""
         return await asyncio.shield(self._exit)
 
     def terminate(self) -> None:
@@ -204,6 +167,58 @@ class Child:
             output.drain()
             output.close()
 
+    def _spawn(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | os.PathLike[str] | None,
+        fds: Sequence[int],
+        *,
+        keep_stderr: bool,
+        lifeline: bool,
+    ) -> list[int]:
+        """Start the process; returns our ends of its stdout, stderr and stdin, those that are pipes."""
+        ours: list[int] = []
+        theirs: list[int] = []
+
+        def pipe(*, to_child: bool = False) -> int:
+            """Make a pipe; returns the end that the child gets."""
+            reading, writing = os.pipe()
+            ours.append(writing if to_child else reading)
+            theirs.append(reading if to_child else writing)
+            return theirs[-1]
+
+        try:
+            stdout, stderr, stdin = pipe(), pipe() if keep_stderr else None, subprocess.DEVNULL
+            if self._on_output is None:
+                stdin = pipe(to_child=True)
+                _enlarge(stdin, stdout)
+            if lifeline:
+                self._lifeline, other = socket.socketpair()
+                theirs.append(other.detach())
+                fds = (*fds, theirs[-1])
+            self._process = subprocess.Popen(  # noqa: S603 - to run programs is what this is for
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=fds,
+                start_new_session=True,
+            )
+            if lifeline:
+                die_with_us(theirs[-1], self._process.pid)
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            self._cut()
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        return ours
+
     def _cut(self) -> None:
         if self._lifeline is not None:
             self._lifeline.close()
@@ -213,7 +228,7 @@ class Child:
         self._tail = (self._tail + data)[-STDERR_TAIL:]
 
     def _passing_on(self, channel: _Channel) -> Callable[[bytes], None]:
-        """What takes the bytes of one channel, which end with none, and gives *on_output* the text."""
+        """Return what takes the bytes of one channel, b"" at the end, and gives *on_output* the string."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
         def receive(data: bytes) -> None:
@@ -241,13 +256,13 @@ class Child:
         self._loop.add_reader(descriptor, ended)
 
     async def _poll(self) -> None:
-        """For systems that cannot tell."""
-        while (code := self._ended()) is None:  # noqa: ASYNC110 - nothing tells of it
+        """Wait for the exit on systems that do not notify of it."""
+        while (code := self._ended()) is None:  # noqa: ASYNC110 - nothing notifies of it
             await asyncio.sleep(_POLL)
         self._exit.set_result(code)
 
     def _ended(self) -> int | None:
-        """The exit code; None while it runs. It stays to be reaped, but on systems that cannot tell without that."""
+        """Return the exit code; None while it runs. It is not reaped, but on systems that have no other means."""
         if not hasattr(os, "waitid"):
             return self._process.poll()
         found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -352,7 +367,7 @@ class _Output:
 
 
 def _enlarge(*pipes: int) -> None:
-    """Larger pipes mean fewer turns for large messages. A user may have 64 MiB of them, shared by all processes."""
+    """Enlarge pipes, for fewer turns with large messages. A user may have 64 MiB of them, in all processes together."""
     size = 1 << 20 if os.geteuid() == 0 else 1 << 18
     for pipe in pipes if sys.platform == "linux" else ():
         with suppress(OSError):

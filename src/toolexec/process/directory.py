@@ -1,7 +1,7 @@
 """The private working directory of a guest: files in, files out, and then it is gone.
 
-What a program leaves there is hostile: links that lead elsewhere, pipes, trees a thousand folders deep. Nothing here
-follows a link, opens what is no plain file, or grows without bound.
+What a program leaves there is hostile: links that lead elsewhere, pipes, very deep trees. Nothing here follows a
+link, opens what is not a plain file, or grows without bound.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NON
 
 
 class WorkDirectory:
-    """A new folder of our own, with `work` in it for the program; `root` is for what the program should not stumble on.
+    """A new directory of our own, with `work` in it for the program; `root` is for what the program should not see.
 
     Blocks on the disk, so call it in a thread. Raises OSError when it cannot be made.
     """
@@ -50,7 +50,7 @@ class WorkDirectory:
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write *files* (by relative path) and remember what is there; `take` gives what has changed since.
 
-        Raises InvalidRequestError for a path that leaves the folder or goes through a file or link.
+        Raises InvalidRequestError for a path that leaves the directory or goes through a file or link.
         """
         check_names(files)
         for name, content in files.items():
@@ -61,7 +61,7 @@ class WorkDirectory:
         self._before = dict(self._marks())
 
     def take(self) -> dict[str, bytes]:
-        """The files that are new or have changed since `put`, by relative path; links and special files are none."""
+        """Return the files that are new or have changed since `put`, by relative path; no links or special files."""
         self.left_out = []
         found: dict[str, bytes] = {}
         left = MAX_FILE_BYTES
@@ -91,7 +91,7 @@ class WorkDirectory:
                     continue
                 with suppress(OSError):
                     Path(entry.path).chmod(0o700)  # to move it, its own entries must be writable
-                number += 1  # moved up, as paths have a greatest length and folders can be deeper than that
+                number += 1  # moved up, as paths have a greatest length and directories can be deeper than that
                 flat = self.root / f"{_OURS}{token}-{number}"
                 Path(entry.path).rename(flat)
                 folders.append(flat)
@@ -100,7 +100,7 @@ class WorkDirectory:
             folder.rmdir()
 
     def _write(self, parts: tuple[str, ...], content: bytes) -> None:
-        """Each step goes from an open folder to the next, so that no link can lead elsewhere."""
+        """Write in steps from one open directory to the next, so that no link can lead elsewhere."""
         folder = os.open(self.work, _FOLDER)
         try:
             for part in parts[:-1]:
@@ -115,7 +115,7 @@ class WorkDirectory:
             os.close(folder)
 
     def _read(self, name: str, most: int) -> bytes | None:
-        """What a plain file holds; None if it is none any more, or over *most* bytes."""
+        """Read a plain file; None if it is not one any more, or over *most* bytes."""
         try:
             with os.fdopen(os.open(self.work / name, _READ), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -127,7 +127,7 @@ class WorkDirectory:
         return content if len(content) <= most else None
 
     def _marks(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """The plain files, each with what changes when it is written to."""
+        """Yield the plain files, each with what changes when it is written to."""
         folders = [(self.work, 0)]
         seen = 0
         while folders:
@@ -148,7 +148,7 @@ class WorkDirectory:
 
 
 def check_names(files: Mapping[str, bytes]) -> None:
-    """Raises InvalidRequestError for a path that is not plain, relative and below the folder, or is taken twice."""
+    """Raise InvalidRequestError for a path that is not plain, relative and below the directory, or is taken twice."""
     folders: set[str] = set()
     for name in files:
         path = PurePosixPath(name)

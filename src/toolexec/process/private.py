@@ -1,8 +1,8 @@
-"""A folder that only its owner can write to, holding files that are checked in full before anything uses them.
+"""A directory that only its owner can write to, holding files that are checked in full before anything uses them.
 
-A compiled sandbox is native code, so a file counts only if it is ours, nobody else can write to it, and it is what the
-description beside it says. All is done relative to the open folder and the open file: what is swapped under their names
-in the meantime is not what was checked, and so not what is used.
+A compiled sandbox is native code, so a file counts only if it is ours, no other user can write to it, and it is what
+the description beside it states. All is done relative to the open directory and the open file: what is swapped under
+their names in the meantime is not what was checked, and so not what is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file of the folder by its description, which has been checked, unlike the file itself."""
+    """A file of the directory by its description, which has been checked, unlike the file itself."""
 
     name: str
     used: float
@@ -60,13 +60,13 @@ class OpenFile:
         self.path: str = near if os.path.exists(near) else f"/dev/fd/{descriptor}"  # noqa: PTH110 - not a real path
 
     def read(self) -> bytes:
-        """All that the file holds."""
+        """Return all that the file holds."""
         with os.fdopen(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
             return file.read()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -81,10 +81,10 @@ class OpenFile:
 
 
 class PrivateFolder:
-    """The folder *path*, made if it is missing, as a context manager; used by one thread.
+    """The directory *path*, made if it is missing, as a context manager; used by one thread.
 
     One that others could write to is emptied and closed to them. Raises ConfigurationError when it cannot be made,
-    belongs to somebody else, or is a link.
+    belongs to another user, or is a link.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,7 +118,7 @@ class PrivateFolder:
         )
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the directory."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
@@ -133,9 +133,9 @@ class PrivateFolder:
 
     @contextmanager
     def locked(self, progress: OnStep | None = None) -> Generator[None]:
-        """Hold the folder alone, among all processes and threads; the end of a process frees it, too.
+        """Hold the directory alone, among all processes and threads; the end of a process frees it, too.
 
-        Raises ConfigurationError when the folder cannot be written to.
+        Raises ConfigurationError when the directory cannot be written to.
         """
         try:
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._folder)
@@ -185,7 +185,7 @@ class PrivateFolder:
             raise
 
     def open(self, name: str) -> OpenFile | None:
-        """The file *name* if it is ours and as it was stored; None if not, or if there is none. Checks every byte."""
+        """Open the file *name* if it is there, ours and as it was stored; None if not. Checks every byte."""
         descriptor = -1
         try:
             description = self._describe(name)
@@ -201,14 +201,14 @@ class PrivateFolder:
         return OpenFile(descriptor)
 
     def about(self, name: str) -> Mapping[str, Any] | None:
-        """What the file *name* was stored with, without a look at the file itself; None if there is none of ours."""
+        """Return what the file *name* was stored with, without a look at the file; None if there is none of ours."""
         try:
             return self._describe(name)["about"]
         except (_UnusableError, OSError):
             return None
 
     def files(self) -> list[StoredFile]:
-        """All files that have a description of ours, last used first."""
+        """List all files that have a description of ours, last used first."""
         found: list[StoredFile] = []
         for name in self._names():
             about = None if name.endswith(".json") or name.startswith(".") else self.about(name)
@@ -221,7 +221,7 @@ class PrivateFolder:
         return sorted(found, key=lambda file: (-file.used, file.name))
 
     def remove(self, name: str) -> None:
-        """Forget the file *name*; to be done while `locked`. Whoever has it open keeps it."""
+        """Forget the file *name*; to be done while `locked`. A process that has it open keeps it."""
         self._delete(f"{name}.json")
         self._delete(name)
 

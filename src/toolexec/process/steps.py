@@ -28,7 +28,7 @@ class BuildStep:
     """How far one step is.
 
     `name` is `"wait"` (another process builds the same), `"packages"`, `"build"` or `"compile"`; `fraction` of 0 to 1
-    is an estimate by the time that it usually takes, 1.0 once it is done, and None where nobody can know.
+    is an estimate by the time that it usually takes, 1.0 once it is done, and None where it is not known.
     """
 
     name: Step
@@ -41,7 +41,7 @@ OnStep = Callable[[BuildStep], None]
 
 
 def run_work(work: Callable[[], _T], *, name: Step, message: str, usual_seconds: float, progress: OnStep | None) -> _T:
-    """The value of *work*, which says nothing itself; *progress* hears how long it has taken of *usual_seconds*.
+    """Return the value of *work*, which reports nothing itself; *progress* gets how long it took of *usual_seconds*.
 
     With *progress* the work runs in a thread of its own. Raises what *work* and *progress* raise.
     """

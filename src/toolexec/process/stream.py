@@ -17,7 +17,7 @@ class Stream(Protocol):
     """A duplex stream of bytes, used by one event loop: one task reads, one task writes."""
 
     async def read(self) -> bytes:
-        """The next bytes, as they come; b"" once the other side has closed its end. Raises OSError when it is lost."""
+        """Return the next bytes; b"" once the other side has closed its end. Raises OSError when it is lost."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -25,7 +25,7 @@ class Stream(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close it; nobody may be reading or writing. Closing twice is fine."""
+        """Close it; no task may be reading or writing. Closing twice is fine."""
         ...
 
 
@@ -34,7 +34,7 @@ class QuickStream(Protocol):
     """A stream that can send without a wait."""
 
     def write_now(self, data: bytes) -> int:
-        """Send as much of *data* as the other side takes at once, and say how much that was; nobody may be writing.
+        """Send as much of *data* as the other side takes at once, and return how much that was; no task may be writing.
 
         Raises OSError when it is gone.
         """
@@ -125,7 +125,7 @@ class Pipes:
         return b""
 
     def _readable(self) -> None:
-        """Take what there is, for who waits now or comes next; but no more than that."""
+        """Take what there is, for the task that waits now or comes next; but no more than that."""
         if self._ready is not None:
             self._watched = False
             self._loop.remove_reader(self._reading)
@@ -186,7 +186,7 @@ class Pipes:
             _wake(self._writer)
 
     def detach(self) -> tuple[int, int]:
-        """The two pipes, which are the caller's from now on; nothing may have been read."""
+        """Give up the two pipes, which are the caller's from now on; nothing may have been read."""
         pipes = self._reading, self._writing
         self._reading = self._writing = -1
         return pipes

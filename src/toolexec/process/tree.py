@@ -62,7 +62,7 @@ class ProcessTree:
         self._since = first.started if first is not None else 0
 
     def members(self) -> list[Member]:
-        """Those that live now. Reads all of /proc; processes that were looked at before are not looked at again."""
+        """Return those that live now. Reads all of /proc, but the environment of each process only once."""
         with self._lock:
             young = {member.pid: member for member in _processes() if member.started >= self._since}
             found = {pid: member for pid, member in young.items() if self._belongs(member)}
@@ -86,7 +86,7 @@ class ProcessTree:
     def _kill_marked(self) -> bool:
         """Kill at once, and again until there are none."""
         for round_ in range(_ROUNDS):
-            members = self.members()  # before the first kill, as orphans no longer say whose they are
+            members = self.members()  # before the first kill, as orphans no longer show whose they are
             signal_group(self.root)
             for member in members:
                 with suppress(ProcessLookupError, PermissionError):
@@ -120,7 +120,7 @@ def signal_group(group: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def descendants(pid: int) -> set[int]:
-    """The living processes below *pid*, as far as the kernel tells of them."""
+    """Return the living processes below *pid* that the kernel knows of."""
     found: set[int] = set()
     todo = [pid]
     while todo:
@@ -155,7 +155,7 @@ def _kill_descendants(root: int) -> bool:
 
 
 def _kill_one(pid: int) -> int:
-    """Kill it and return a descriptor that tells when it is gone; -1 for one that is, or that cannot be had."""
+    """Kill it and return a descriptor that is readable when it is gone; -1 for one that is, or that cannot be had."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -183,7 +183,7 @@ def _all_gone(descriptors: set[int]) -> bool:
 
 
 def read_stat(pid: int) -> list[bytes]:
-    """The fields of `/proc/PID/stat` after the name; none for a process that is gone."""
+    """Return the fields of `/proc/PID/stat` after the name; none for a process that is gone."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
@@ -202,7 +202,7 @@ def _processes() -> Iterator[Member]:
 
 
 def _read(pid: int) -> Member | None:
-    """What /proc says of a process; None for one that is gone or only waits to be reaped."""
+    """Read what /proc has on a process; None for one that is gone or only waits to be reaped."""
     fields = read_stat(pid)
     if not fields or fields[0] in (b"Z", b"X"):
         return None

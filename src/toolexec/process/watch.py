@@ -50,11 +50,11 @@ class Watch:
             self.before = used._replace(processes=used.processes - 1)
 
     async def cpu_seconds(self) -> float:
-        """The CPU time used, where it was seen."""
+        """Return the CPU time used, where it was seen."""
         return (await asyncio.to_thread(self._look)).cpu
 
     async def broken(self) -> Literal["memory", "cpu", "pids"]:
-        """Which bound is broken, as soon as one is; without end otherwise."""
+        """Wait until a bound is broken and return which; without end otherwise."""
         bounds = self._bounds
         while True:
             await asyncio.sleep(self._period)
@@ -67,7 +67,7 @@ class Watch:
                 return "pids"
 
     def _look(self) -> _Used:
-        """What counts."""
+        """Return what counts."""
         now, members = self._used()
         before, memory = self.before, now.memory - self.before.memory
         if 0 < self._bounds.memory < memory:  # what is shared was counted more than once
@@ -98,7 +98,7 @@ class _Used(NamedTuple):
 
 
 def _shares(members: Iterable[Member]) -> int:
-    """What they use in bytes, each counted with its share of what it has in common with others."""
+    """Return what they use in bytes, each counted with its share of what it has in common with others."""
     total = 0
     for member in members:
         try:

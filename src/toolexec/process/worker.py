@@ -1,7 +1,7 @@
 """The program inside a worker process: it imports a handler, calls it, and answers with JSON.
 
 It talks over a socket that is its stdin at first. Its stdout is at first a lifeline: a socket on which nothing is ever
-said. The handler sees neither: its own stdin is empty, and what it prints goes to stderr. When the parent goes away, so
+sent. The handler sees neither: its own stdin is empty, and what it prints goes to stderr. When the parent goes away, so
 does this process with its whole group, even in the middle of a call.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
 def _die_with_parent() -> None:
     """Have the system kill the group as soon as the other end of the lifeline is closed.
 
-    Reading from the parent tells the same, but not while a handler keeps Python's lock, as a bad regular expression
+    Reading from the parent shows the same, but not while a handler keeps Python's lock, as a bad regular expression
     does. Where the system cannot do it, that has to be enough.
     """
     with suppress(OSError):
@@ -139,7 +139,7 @@ def _load(module: str, function: str, typed: bool, script: str | None) -> Any:
 
 @lru_cache(maxsize=1)
 def _load_script(path: str) -> types.ModuleType:
-    """The main script as a module, without what it does only when it is started."""
+    """Load the main script as a module, without what it does only when it is started."""
     workers.loading_main = True
     try:
         names = runpy.run_path(path, run_name=_SCRIPT_NAME)
@@ -152,7 +152,7 @@ def _load_script(path: str) -> types.ModuleType:
 
 
 def _description(error: BaseException) -> list[str]:
-    """Type, text and traceback of an exception, none of them large."""
+    """Return type, message and traceback of an exception, none of them large."""
     try:
         text = str(error)[:2000]
     except Exception:

@@ -70,7 +70,7 @@ class WorkerProcess:
         """Send a request and give the reply.
 
         Raises EOFError or OSError when the process has gone, ValueError for garbage, ReplyTooLargeError. After a
-        failure or a cancellation the process must be killed: what it says next belongs to nobody.
+        failure or a cancellation the process must be killed: what it sends next belongs to no call.
         """
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._socket, len(request).to_bytes(4, "big") + request)
@@ -91,7 +91,7 @@ class WorkerProcess:
         return data
 
     def usable(self) -> bool:
-        """Whether an idle process is still there, and silent."""
+        """Tell whether an idle process is still there, and silent."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -101,17 +101,17 @@ class WorkerProcess:
         return False
 
     def stop(self) -> None:
-        """Kill the process with its group; whoever talks to it hears the end of the conversation."""
+        """Kill the process with its group; a task that talks to it gets the end of the conversation."""
         if self._process.returncode is None:  # otherwise the ID may belong to someone else by now
             signal_group(self._process.pid)
 
     def kill(self) -> None:
-        """Kill the process with its group and hang up; nobody may be talking to it."""
+        """Kill the process with its group and hang up; no task may be talking to it."""
         self.stop()
         self._hang_up()
 
     def forget(self) -> None:
-        """Let go of a process that belongs to the parent of this one."""
+        """Release a process that belongs to the parent of this one."""
         self._hang_up()
         self._process.returncode = 0  # not ours to wait for, and nothing to warn of when this is collected
 
@@ -120,11 +120,11 @@ class WorkerProcess:
         self._lifeline.close()
 
     def gone(self) -> bool:
-        """Whether the process has ended; also frees what the system keeps of an ended one."""
+        """Tell whether the process has ended; also frees what the system keeps of an ended one."""
         return self._process.poll() is not None
 
     def ending(self) -> str:
-        """How the process ended, in words."""
+        """Describe how the process ended."""
         code = self._process.returncode
         if code is None or code == -signal.SIGKILL:
             return "killed, or it closed its pipe"
@@ -167,7 +167,7 @@ class WorkerProcesses:
                 call.waiting = ""
             try:
                 reply = await worker.exchange(request)
-            except GeneratorExit:  # nobody runs this coroutine any more, so it cannot wait
+            except GeneratorExit:  # this coroutine is not run any more, so it cannot wait
                 worker.kill()
                 raise
             except ReplyTooLargeError as error:
