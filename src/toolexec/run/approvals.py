@@ -39,7 +39,8 @@ class Approved:
 
 
 def approved(entry: Registered, caller: Caller) -> Approved:
-    """What it means to approve the tool for *caller*. The digest changes with the tool's definition and backend."""
+    """Return what it means to approve the tool for *caller*. The digest changes with the tool's definition and
+    backend."""
     definition = {"tool": entry.tool.to_dict(), "binding": entry.binding.to_dict()}
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -62,11 +63,11 @@ class ApprovalMemory:
         self._read()
 
     def __contains__(self, wanted: Approved) -> bool:
-        """Whether this was approved; a file that has become unreadable approves nothing."""
+        """Return whether this was approved; a file that has become unreadable approves nothing."""
         return wanted in self._refreshed()
 
     def entries(self) -> list[Approved]:
-        """All that was approved, in order."""
+        """Return all that was approved, in order."""
         return sorted(self._refreshed())
 
     def add(self, new: Approved) -> None:

@@ -55,7 +55,7 @@ async def run_chain(
 
 
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
-    """One call as a step: what could not be run is the step's error here, as what failed is."""
+    """Make one call as a step: what could not be run is the step's error here, as what failed is."""
     args = call.args or {}
     try:
         call.args = args = own_args(args)  # they share nothing with earlier values, and stay with the step

@@ -44,12 +44,13 @@ def encode(value: Any) -> str:
 
 
 def size(value: Any) -> int:
-    """The bytes of *value* as compact JSON in UTF-8; raises as `encode` does."""
+    """Return the bytes of *value* as compact JSON in UTF-8; raises as `encode` does."""
     return _bytes(encode(value))
 
 
 def end_within(text: str, start: int, room: int) -> int:
-    """Where to end a piece of *text* that begins at *start*, so that it takes at most *room* bytes within JSON."""
+    """Return where to end a piece of *text* that begins at *start*, so that it takes at most *room* bytes within
+    JSON."""
     low, high = start, min(len(text), start + max(room, 0))
     if _cost(text[low:high]) <= room:
         return high
@@ -63,7 +64,7 @@ def end_within(text: str, start: int, room: int) -> int:
 
 
 def start_within(text: str, room: int) -> int:
-    """Where to begin the piece that ends *text*, so that it takes at most *room* bytes within JSON."""
+    """Return where to begin the piece that ends *text*, so that it takes at most *room* bytes within JSON."""
     return len(text) - end_within(text[: -max(room, 0) - 1 : -1], 0, room)
 
 
@@ -76,7 +77,8 @@ def line_end(text: str, start: int, end: int) -> int:
 
 
 def excerpt(text: str, room: int) -> dict[str, Any]:
-    """Head and tail of a long text, cut at ends of lines, and what was cut between them; at most *room* bytes."""
+    """Return head and tail of a long text, cut at ends of lines, and what was cut between them; at most *room*
+    bytes."""
     room -= 100 + 3 * len(str(len(text)))  # the names, and the numbers of the cut
     share = int(room * _HEAD_SHARE)
     head = line_end(text, 0, end_within(text, 0, share))
@@ -88,7 +90,8 @@ def excerpt(text: str, room: int) -> dict[str, Any]:
 
 
 def media_kind(text: str) -> str:
-    """What a text looks like that is no text for people (`a PNG image`, `base64 data`); empty for one that is."""
+    """Return what a text looks like that is no text for people (`a PNG image`, `base64 data`); empty for one that
+    is."""
     if len(text) < _SHORTEST_MEDIA:
         return ""
     start = text[:_LOOKED_AT]

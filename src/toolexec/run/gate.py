@@ -44,7 +44,7 @@ class GatePart(Protocol):
     """One rule around calls."""
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that keeps the rule around *inner*."""
+        """Return a runner that keeps the rule around *inner*."""
         ...
 
 
@@ -79,7 +79,7 @@ class HidesTools(Protocol):
     """A part that keeps some callers from knowing of some tools."""
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """Whether *origin* may know of the tool; must be quick, it is asked for every tool of a search."""
+        """Return whether *origin* may know of the tool; must be quick, it is asked for every tool of a search."""
         ...
 
 
@@ -88,11 +88,11 @@ class HidesTheSame(Protocol):
     """A part that hides tools, and can say for whom they are the same ones."""
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """See `HidesTools.shows`; it says the same of the same tool for good."""
+        """See `HidesTools.shows`; it always says the same of the same tool."""
         ...
 
     def view_key(self, origin: Origin) -> Hashable:
-        """The same for all origins that it shows the same tools to; only their `caller` counts."""
+        """Return the same for all origins that it shows the same tools to; only their `caller` counts."""
         ...
 
 
@@ -102,8 +102,8 @@ class Gate:
 
     Each part is optional; a policy brings an approval part along, which asks the caller where that can be done.
     Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit; the time limit and
-    the call itself are inside of all of them. So a call that is refused is traced and audited, nobody is asked to
-    approve what is forbidden anyway, and waiting for approval uses up no limit.
+    the call itself are inside of all of them. So a call that is refused is traced and audited, no approver is asked
+    for what is forbidden anyway, and waiting for approval uses up no limit.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Gate:
         return _Gated(runner, find) if self.parts else runner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """Whether *origin* may know of the tool."""
+        """Return whether *origin* may know of the tool."""
         return all(part.shows(entry, origin) for part in (*self._lasting, *self._passing))
 
     def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
@@ -199,7 +199,7 @@ class Gate:
 
 
 class _Gated(Layer):
-    """Begins the `Resolution` that all parts share, anew for each call: the same ToolCall may be made again."""
+    """Begins the `Resolution` that all parts share, again for each call: a ToolCall may be made twice."""
 
     def __init__(self, inner: Runner, find: Find) -> None:
         super().__init__(inner)
@@ -233,7 +233,7 @@ class GroupScope:
 
 
 def _asking(policy: GatePart) -> GatePart | None:
-    """The part that asks where *policy* says so: with nobody to ask, such calls are refused."""
+    """Return the part that asks where *policy* says so: without an approver such calls are refused."""
     from toolexec.run.layers.approval import Approval
     from toolexec.run.policy import Policy
 

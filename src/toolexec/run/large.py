@@ -85,7 +85,7 @@ class Budget:
 
 
 async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
-    """What *work* gives, done in one of two threads for this; raises what it raises. Cancelling stops it."""
+    """Do *work* in one of two threads for this; raises what it raises. Cancelling stops it."""
     try:
         return await _threads.run(work, budget)
     except asyncio.CancelledError:
@@ -173,7 +173,7 @@ def encode_large(value: Any, budget: Budget | None = None) -> str:
 
 
 def search(parsed: Any, value: Any, budget: Budget) -> Any:
-    """What a parsed JMESPath selects from *value*.
+    """Return what a parsed JMESPath selects from *value*.
 
     Raises BudgetExceededError, and what jmespath raises: JMESPathError, ValueError, TypeError, RecursionError.
     """
@@ -199,7 +199,7 @@ _interpreters: list[Any] = []
 
 
 def _interpreter() -> Any:
-    """The class that walks a path; made when the first path comes, as most programs never load jmespath."""
+    """Return the class that walks a path; made when the first path comes, as most programs never load jmespath."""
     with _lock:
         if not _interpreters:
             _interpreters.append(_make_interpreter())

@@ -14,7 +14,8 @@ __all__ = ["as_reply", "reply_error", "reply_value"]
 
 
 def as_reply(raw: Any) -> ToolReply | None:
-    """The answer as a ToolReply if it is one (or the MCP SDK's `CallToolResult`), else None: it is a plain value."""
+    """Return the answer as a ToolReply if it is one (or the MCP SDK's `CallToolResult`), else None: it is a plain
+    value."""
     if isinstance(raw, ToolReply):
         return raw
     kind = type(raw)
@@ -24,7 +25,7 @@ def as_reply(raw: Any) -> ToolReply | None:
 
 
 def reply_value(reply: ToolReply) -> Any:
-    """The value of a reply.
+    """Return the value of a reply.
 
     The structured value if there is one. Else of its texts: a single part is parsed if it is JSON that can be kept
     exactly (no number out of range, no lone surrogate, at most 120 levels), and kept as text otherwise; one text among
@@ -41,7 +42,7 @@ def reply_value(reply: ToolReply) -> Any:
 
 
 def reply_error(tool_id: str, reply: ToolReply) -> RemoteToolError:
-    """The error of a reply that reports one: its texts, or its structured value as JSON."""
+    """Return the error of a reply that reports one: its texts, or its structured value as JSON."""
     texts = [text for part in reply.content if (text := _text_of(part))]
     message = "\n".join(texts)
     if not message and reply.has_structured:

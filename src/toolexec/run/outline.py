@@ -55,7 +55,8 @@ class Outline(dict[str, Any]):
 
 
 def surely_fits(value: Any, limit: int) -> bool:
-    """Whether *value* is so small that one can tell, without encoding it, that it takes at most *limit* bytes."""
+    """Return whether *value* is so small that one can tell, without encoding it, that it takes at most *limit*
+    bytes."""
     stack = [value]
     for _ in range(_QUICK_NODES):
         node = stack.pop()
@@ -85,7 +86,7 @@ def surely_fits(value: Any, limit: int) -> bool:
 def outline(
     value: str | dict[Any, Any] | Sequence[Any], *, total: int, max_bytes: int, handle: str = "", kept: str = ""
 ) -> Outline:
-    """The outline of *value*, which takes *total* bytes; it takes at most *max_bytes* itself (at least 1000).
+    """Return the outline of *value*, which takes *total* bytes; it takes at most *max_bytes* itself (at least 1000).
 
     *handle* is where the whole is kept, *kept* a few words on how long; without a handle the outline says that the
     value is not kept.
@@ -102,7 +103,7 @@ def outline(
 
 
 def describe(value: Any) -> str:
-    """A few words on what *value* is: type, number of items, fields; never more than some 1500 characters."""
+    """Return a few words on what *value* is: type, number of items, fields; never more than some 1500 characters."""
     if isinstance(value, str):
         kind = media_kind(value)
         looks = f", looks like {kind}" if kind else ""
@@ -115,7 +116,7 @@ def describe(value: Any) -> str:
 
 
 def child_path(path: str, key: str | int) -> str:
-    """The path of a member: `items`, `items[0]`, `items[0]["odd key"]`."""
+    """Return the path of a member: `items`, `items[0]`, `items[0]["odd key"]`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if _NAME.fullmatch(key):
@@ -139,7 +140,7 @@ class _Sketch:
         self._left_out = 0
 
     def of(self, value: Any) -> dict[str, Any]:
-        """The entries of the outline."""
+        """Return the entries of the outline."""
         if isinstance(value, list | tuple):
             self._add_part("", describe(value))
         queue = deque([("", value, 0)])
@@ -155,7 +156,7 @@ class _Sketch:
         return {name: entry for name, entry in data.items() if entry}
 
     def _children(self, path: str, node: Any) -> Iterator[tuple[str, Any]]:
-        """The members that are looked at; of the others only the number is taken."""
+        """Yield the members that are looked at; of the others only the number is taken."""
         if isinstance(node, dict):
             for number, (key, item) in enumerate(node.items()):
                 if self._is_full():
@@ -195,7 +196,7 @@ class _Sketch:
         return True
 
     def _excerpts(self) -> dict[str, Any]:
-        """Head and tail of the longest texts, in the room that is left."""
+        """Return head and tail of the longest texts, in the room that is left."""
         longest = sorted(self._texts, reverse=True)[:_LONG_TEXTS]
         found: dict[str, Any] = {}
         for number, (_, path, text) in enumerate(longest):
@@ -245,7 +246,7 @@ def _describe_array(value: Sequence[Any]) -> str:
 
 
 def _has_media(value: Any) -> bool:
-    """Whether there is text in *value*, which is small, that is no text for people."""
+    """Return whether there is text in *value*, which is small, that is no text for people."""
     stack = [value]
     while stack:
         node = stack.pop()

@@ -49,7 +49,7 @@ class PinStatus:
     digest: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as JSON-able data."""
+        """Return the status as JSON-able data."""
         data = {"toolId": self.tool_id, "backend": self.backend, "state": self.state, "since": self.since}
         return data | {"digest": self.digest}
 
@@ -105,11 +105,11 @@ class Pins:
     # -- the gate -----------------------------------------------------------------------------------------------
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that refuses calls of tools whose definition is not accepted."""
+        """Return a runner that refuses calls of tools whose definition is not accepted."""
         return Pinned(inner, find, self.check)
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """Whether the tool's definition is accepted: the same for every origin."""
+        """Return whether the tool's definition is accepted: the same for every origin."""
         return entry.binding.kind == "local" or self._verdict(entry, used=False).allowed
 
     def check(self, entry: Registered) -> None:
@@ -196,7 +196,7 @@ class Pins:
         return self._fresh.get(key) or self._file.pins.get(key)
 
     def _has_room(self, backend: str) -> bool:
-        """Whether one more tool of the backend can be remembered, with old ones forgotten if need be."""
+        """Return whether one more tool of the backend can be remembered, with old ones forgotten if need be."""
         if self._counted != self._file.version:
             self._counts = Counter(name for name, _ in self._file.pins | self._fresh)
             self._counted = self._file.version
@@ -248,18 +248,18 @@ class Pins:
                 self._save(self._clock())
 
     def statuses(self) -> list[PinStatus]:
-        """Every tool that is remembered, by backend and ID."""
+        """Return every tool that is remembered, by backend and ID."""
         with self._lock:
             self._look(self._clock())
             pins = self._file.pins | self._fresh
         return [_status(key, pin) for key, pin in sorted(pins.items())]
 
     def quarantined(self) -> list[PinStatus]:
-        """The tools that are not shown and cannot be called."""
+        """Return the tools that are not shown and cannot be called."""
         return [status for status in self.statuses() if status.state != "accepted"]
 
     def diff(self, tool_id: str) -> str:
-        """What has changed of the tool, as a unified diff of its definitions; empty when nothing has.
+        """Return what has changed of the tool, as a unified diff of its definitions; empty when nothing has.
 
         Raises ConfigurationError for a tool that is not remembered.
         """
@@ -325,14 +325,14 @@ class Pins:
 
 
 def definition_of(tool: Tool) -> str:
-    """What a model reads of a tool, as JSON in one order and plain ASCII: the text that is compared."""
+    """Return what a model reads of a tool, as JSON in one order and plain ASCII: the text that is compared."""
     data: Mapping[str, Any] = tool.to_mcp()
     parts = {key: value for key, value in data.items() if key not in ("icons", "_meta")}
     return json.dumps(parts, sort_keys=True, ensure_ascii=True)
 
 
 def _lines(text: str) -> list[str]:
-    """A definition as people read it."""
+    """Return a definition as people read it."""
     try:
         return json.dumps(json.loads(text), indent=2).splitlines()
     except ValueError:  # a very long one is kept in part
@@ -344,7 +344,7 @@ def _digest(text: str) -> str:
 
 
 def _same(accepted: Seen, tool: Tool) -> bool:
-    """Whether a definition is the accepted one, only spelled as another version of this program does it."""
+    """Return whether a definition is the accepted one, only spelled as another version of this program does it."""
     if _digest(accepted.text) != accepted.digest:
         return False
     try:
@@ -359,12 +359,12 @@ def _first(seen: Seen, *, accept: bool, used: bool) -> Pin:
 
 
 def _may_be_forgotten(pin: Pin) -> bool:
-    """Whether nothing hangs on it: never called, and not in quarantine, which it would leave as a new tool."""
+    """Return whether nothing hangs on it: never called, and not in quarantine, which it would leave as a new tool."""
     return not pin.used and (pin.pending is None or pin.accepted is None)
 
 
 def _changed(before: str, now: str) -> list[str]:
-    """The parts of a definition that differ."""
+    """Return the parts of a definition that differ."""
     try:
         old, new = json.loads(before), json.loads(now)
     except ValueError:  # a very long one is kept in part

@@ -37,7 +37,7 @@ class Seen:
 
     @classmethod
     def of(cls, digest: str, text: str) -> Seen:
-        """The definition, its text cut at 32 KiB."""
+        """Return the definition, its text cut at 32 KiB."""
         return cls(digest=digest, text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n… cut")
 
 
@@ -54,7 +54,7 @@ class Pin:
     since: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The pin as JSON-able data."""
+        """Return the pin as JSON-able data."""
         data: dict[str, Any] = {"since": self.since}
         for name in ("accepted", "pending"):
             seen = getattr(self, name)

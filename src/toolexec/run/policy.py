@@ -107,20 +107,20 @@ class Policy:
         return cls(read, default=data.get("default", "allow"), remote_destructive=data.get(_REMOTE, "ask"))
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that refuses what the policy denies; what it asks about is left to `Approval`."""
+        """Return a runner that refuses what the policy denies; what it asks about is left to `Approval`."""
         return Authorize(inner, find, self.decide, self.shows)
 
     def decide(self, entry: Registered, call: ToolCall) -> Verdict:
-        """What becomes of *call*, whose tool is *entry*. Raises nothing."""
+        """Return what becomes of *call*, whose tool is *entry*. Raises nothing."""
         plan = self._plan(entry, call.origin.caller)
         return plan.verdict or self._weigh(plan, call)
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """Whether *origin* may know of the tool: whether some arguments may let it call, or ask to."""
+        """Return whether *origin* may know of the tool: whether some arguments may let it call, or ask to."""
         return self._plan(entry, origin.caller).shows
 
     def view_key(self, origin: Origin) -> tuple[Any, ...]:
-        """The same for all callers that the rules show the same tools to; see `HidesTheSame`."""
+        """Return the same for all callers that the rules show the same tools to; see `HidesTheSame`."""
         return self._facts(origin.caller)
 
     # -- plans --------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Policy:
         return _Plan(verdict, rules, remote, shows)
 
     def _weigh(self, plan: _Plan, call: ToolCall) -> Verdict:
-        """The verdict where it is the arguments that decide."""
+        """Return the verdict where it is the arguments that decide."""
         args = as_json(call.args or {})
         readable = args is not None
         applying = tuple([not rule.conditions or rule.applies(args, readable=readable) for rule in plan.rules])
@@ -175,7 +175,7 @@ class Policy:
         return verdict
 
     def _judge(self, rules: Sequence[Rule], remote: Effect) -> Verdict:
-        """The verdict of *rules* that all match, where *remote* is what the rule for remote backends says."""
+        """Return the verdict of *rules* that all match, where *remote* is what the rule for remote backends says."""
         strictest = max(rules, key=lambda rule: _STRENGTH[rule.effect], default=None)
         if strictest is None:
             found = Verdict(effect=self.default, rule="default", reason=_default_reason(self.default))
@@ -223,7 +223,7 @@ class Authorize(Layer):
 
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:
-    """The error for a call that a rule forbids."""
+    """Return the error for a call that a rule forbids."""
     reason = f": {verdict.reason}" if verdict.reason else ""
     return PolicyError(
         f"the policy ({verdict.rule}) forbids this call of {entry.tool.id}{reason}; do not repeat it, but use another "

@@ -47,7 +47,7 @@ class Condition:
                 self._tests.append((name, _test(path, name, operand), _takes_lists(name, operand)))
 
     def holds(self, args: Any, *, in_doubt: bool) -> bool:
-        """Whether the condition holds for *args*; *in_doubt* is the answer where a value cannot be compared.
+        """Return whether the condition holds for *args*; *in_doubt* is the answer where a value cannot be compared.
 
         A value that is missing, or null, passes no test but `exists: false`, and `not` if *in_doubt* is true.
         """
@@ -66,7 +66,7 @@ class Condition:
 
 
 def read_conditions(when: Any) -> tuple[Condition, ...]:
-    """The conditions that a mapping of paths to tests means; a plain value is short for `{"equals": value}`.
+    """Return the conditions that a mapping of paths to tests means; a plain value is short for `{"equals": value}`.
 
     Raises ConfigurationError.
     """
@@ -223,7 +223,7 @@ def _paths(path: str, name: str, operand: Any) -> _Test:
 
 
 def _is_path(operand: Any) -> bool:
-    """Whether a value to compare with is a path for certain."""
+    """Return whether a value to compare with is a path for certain."""
     return isinstance(operand, str) and operand.startswith(("/", "~", "\\", "./"))
 
 
@@ -270,7 +270,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """The JSON type; empty for what is not JSON."""
+    """Return the JSON type; empty for what is not JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -285,7 +285,7 @@ def _kind(value: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON: 1 is 1.0, but not true."""
+    """Return whether two values are equal as JSON: 1 is 1.0, but not true."""
     kind = _kind(one)
     if kind != _kind(other):
         return False

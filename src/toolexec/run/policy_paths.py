@@ -140,7 +140,7 @@ def _agreed(answers: Sequence[bool | None] | Iterator[bool | None]) -> bool | No
 
 
 def _readings(text: str) -> set[str] | None:
-    """The paths that a text may mean; None where one of them cannot be known."""
+    """Return the paths that a text may mean; None where one of them cannot be known."""
     found = _spellings(text) if len(text) <= _MAX_TEXT and text.strip() else None
     if found is None:
         return None
@@ -191,7 +191,8 @@ def _without_ends(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """A text as a path without what does not count: `//`, `/./`, a `/` or `/.` at its end, `file://` in front."""
+    """Return a text as a path without what does not count: `//`, `/./`, a `/` or `/.` at its end, `file://` in
+    front."""
     url = _FILE_URL.match(text)
     if url is not None:
         text = unquote(url[1])
@@ -204,7 +205,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _certain(operand: str, *, wild: bool = False) -> str:
-    """What a condition compares with, in its one form."""
+    """Return what a condition compares with, in its one form."""
     text = operand.strip()
     path = _path(text)
     plain = _WILD.sub("x", path) if wild else path

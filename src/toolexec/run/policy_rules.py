@@ -133,7 +133,7 @@ class Rule:
         )
 
     def concerns(self, entry: Registered, caller: Caller) -> bool:
-        """Whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
+        """Return whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
         tool, binding = entry.tool, entry.binding
         return (
             (not self.tools or _any_match((tool.id, plain_id(tool)), self.tools))
@@ -150,7 +150,7 @@ class Rule:
         )
 
     def applies(self, args: Any, *, readable: bool) -> bool:
-        """Whether the conditions hold for *args*; if those are not *readable*, that is in doubt."""
+        """Return whether the conditions hold for *args*; if those are not *readable*, that is in doubt."""
         in_doubt = self.effect != "allow"
         if not readable:
             return in_doubt or not self.conditions
@@ -161,12 +161,12 @@ class Rule:
 
 
 def plain_id(tool: Tool) -> str:
-    """The tool's ID without its version."""
+    """Return the tool's ID without its version."""
     return f"{tool.namespace}:{tool.name}" if tool.version else tool.id
 
 
 def is_destructive(tool: Tool) -> bool:
-    """Whether the tool may destroy data, as a caller must read its annotations."""
+    """Return whether the tool may destroy data, as a caller must read its annotations."""
     return _DESTRUCTIVE.accept(tool, ())
 
 

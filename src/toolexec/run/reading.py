@@ -90,7 +90,7 @@ class Page:
     cut: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The page as JSON-able data; `next` and `cut` only when there is such a thing."""
+        """Return the page as JSON-able data; `next` and `cut` only when there is such a thing."""
         data: dict[str, Any] = {"kind": self.kind, "value": self.value}
         data |= {"offset": self.offset, "count": self.count, "total": self.total}
         if self.next is not None:
@@ -101,7 +101,7 @@ class Page:
 
 
 def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *, as_json: bool = False) -> Page:
-    """The page of *value* that begins at *offset*, has at most *limit* units and takes at most *room* bytes.
+    """Return the page of *value* that begins at *offset*, has at most *limit* units and takes at most *room* bytes.
 
     *path* is where the value is in the whole. With *as_json* it is paged as JSON text, whatever it is. Raises
     InputValidationError for a negative offset, or a limit below 1.
@@ -123,7 +123,7 @@ def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *,
 
 
 def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | None, room: int) -> Page:
-    """The places where *wanted* is found: the lines of a text with two lines around each, the leaves and keys of
+    """Return the places where *wanted* is found: the lines of a text with two lines around each, the leaves and keys of
     anything else by path.
 
     Upper and lower case are the same; `/pattern/` is a regular expression (without look-around and back references),
@@ -154,7 +154,7 @@ def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | No
 
 
 def _not_valid(name: str, message: str) -> InputValidationError:
-    """The error for an argument that makes no sense."""
+    """Return the error for an argument that makes no sense."""
     return InputValidationError([Violation(path=f"/{name}", keyword="value", message=message)], op="read")
 
 
@@ -282,7 +282,7 @@ def _leaf(path: str, node: Any, found: int) -> dict[str, Any]:
 
 
 def _smaller(place: dict[str, Any], room: int) -> dict[str, Any]:
-    """The place without the lines around it, its texts cut to a third of the room each."""
+    """Return the place without the lines around it, its texts cut to a third of the room each."""
     kept = {name: item for name, item in place.items() if name not in ("before", "after")}
     for name, item in kept.items():
         if isinstance(item, str):
@@ -300,7 +300,7 @@ def _around(line: str, found: int) -> str:
 
 
 def select(value: Any, path: str) -> Any:
-    """What *path* selects; an empty one (or `$`) is the value itself.
+    """Return what *path* selects; an empty one (or `$`) is the value itself.
 
     Raises InputValidationError for a path that leads nowhere (it says how far it leads), does not parse, has over 500
     characters, computes more than it selects, or takes too long.
@@ -318,7 +318,7 @@ def select(value: Any, path: str) -> Any:
 
 
 def _plain(path: str) -> list[tuple[str | int, str]] | None:
-    """The steps of a plain path, each with its text; None for one that is not plain."""
+    """Return the steps of a plain path, each with its text; None for one that is not plain."""
     at = 1 if path[:1] == "$" else 0
     steps: list[tuple[str | int, str]] = []
     while at < len(path):

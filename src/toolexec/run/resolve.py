@@ -83,7 +83,7 @@ class Resolver:
         self._selector = selector
 
     def resolve(self, tool_id: str) -> Registered:
-        """The tool and its binding.
+        """Return the tool and its binding.
 
         Raises InvalidToolIDError for a malformed ID, ToolNotFoundError when nobody knows the tool (with a failed
         resolver as its cause), BackendUnavailableError when the ID's namespace is a backend that is not connected,
@@ -142,7 +142,7 @@ class Resolver:
         return ToolNotFoundError(tool_id, details={"note": note} if note else None)
 
     def _may_tell_of(self, namespace: str) -> bool:
-        """Whether it is no secret that there is a backend of this name."""
+        """Return whether it is no secret that there is a backend of this name."""
         if not namespace or self._shows is None or self._index is None:
             return bool(namespace)
         return namespace in browsable(self._index).namespaces()

@@ -153,7 +153,7 @@ class ResultStore:
     # -- what is kept -------------------------------------------------------------------------------------------
 
     def _find(self, handle: str, origin: Origin) -> _Kept | None:
-        """What is kept under the handle for this origin; it counts as used now."""
+        """Return what is kept under the handle for this origin; it counts as used now."""
         with self._lock:
             self._drop_expired()
             kept = self._kept.get(handle)
@@ -186,7 +186,8 @@ class ResultStore:
         return handle
 
     def _least_missed(self, newest: str) -> str:
-        """The handle to drop: the least recently used one of the owner who keeps most, and never the newest of all."""
+        """Return the handle to drop: the least recently used one of the owner who keeps most, and never the newest
+        of all."""
         sizes: Counter[_Owner] = Counter()
         for kept in self._kept.values():
             sizes[kept.owner] += len(kept.data)

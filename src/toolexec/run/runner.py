@@ -247,7 +247,8 @@ class DefaultRunner:
         return call if args is given else _with_args(call, args)
 
     def _own_event(self, event: StreamEvent, tool_id: str) -> StreamEvent:
-        """A `progress`, `chunk` or `error` event with data of its own that is plain JSON; raises InvalidResultError."""
+        """Return a `progress`, `chunk` or `error` event with data of its own that is plain JSON; raises
+        InvalidResultError."""
         try:
             data = to_json(event.data)
         except NotJSONError as error:
@@ -317,7 +318,7 @@ def _with_args(call: ToolCall, args: Mapping[str, Any]) -> ToolCall:
 
 
 def _nothing(tool_id: str) -> None:
-    """The index of a runner that has none."""
+    """Stand in for the index of a runner without one."""
 
 
 def _own_reply(reply: ToolReply) -> ToolReply:

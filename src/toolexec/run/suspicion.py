@@ -72,7 +72,7 @@ _PATTERNS: Final = tuple(
 
 
 def warnings(tool: Tool) -> tuple[str, ...]:
-    """What is suspicious about the texts of *tool*: its title, its description, and those in its schemas."""
+    """Return what is suspicious about the texts of *tool*: its title, its description, and those in its schemas."""
     found: dict[str, None] = {}
     for place, text in _texts(tool):
         if _HIDDEN.search(text):
@@ -102,7 +102,7 @@ def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
 
 
 def _strings(schema: Any) -> Iterator[str]:
-    """Every text of a schema, names of properties too, at most 2,000 of them."""
+    """Yield every text of a schema, names of properties too, at most 2,000 of them."""
     todo: list[Any] = [schema]
     count = 0
     for node in todo:

@@ -183,7 +183,7 @@ class Traced(ObserverLayer):
                 self._recorder.finish(span, facts, call, started, failure)
 
     def _begin(self, call: ToolCall) -> tuple[Span, ToolFacts, Context | None]:
-        """The call's span, and the context in which it is current; None where that makes no difference."""
+        """Return the call's span, and the context in which it is current; None where that makes no difference."""
         facts = self._facts.of(call)
         parent = self._recorder.parent(call)
         span = self._recorder.tracer.start_span(facts.name, parent, SpanKind.INTERNAL, facts.attributes)
@@ -224,7 +224,7 @@ class ToolFacts:
         self.labels: dict[str, Any] = {**_OPERATION, "gen_ai.tool.name": tool, "toolexec.tool.id": label}
 
     def marks(self) -> Mapping[str, Any] | None:
-        """The tool's input schema, which may mark arguments as secret."""
+        """Return the tool's input schema, which may mark arguments as secret."""
         if self.schema is None and self.entry is not None:
             self.schema = self.entry.tool.input_schema.to_json()
         return self.schema if isinstance(self.schema, dict) else None

@@ -45,13 +45,13 @@ class Result:
         return self.reply.content if self.reply is not None else ()
 
     def raise_for_error(self) -> Result:
-        """The result itself, or its error raised."""
+        """Return the result itself, or its error raised."""
         if self.error is not None:
             raise self.error
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON-able data."""
+        """Return the result as JSON-able data."""
         data: dict[str, Any] = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}
         data["durationMs"] = round(self.duration * 1000, 3)
         if self.handle:
@@ -93,7 +93,7 @@ class StepResult:
         return self.error is None and not self.skipped
 
     def to_dict(self) -> dict[str, Any]:
-        """The step as JSON-able data."""
+        """Return the step as JSON-able data."""
         data: dict[str, Any] = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
         if self.name:
             data["name"] = self.name

@@ -44,7 +44,7 @@ class Head:
 
 
 def state_directory(given: str | Path | None = None) -> Path:
-    """The directory of keys and heads: the given one, else `toolexec/audit` in the user's state."""
+    """Return the directory of keys and heads: the given one, else `toolexec/audit` in the user's state."""
     if given is not None:
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -99,7 +99,7 @@ def new_default_key(path: Path, state: Path) -> bytes:
 
 
 def heads_of(path: Path, state: Path) -> dict[str, bytes]:
-    """The heads of all logs that were ever kept in *path*, as they are in their files, by their ID's digest."""
+    """Return the heads of all logs that were ever kept in *path*, as they are in their files, by their ID's digest."""
     found: dict[str, bytes] = {}
     with suppress(OSError):
         for place in state.glob(f"{_digest(str(path.resolve()))}-*.head"):
@@ -108,13 +108,13 @@ def heads_of(path: Path, state: Path) -> dict[str, bytes]:
 
 
 def head_in(heads: dict[str, bytes], log: str, key: bytes | None) -> Head | None:
-    """The head of the log with the ID *log*; None when there is none."""
+    """Return the head of the log with the ID *log*; None when there is none."""
     data = heads.get(_digest(log))
     return _read(data, log, key) if data is not None else None
 
 
 def lost(head: Head, at: Position) -> str:
-    """What is missing of a log that goes on at *at*, as the inside of a record; empty when nothing is."""
+    """Return what is missing of a log that goes on at *at*, as the inside of a record; empty when nothing is."""
     last = at.seq - 1
     if not head.valid:
         facts = {"kind": "lost", "note": "the head of this log was changed: records may be missing here"}
@@ -153,7 +153,7 @@ class Anchor:
             slots.flush()
 
     def read(self, log: str) -> Head:
-        """The head of that log; one with the number -1 when nothing was written yet. Raises AuditError."""
+        """Return the head of that log; one with the number -1 when nothing was written yet. Raises AuditError."""
         return _read(self._opened(log)[:], log, self._key)
 
     def close(self) -> None:

@@ -42,24 +42,25 @@ class Header:
 
     @classmethod
     def new(cls, key: bytes | None) -> Header:
-        """The header of a new log."""
+        """Return the header of a new log."""
         return cls(log=secrets.token_hex(8), args_key="" if key else secrets.token_hex(32), keyed=bool(key))
 
     @classmethod
     def read(cls, record: dict[str, Any]) -> Header | None:
-        """The header in a record, if it is one."""
+        """Return the header in a record, if it is one."""
         log, args_key = record.get("log"), record.get("args_key")
         if record.get("kind") != "log" or not isinstance(log, str) or not isinstance(args_key, str):
             return None
         return cls(log=log, args_key=args_key, keyed=record.get("keyed") is True)
 
     def body(self) -> str:
-        """The header as the inside of a record."""
+        """Return the header as the inside of a record."""
         facts = {"kind": "log", "log": self.log, "tool": f"toolexec {__version__}", "keyed": self.keyed}
         return json.dumps({**facts, "args_key": self.args_key})[1:-1]
 
     def digest_key(self, key: bytes | None) -> bytes:
-        """What digests of arguments in this log are made with; the same arguments have the same digest only in it."""
+        """Return what digests of arguments in this log are made with; the same arguments have the same digest only
+        in it."""
         return hmac.digest(key, f"args of {self.log}".encode(), "sha256") if key else bytes.fromhex(self.args_key)
 
 
@@ -89,7 +90,7 @@ _second_text = ""
 
 
 def stamp() -> str:
-    """The time now in UTC, to the microsecond, as ISO 8601."""
+    """Return the time now in UTC, to the microsecond, as ISO 8601."""
     global _second, _second_text
     nanoseconds = time.time_ns()
     second = nanoseconds // 1_000_000_000
@@ -100,7 +101,7 @@ def stamp() -> str:
 
 
 def seal(at: Position, moment: str, body: str, key: bytes | None) -> tuple[bytes, str]:
-    """The line for the record with the inside *body*, and its hash."""
+    """Return the line for the record with the inside *body*, and its hash."""
     text = f'{{"v":{VERSION},"seq":{at.seq},"time":"{moment}",{body},"prev":"{at.prev}"'.encode()
     mark = _hash(text, key)
     return b"%b%b%b%b" % (text, _MARK, mark.encode(), _END), mark
@@ -148,7 +149,7 @@ def unsealed(line: bytes, key: bytes | None, *, check: bool = True) -> tuple[Tai
 
 
 def read_line(line: bytes, key: bytes | None, where: str) -> Tail:
-    """The record in a line of *where*; raises AuditError unless it is whole."""
+    """Return the record in a line of *where*; raises AuditError unless it is whole."""
     tail, problem = unsealed(line, key)
     if tail is None or problem:
         raise AuditError(

@@ -174,7 +174,7 @@ class JsonLines:
         self._note_lost(missing)
 
     def _begin(self) -> None:
-        """The first record of a file: of a new log, or of one that goes on after a rotation."""
+        """Return the first record of a file: of a new log, or of one that goes on after a rotation."""
         before = self._before()
         if before is None:
             self.header, self._at = Header.new(self._key), Position()
@@ -186,7 +186,7 @@ class JsonLines:
         self._note_lost(missing)
 
     def _before(self) -> Tail | None:
-        """The end of the file that this one goes on from, if there is one; takes its header over."""
+        """Return the end of the file that this one goes on from, if there is one; takes its header over."""
         older = older_files(self.path)
         if not older:
             return None
@@ -251,7 +251,8 @@ class JsonLines:
         self._put(*seal(self._at, stamp(), json.dumps({"kind": "note", "note": note})[1:-1], self._key))
 
     def _missing(self) -> str:
-        """What the log's head says is missing before the next record. It must be asked before anything is written."""
+        """Return what the log's head says is missing before the next record. It must be asked before anything is
+        written."""
         return lost(self._anchor.read(self.header.log), self._at)
 
     def _note_lost(self, missing: str) -> None:
@@ -299,7 +300,7 @@ class JsonLines:
 
 
 def older_files(path: Path) -> list[tuple[int, Path]]:
-    """The files that *path* was moved to with their numbers, the youngest first."""
+    """Return the files that *path* was moved to with their numbers, the youngest first."""
     numbers = (file.name.removeprefix(f"{path.name}.") for file in path.parent.glob(f"{escape(path.name)}.*"))
     return [
         (number, path.with_name(f"{path.name}.{number}")) for number in sorted(map(int, filter(_is_place, numbers)))
@@ -311,13 +312,13 @@ def _is_place(text: str) -> bool:
 
 
 def last_line(fd: int, size: int) -> bytes:
-    """The last whole line within the first *size* bytes; empty when there is none."""
+    """Return the last whole line within the first *size* bytes; empty when there is none."""
     end = _end_of_lines(fd, size)
     return os.pread(fd, end - (start := _end_of_lines(fd, end - 1)), start) if end else b""
 
 
 def _end_of_lines(fd: int, size: int) -> int:
-    """Where the last line that ends within the first *size* bytes ends; 0 when there is none."""
+    """Return where the last line that ends within the first *size* bytes ends; 0 when there is none."""
     while size > 0:
         start = max(size - _BLOCK, 0)
         found = os.pread(fd, size - start, start).rfind(b"\n")

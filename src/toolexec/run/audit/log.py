@@ -147,7 +147,7 @@ class AuditLog:
         return bool(self._owed)
 
     def args_part(self, args: Mapping[str, Any] | None, schema: Mapping[str, Any] | None) -> str:
-        """What is kept of a call's arguments, as the inside of a record with a comma before it; *schema* marks
+        """Return what is kept of a call's arguments, as the inside of a record with a comma before it; *schema* marks
         secrets."""
         if self.args == "digest":
             return f',"args_digest":"{args_digest(args, self.digest_key)}"'
@@ -163,7 +163,7 @@ class AuditLog:
 
 
 def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:
-    """Whether there is a log already that was begun without a key."""
+    """Return whether there is a log already that was begun without a key."""
     from toolexec.run.audit.verify import audit_lines
 
     try:
@@ -180,12 +180,12 @@ def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:
 
 
 def format_of(path: Path) -> AuditFormat:
-    """The format that a file's name asks for."""
+    """Return the format that a file's name asks for."""
     return "sqlite" if path.suffix.lower() in _SQLITE else "jsonl"
 
 
 def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> list[dict[str, Any]]:
-    """The last *count* records that are *wanted*, the oldest first; lines that are no records are left out.
+    """Return the last *count* records that are *wanted*, the oldest first; lines that are no records are left out.
 
     Raises AuditError when the log cannot be read.
     """
@@ -200,7 +200,7 @@ class AuditReader:
         self._seq = seq
 
     def more(self) -> list[dict[str, Any]]:
-        """Those since the last time, the oldest first. Raises AuditError when the log cannot be read."""
+        """Return those since the last time, the oldest first. Raises AuditError when the log cannot be read."""
         found: list[dict[str, Any]] = []
         for data in _backwards(self._path):
             if data["seq"] <= self._seq:
@@ -212,7 +212,7 @@ class AuditReader:
 
 
 def _backwards(path: Path) -> Iterator[dict[str, Any]]:
-    """All records, the youngest first."""
+    """Yield all records, the youngest first."""
     try:
         for line in _rows(path) if format_of(path) == "sqlite" else _lines(path):
             tail, _ = unsealed(line, None, check=False)
@@ -238,7 +238,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _lines_of(fd: int) -> Iterator[bytes]:
-    """The whole lines of a file, the last one first."""
+    """Yield the whole lines of a file, the last one first."""
     at = os.fstat(fd).st_size
     rest = b""
     while at > 0:

@@ -67,7 +67,7 @@ def canonical(value: Any) -> bytes:
 
 
 def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
-    """The digest of a call's arguments: the same for the same arguments, and only in one log."""
+    """Return the digest of a call's arguments: the same for the same arguments, and only in one log."""
     return blake2s(canonical(args or {}), key=key).hexdigest()
 
 
@@ -81,7 +81,7 @@ def redacted_args(args: Mapping[str, Any] | None, redact: Redactor, schema: Mapp
 
 
 def tool_part(entry: Registered) -> str:
-    """Which tool it is, and where it runs."""
+    """Return which tool it is, and where it runs."""
     tool, binding = entry.tool, entry.binding
     return inside({"tool": tool.id, "version": tool.version, "backend": binding.backend, "binding": binding.kind})
 
@@ -112,7 +112,7 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def outcome_part(error: BaseException | None, seconds: float, redact: Redactor) -> str:
-    """How it ended and how long it took; of a refusal also by which rule and why."""
+    """Return how it ended and how long it took; of a refusal also by which rule and why."""
     if error is None:
         return f'"outcome":"ok","duration_ms":{seconds * 1000:.3f}'
     facts: dict[str, Any] = {"outcome": outcome_of(error)}

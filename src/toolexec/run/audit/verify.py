@@ -59,7 +59,7 @@ class VerifyReport:
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-able data."""
+        """Return the report as JSON-able data."""
         return {
             "ok": self.ok,
             "records": self.records,
@@ -103,7 +103,7 @@ def verify(
 
 
 def audit_lines(path: Path, kind: str = "") -> Iterator[tuple[str, int, bytes]]:
-    """Every line with its file's name and its number, the oldest first; raises AuditError when a file cannot be
+    """Yield every line with its file's name and its number, the oldest first; raises AuditError when a file cannot be
     read."""
     try:
         if (kind or format_of(path)) == "sqlite":
@@ -227,7 +227,7 @@ class _Check:
             self.wrong(place, f"it ends with record {end}, and {head.seq} was written: its tail was cut off")
 
     def report(self, files: tuple[str, ...]) -> VerifyReport:
-        """What was found."""
+        """Return the report of what was found."""
         last = self._last
         return VerifyReport(
             records=self._count,

@@ -84,11 +84,11 @@ class Approval:
         self._always: OrderedDict[Approved, None] = OrderedDict()
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that asks before it makes such calls."""
+        """Return a runner that asks before it makes such calls."""
         return AskFirst(self, inner, find)
 
     def remembers(self, session: str, wanted: Approved, longest: Lasting = "always") -> bool:
-        """Whether this needs no question any more. Callers that cannot be told apart from others (see
+        """Return whether this needs no question any more. Callers that cannot be told apart from others (see
         `Origin.approvals`) do not profit from what was answered for those."""
         if longest == "once":
             return False
@@ -158,7 +158,7 @@ class AskFirst(Layer):
     # -- asking -------------------------------------------------------------------------------------------------
 
     async def _approved(self, entry: Registered, call: ToolCall, verdict: Verdict) -> ToolCall:
-        """The call as it was approved; raises as `Approval` says."""
+        """Return the call as it was approved; raises as `Approval` says."""
         if verdict.effect == "deny":
             raise denied(entry, verdict)
         frozen = _frozen(entry, call)
@@ -204,7 +204,7 @@ class AskFirst(Layer):
                 del self._lines[key]
 
     async def _answer(self, ask: Approver, request: ApprovalRequest) -> object:
-        """What was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
+        """Return what was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
         ApprovalRequiredError where nobody was asked."""
         task = asyncio.ensure_future(_ask(ask, request))
         try:
@@ -279,7 +279,7 @@ def _look_at(task: asyncio.Future[object]) -> None:
 
 
 def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
-    """The call with arguments of its own, which nobody can change while somebody reads them."""
+    """Return the call with arguments of its own, which nobody can change while somebody reads them."""
     args: Any = {} if call.args is None else call.args
     if not isinstance(args, Mapping):
         raise InputValidationError([_NO_MAPPING], tool_id=entry.tool.id, op="validate_input")
@@ -298,6 +298,7 @@ def _because(verdict: Verdict) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line of what can be seen: no control characters, no marks that hide or reorder, at most 500 characters."""
+    """Return one line of what can be seen: no control characters, no marks that hide or reorder, at most 500
+    characters."""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * _MAX_DESCRIPTION]).split())
     return line if len(line) <= _MAX_DESCRIPTION else f"{line[: _MAX_DESCRIPTION - 1]}…"

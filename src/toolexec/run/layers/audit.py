@@ -39,7 +39,7 @@ class Audit:
         self._origins: dict[int, tuple[Origin, str]] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that logs every call of *inner*."""
+        """Return a runner that logs every call of *inner*."""
         return _Audited(inner, find, self.log, self._origin)
 
     def begin(self, group: GroupRun) -> GroupEnd:
@@ -57,7 +57,7 @@ class Audit:
         return end
 
     def _origin(self, origin: Origin) -> str:
-        """What a record says of *origin*; calls come from few of them."""
+        """Return what a record says of *origin*; calls come from few of them."""
         known = self._origins.get(id(origin))
         if known is not None and known[0] is origin:
             return known[1]
@@ -100,7 +100,7 @@ class _Audited(ObserverLayer):
         return end
 
     def _begin(self, call: ToolCall) -> str:
-        """What all records of the call say; writes that it begins. Raises AuditError: then it must not be made."""
+        """Write that the call begins, and return what all its records say. Raises AuditError: then it is not made."""
         log = self._log
         known = self._known(call)
         if known is None:

@@ -50,7 +50,7 @@ class Budget:
         self.max_media_bytes = max_media_bytes
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that keeps the budget around *inner*."""
+        """Return a runner that keeps the budget around *inner*."""
         return _Budgeted(inner, self)
 
     def cut(self, result: Result, origin: Origin) -> Result:

@@ -83,7 +83,7 @@ class LinkWatch:
         self._seen: OrderedDict[bytes, tuple[float, str, str]] = OrderedDict()
 
     def __call__(self, inner: Runner) -> Runner:
-        """A runner that watches the calls of *inner*."""
+        """Return a runner that watches the calls of *inner*."""
         return _Watched(inner, self)
 
     def before(self, call: ToolCall) -> Fed:
@@ -128,14 +128,15 @@ class LinkWatch:
         return entry
 
     def _session(self, origin: Origin) -> blake2b:
-        """What calls must have in common to be compared, as the beginning of a hash."""
+        """Return what calls must have in common to be compared, as the beginning of a hash."""
         caller = origin.caller
         parts = (caller.tenant, caller.id, *(("s", origin.session) if origin.session else ("p", origin.parent)))
         text = "".join([f"{len(part)}:{part}" for part in parts])
         return blake2b(text.encode(errors="surrogatepass"), digest_size=12, key=self._key)
 
     def _fixed(self, tool_id: str, name: str, value: str | int) -> bool:
-        """Whether the tool's schema makes it no wonder that the value is this one, or that nobody should know of it."""
+        """Return whether the tool's schema makes it no wonder that the value is this one, or that nobody should know
+        of it."""
         entry = self.find(tool_id) if self.find is not None else None
         always, default = _fixed(entry.tool.input_schema.text).get(name, (False, None)) if entry else (False, None)
         return always or value == default
@@ -183,14 +184,15 @@ def _hash(session: blake2b, value: str | int) -> bytes:
 
 
 def _counts(value: Any) -> bool:
-    """Whether a value is likely to tell one thing from all others."""
+    """Return whether a value is likely to tell one thing from all others."""
     if isinstance(value, str):
         return _MIN_TEXT <= len(value) <= _MAX_TEXT and not (redactor.knows_any and redactor.knows(value))
     return type(value) is int and _MIN_NUMBER <= value < _MAX_NUMBER
 
 
 def _arguments(value: Any, name: str, depth: int) -> Iterator[tuple[str, str | int]]:
-    """The values of arguments, each with its name; names in objects are joined by dots, items of lists have none."""
+    """Yield the values of arguments, each with its name; names in objects are joined by dots, items of lists have
+    none."""
     if isinstance(value, Mapping):
         for key, item in islice(value.items(), _MAX_MEMBERS) if depth < _MAX_ARGUMENT_DEPTH else ():
             if _step_of(key):
@@ -203,7 +205,7 @@ def _arguments(value: Any, name: str, depth: int) -> Iterator[tuple[str, str | i
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str | int]]:
-    """The values in a result, each with its path."""
+    """Yield the values in a result, each with its path."""
     if isinstance(value, dict):
         for key, item in islice(value.items(), _MAX_MEMBERS) if depth < _MAX_DEPTH else ():
             step = _step_of(key)

@@ -113,7 +113,7 @@ class RateLimit:
         self._tools: dict[str, tuple[Registered, list[_Use]]] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that refuses calls that come too fast."""
+        """Return a runner that refuses calls that come too fast."""
         return Limited(self, inner, find)
 
     def take(self, entry: Registered, call: ToolCall) -> None:
@@ -133,7 +133,7 @@ class RateLimit:
     # -- which limits -------------------------------------------------------------------------------------------
 
     def _uses(self, entry: Registered) -> list[_Use]:
-        """The limits that concern all calls of the tool."""
+        """Return the limits that concern all calls of the tool."""
         known = self._tools.get(entry.tool.id)
         if known is not None and known[0] is entry:
             return known[1]
@@ -154,7 +154,7 @@ class RateLimit:
         return uses
 
     def _now(self) -> float:
-        """The time, which never goes back."""
+        """Return the time, which never goes back."""
         read = self._clock()
         if read < self._read:
             self._shift += self._read - read

@@ -51,7 +51,7 @@ class Telemetry:
         self._redact = redact
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that makes each call of *inner* in a span."""
+        """Return a runner that makes each call of *inner* in a span."""
         from toolexec.run.telemetry import FactBook, Traced
 
         return Traced(inner, self._recorder, FactBook(find, self._redact))
