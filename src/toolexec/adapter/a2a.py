@@ -86,7 +86,7 @@ class A2AAdapter:
 
 
 def card_to_provider(card: Any) -> ProviderCard:
-    """An agent card (A2A 1.0, or 0.3) as a provider's card: JSON data, or the message of `a2a-sdk`.
+    """Return an agent card (A2A 1.0, or 0.3) as a provider's card: JSON data, or the message of `a2a-sdk`.
 
     Raises ConversionError for a card without name, description, version or any interface, and for a skill that is none.
     """
@@ -204,7 +204,7 @@ def _read_card(data: dict[str, Any]) -> ProviderCard:
 
 
 def _interfaces(data: dict[str, Any]) -> tuple[ProviderInterface, ...]:
-    """Those of 1.0; else the address of 0.3 and its additional ones."""
+    """Return those of 1.0; else the address of 0.3 and its additional ones."""
     given = data.get("supportedInterfaces")
     listed = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
     version = _text(data.get("protocolVersion")) or "0.3"
@@ -289,8 +289,8 @@ def _interface(item: ProviderInterface) -> dict[str, str]:
 
 
 def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[str, Any]:
-    """The scheme in the words of 1.0, in which its kind is a key, from these or from those of 0.3, in which its kind is
-    a `type`; raises ValueError for one that is neither."""
+    """Return the scheme in the words of 1.0, in which its kind is a key, from these or from those of 0.3, in which its
+    kind is a `type`; raises ValueError for one that is neither."""
     kinds = [kind for kind, (key, _, _) in _SCHEMES.items() if isinstance(scheme.get(key), Mapping)]
     if len(kinds) == 1:
         kind = kinds[0]
@@ -312,7 +312,8 @@ def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[s
 
 
 def _written_flows(name: str, flows: dict[str, Any], losses: Losses) -> dict[str, Any]:
-    """The one flow of OAuth that a card of 1.0 can have; raises ValueError when there is none, or it is incomplete."""
+    """Return the one flow of OAuth that a card of 1.0 can have; raises ValueError when there is none, or it is
+    incomplete."""
     found = [flow for flow in _FLOWS if isinstance(flows.get(flow), Mapping)]
     if not found:
         raise ValueError(f"the security scheme {name!r:.100} (oauth2) has no flow; use {', '.join(_FLOWS)}")

@@ -51,7 +51,7 @@ class AnthropicAdapter:
         return "anthropic"
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """Whether a tool that is not strict can hold the keyword."""
+        """Return whether a tool that is not strict can hold the keyword."""
         return feature in DIALECTS["anthropic"].features
 
     def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:

@@ -82,8 +82,8 @@ class Adapter(Protocol):
         ...
 
     def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
-        """The tool that *form* describes: JSON data, or an object of the vendor's package. *names* gives a name its ID
-        back. Raises ConversionError when it is no such form."""
+        """Return the tool that *form* describes: JSON data, or an object of the vendor's package. *names* gives a name
+        its ID back. Raises ConversionError when it is no such form."""
         ...
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
@@ -91,12 +91,12 @@ class Adapter(Protocol):
         ...
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """Whether the form's schemas can hold the keyword."""
+        """Return whether the form's schemas can hold the keyword."""
         ...
 
 
 def converting(adapter: str, direction: Direction, work: Callable[[], T], *, tool_id: str | None = None) -> T:
-    """What *work* gives; whatever goes wrong in it is one ConversionError, whose cause is the first one."""
+    """Return what *work* gives; whatever goes wrong in it is one ConversionError, whose cause is the first one."""
     try:
         return work()
     except ConversionError:
@@ -108,7 +108,7 @@ def converting(adapter: str, direction: Direction, work: Callable[[], T], *, too
 
 
 def plain(form: Any) -> dict[str, Any]:
-    """A form as JSON data of its own: a mapping, or an object of a vendor's package (pydantic's, or a protobuf
+    """Return a form as JSON data of its own: a mapping, or an object of a vendor's package (pydantic's, or a protobuf
     message). Raises TypeError and ValueError for anything else."""
     data = form
     if not isinstance(form, Mapping):
@@ -141,7 +141,7 @@ def identity(name: Any, names: NameMap | None) -> dict[str, Any]:
 
 
 def kept(tool: Tool, adapter: str) -> dict[str, Any]:
-    """What the form *adapter* had beyond the tool when this was read from it."""
+    """Return what the form *adapter* had beyond the tool when this was read from it."""
     stored = tool.meta.get(META_KEY)
     mine = stored.get(adapter) if isinstance(stored, dict) else None
     return mine if isinstance(mine, dict) else {}
@@ -156,7 +156,7 @@ def keep(meta: Mapping[str, Any], adapter: str, extra: Mapping[str, Any]) -> dic
 
 
 def bare_meta(tool: Tool) -> dict[str, Any]:
-    """A tool's meta without what is kept for adapters."""
+    """Return a tool's meta without what is kept for adapters."""
     return {key: value for key, value in tool.meta.items() if key != META_KEY}
 
 
@@ -195,7 +195,8 @@ def lose_fields(tool: Tool, held: Collection[str], name: str, adapter: str, loss
 
 
 def described_as(tool: Tool, limit: int, losses: Losses) -> str:
-    """The description, else the summary in the meta, else the title; at most *limit* characters (0: any number)."""
+    """Return the description, else the summary in the meta, else the title; at most *limit* characters (0: any
+    number)."""
     summary = tool.meta.get("summary")
     text = tool.description or (summary if isinstance(summary, str) else "")
     text = text or (tool.display_name if tool.display_name != tool.name else "")
@@ -206,7 +207,7 @@ def described_as(tool: Tool, limit: int, losses: Losses) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    """The texts in a list; empty for anything else."""
+    """Return the texts in a list; empty for anything else."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 

@@ -26,7 +26,7 @@ _SMALLER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxIte
 
 
 def combined(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What fits *left* and *right*; what they say of the value is that of *left*. None where no schema says it
+    """Return what fits *left* and *right*; what they say of the value is that of *left*. None where no schema says it
     without `allOf`."""
     closed = [node for node in (left, right) if "additionalProperties" in node or "unevaluatedProperties" in node]
     names = [_names(node) for node in (left, right)]
@@ -49,7 +49,7 @@ def _names(node: Mapping[str, Any]) -> set[str]:
 
 
 def _both(key: str, left: Any, right: Any) -> Any:
-    """The value of a keyword that says what two of its values say; None if there is none."""
+    """Return the value of a keyword that says what two of its values say; None if there is none."""
     if key == "properties" and isinstance(left, dict) and isinstance(right, dict):
         return {**right, **left, **{name: _each(left[name], right[name]) for name in left if name in right}}
     if isinstance(left, list) and isinstance(right, list):

@@ -92,13 +92,13 @@ class VendorTools:
 
 
 def name_map(ids: Iterable[str], format: str = "") -> NameMap:
-    """The names of these tools in a form; no tool gets the name of one that an `Exec` adds itself."""
+    """Return the names of these tools in a form; no tool gets the name of one that an `Exec` adds itself."""
     return NameMap(ids, reserved=_RESERVED, letter_first=format == "gemini")
 
 
 def tool_search_tool(format: VendorFormat = "anthropic", how: ToolSearch = "client") -> dict[str, Any]:
-    """The entry that lets a model find tools: `client` is answered by the handlers of an `Exec`, the others by the
-    vendor. Raises ConfigurationError where there is no such thing."""
+    """Return the entry that lets a model find tools: `client` is answered by the handlers of an `Exec`, the others by
+    the vendor. Raises ConfigurationError where there is no such thing."""
     if format == "anthropic" and how in _SERVER_SEARCH:
         name = _SERVER_SEARCH[how]
         return {"type": f"{name}_{_SEARCH_VERSION}", "name": name}
@@ -175,7 +175,7 @@ class _Collecting:
         self.skipped: dict[str, ConversionError] = {}
 
     def convert(self, tool: Tool) -> Converted | None:
-        """The tool's form; None, with the reason in `skipped`, if it cannot be held."""
+        """Return the tool's form; None, with the reason in `skipped`, if it cannot be held."""
         name = tool.id if self._format == "a2a" else self._names.to_vendor(tool.id)
         options = replace(self._options, name=name)
         try:
@@ -221,7 +221,7 @@ class _Collecting:
 
 
 def _marked(tool: Tool, format: str, *, deferred: bool, callers: Sequence[str]) -> Tool:
-    """The tool with what the vendor is to know about it beyond what it is."""
+    """Return the tool with what the vendor is to know about it beyond what it is."""
     marks: dict[str, Any] = {"defer_loading": True} if deferred else {}
     marks |= {"allowed_callers": list(callers)} if callers else {}
     if not marks:

@@ -98,7 +98,8 @@ MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", 
 
 
 def subschemas(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas directly in *node*, in its order, each with the JSON pointer that leads there (`/items`, ...)."""
+    """Yield the schemas directly in *node*, in its order, each with the JSON pointer that leads there (`/items`,
+    ...)."""
     for key, value in node.items():
         if key in SCHEMAS and isinstance(value, dict | bool):
             yield f"/{key}", value
@@ -109,8 +110,8 @@ def subschemas(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def used_features(schema: Any) -> Iterator[tuple[str, SchemaFeature]]:
-    """Every feature that *schema* uses, with the JSON pointer of the subschema that does: from the outside in, and in
-    the order of the features for each."""
+    """Yield every feature that *schema* uses, with the JSON pointer of the subschema that does: from the outside in,
+    and in the order of the features for each."""
     pending: list[tuple[str, Any]] = [("", schema)]
     while pending:
         path, node = pending.pop()

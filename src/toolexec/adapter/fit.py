@@ -79,7 +79,7 @@ class _Work:
         self._nodes = 0
 
     def definitions(self) -> dict[str, Any]:
-        """The definitions that the written references need, and those that these need."""
+        """Return the definitions that the written references need, and those that these need."""
         done: dict[str, Any] = {}
         pending = self.references.pending
         while pending:
@@ -88,7 +88,7 @@ class _Work:
         return done
 
     def node(self, value: Any, path: str, level: int, trail: tuple[int, ...]) -> Any:
-        """One schema; *trail* are the references on the way here that were put in place of themselves."""
+        """Return one schema; *trail* are the references on the way here that were put in place of themselves."""
         self.losses.visit(path)
         self._nodes += 1
         if isinstance(value, bool):
@@ -110,7 +110,7 @@ class _Work:
         return self._written(node, path, level, trail)
 
     def _well_formed(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """The node itself, or a copy without keywords whose values are not even of the right kind."""
+        """Return the node itself, or a copy without keywords whose values are not even of the right kind."""
         wrong = [key for key, value in node.items() if not isinstance(value, _KINDS.get(key, object))]
         for key in wrong:
             self.losses.add(key, path, "dropped", "its value makes no sense")
@@ -121,7 +121,7 @@ class _Work:
     def _dereferenced(
         self, original: dict[str, Any], path: str, trail: tuple[int, ...]
     ) -> tuple[dict[str, Any], tuple[int, ...], str]:
-        """The node without its reference, or with the one to write in the last place."""
+        """Return the node without its reference, or with the one to write in the last place."""
         node, source = dict(original), original
         while "$ref" in node:
             ref = node.pop("$ref")
@@ -159,7 +159,7 @@ class _Work:
     def _without_all_of(
         self, node: dict[str, Any], path: str, trail: tuple[int, ...]
     ) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """The node with its `allOf` taken in, where the dialect has none and it can be."""
+        """Return the node with its `allOf` taken in, where the dialect has none and it can be."""
         if SchemaFeature.ALL_OF in self.dialect.features:
             return node, trail
         while isinstance(parts := node.get("allOf"), list) and len(parts) <= MAX_PARTS:
@@ -177,7 +177,7 @@ class _Work:
         return node, trail
 
     def _inlined(self, part: Any, trail: tuple[int, ...]) -> tuple[dict[str, Any] | None, tuple[int, ...]]:
-        """A part of an `allOf` with the definition in place of its reference; None where that cannot be."""
+        """Return a part of an `allOf` with the definition in place of its reference; None where that cannot be."""
         seen = trail
         while isinstance(part, dict) and "$ref" in part:
             target = self.references.target(part, part["$ref"])
@@ -190,7 +190,7 @@ class _Work:
     # -- keywords -----------------------------------------------------------------------------------------------
 
     def _written(self, node: dict[str, Any], path: str, level: int, trail: tuple[int, ...]) -> dict[str, Any]:
-        """The node with just what the dialect has; the rest is in the description."""
+        """Return the node with just what the dialect has; the rest is in the description."""
         result: dict[str, Any] = {}
         words: list[str] = []
         for key, value in node.items():
@@ -214,7 +214,7 @@ class _Work:
         return result
 
     def _has(self, key: str, value: Any, node: dict[str, Any]) -> bool:
-        """Whether the dialect has the keyword with this value."""
+        """Return whether the dialect has the keyword with this value."""
         dialect = self.dialect
         if key in ALWAYS:
             return True
@@ -233,7 +233,7 @@ class _Work:
         return True
 
     def _value(self, key: str, value: Any, path: str, level: int, trail: tuple[int, ...]) -> Any:
-        """The value of a keyword that stays, with the schemas in it made to fit."""
+        """Return the value of a keyword that stays, with the schemas in it made to fit."""
         if key in MAPS_OF_SCHEMAS and isinstance(value, dict):
             fitted: dict[str, Any] = {}
             for name, child in value.items():
@@ -295,7 +295,7 @@ class _FreeNames:
         self._next: dict[str, int] = {}
 
     def near(self, name: str) -> str:
-        """The nearest one that is not taken; it is taken then."""
+        """Return the nearest one that is not taken; it is taken then."""
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:50])
         base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
         found, number = base, self._next.get(base, 2)

@@ -70,7 +70,7 @@ class GeminiAdapter:
         return "gemini-json" if self.json_schema else "gemini"
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """Whether the declarations that it writes can hold the keyword."""
+        """Return whether the declarations that it writes can hold the keyword."""
         return feature in DIALECTS[self._dialect].features
 
     def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
@@ -105,7 +105,7 @@ class GeminiAdapter:
         )
 
     def _open(self, schema: dict[str, Any]) -> bool:
-        """Whether a schema without properties says something nevertheless."""
+        """Return whether a schema without properties says something nevertheless."""
         return bool(schema.keys() - {"type", "properties", "required", "additionalProperties"})
 
 
@@ -139,7 +139,7 @@ def _schema(data: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def _json_schema(node: Any) -> Any:
-    """A node of OpenAPI's subset in the words of JSON Schema: types in lower case, null as a type."""
+    """Return a node of OpenAPI's subset in the words of JSON Schema: types in lower case, null as a type."""
     if not isinstance(node, dict):
         return node
     result = {name: value for name, value in map(_keyword, node.items()) if value != "type_unspecified"}
@@ -158,7 +158,7 @@ def _json_schema(node: Any) -> Any:
 
 
 def _keyword(item: tuple[str, Any]) -> tuple[str, Any]:
-    """One keyword with its value, and what is in that."""
+    """Return one keyword with its value, and what is in that."""
     name, value = _SCHEMA_NAMES.get(item[0], item[0]), item[1]
     if name == "type" and isinstance(value, str):
         return name, value.lower()

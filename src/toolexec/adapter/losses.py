@@ -42,7 +42,7 @@ class LossWarning:
         return f"{tool}{self.path} {self.feature} {self.action} ({self.from_adapter} → {self.to_adapter}){note}"
 
     def to_dict(self) -> dict[str, str]:
-        """The warning as JSON-able data."""
+        """Return the warning as JSON-able data."""
         data = {"feature": self.feature, "path": self.path, "action": self.action, "from": self.from_adapter}
         data["to"] = self.to_adapter
         data |= {"note": self.note} if self.note else {}
@@ -102,7 +102,7 @@ class Losses:
         self._found.append(_Found((visited, _ORDER.get(feature, len(_ORDER)), feature), warning))
 
     def mark(self) -> int:
-        """A place to go back to with `back_to`."""
+        """Return a place to go back to with `back_to`."""
         return len(self._found)
 
     def back_to(self, mark: int) -> None:
@@ -110,11 +110,12 @@ class Losses:
         del self._found[mark:]
 
     def since(self, mark: int) -> list[LossWarning]:
-        """What was added since *mark*, as it came."""
+        """Return what was added since *mark*, as it came."""
         return [found.warning for found in self._found[mark:]]
 
     def warnings(self) -> tuple[LossWarning, ...]:
-        """All of them: those on the tool first, then the input schema from the outside in, then the output schema."""
+        """Return all of them: those on the tool first, then the input schema from the outside in, then the output
+        schema."""
         roots = {"tool": 0, "input": 1, "output": 2}
         ordered = sorted(self._found, key=lambda found: (roots.get(found.warning.path.split(":")[0], 3), found.order))
         told = [found.warning for found in ordered]

@@ -33,7 +33,7 @@ class MCPAdapter:
         return "mcp"
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """All of them: MCP's schemas are JSON Schema 2020-12."""
+        """Return all of them: MCP's schemas are JSON Schema 2020-12."""
         return feature in DIALECTS["mcp"].features
 
     def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:

@@ -64,7 +64,7 @@ class Answer:
 
 
 def openai_calls(message: Any) -> list[VendorCall]:
-    """The calls of Chat Completions (`tool_calls`) and of Responses (`function_call` and the like), in order.
+    """Return the calls of Chat Completions (`tool_calls`) and of Responses (`function_call` and the like), in order.
 
     *message* is a completion, a response, a message, a list of calls or output items, or a single one; what is no call
     for this side is left out.
@@ -82,14 +82,15 @@ def openai_calls(message: Any) -> list[VendorCall]:
 
 
 def anthropic_calls(message: Any) -> list[VendorCall]:
-    """The `tool_use` blocks of a message, of a list of blocks, or a single one; what the vendor's own servers do
+    """Return the `tool_use` blocks of a message, of a list of blocks, or a single one; what the vendor's own servers do
     (`server_tool_use`) is left out."""
     content = _field(message, "content")
     return _each(content if isinstance(content, list | tuple) else _listed(message), _anthropic_call)
 
 
 def gemini_calls(message: Any) -> list[VendorCall]:
-    """The `functionCall` parts of a response (its first candidate), of a content, or of a list of parts or calls."""
+    """Return the `functionCall` parts of a response (its first candidate), of a content, or of a list of parts or
+    calls."""
     candidates = _field(message, "candidates")
     if isinstance(candidates, list | tuple):
         message = _field(candidates[0], "content") if candidates else None
@@ -203,7 +204,7 @@ def _gemini_call(item: Any) -> VendorCall | None:
 
 
 def _arguments(given: Any) -> tuple[dict[str, Any], str]:
-    """The arguments, or what is wrong with them."""
+    """Return the arguments, or what is wrong with them."""
     if given is None or given == "":
         return {}, ""
     value = given
@@ -279,7 +280,7 @@ def _gemini(call: VendorCall, answer: Answer) -> dict[str, Any]:
 
 
 def _with_notes(answer: Answer) -> str:
-    """The text, with a note for each medium that cannot go along."""
+    """Return the text, with a note for each medium that cannot go along."""
     return "\n".join([answer.text, *map(_note, answer.media)])
 
 
@@ -305,7 +306,7 @@ def _listed(message: Any) -> Iterable[Any]:
 
 
 def _field(item: Any, name: str, default: Any = _MISSING) -> Any:
-    """A field of JSON data or of an object."""
+    """Return a field of JSON data or of an object."""
     if isinstance(item, Mapping):
         return item.get(name, default)
     return getattr(item, name, default)

@@ -21,9 +21,9 @@ _MAX_CLOSE: Final = 3
 
 
 def vendor_name(tool_id: str, *, letter_first: bool = False) -> str:
-    """The name of a tool on its own: `__` for each `:` of the ID, `_` for what is not a letter, digit, `_` or `-`, and
-    a hash in place of the end when it is over 64 characters. With *letter_first*, a `_` comes before what is neither
-    that nor a letter, as Gemini wants it.
+    """Return the name of a tool on its own: `__` for each `:` of the ID, `_` for what is not a letter, digit, `_` or
+    `-`, and a hash in place of the end when it is over 64 characters. With *letter_first*, a `_` comes before what is
+    neither that nor a letter, as Gemini wants it.
 
     >>> vendor_name("git:log:1.2.0")
     'git__log__1_2_0'
@@ -71,14 +71,14 @@ class NameMap:
         self._other: dict[str, str | None] | None = None
 
     def to_vendor(self, tool_id: str) -> str:
-        """The name of a tool; raises ToolNotFoundError for one that is not in the map."""
+        """Return the name of a tool; raises ToolNotFoundError for one that is not in the map."""
         name = self._names.get(tool_id)
         if name is None:
             raise ToolNotFoundError(tool_id, op="convert")
         return name
 
     def to_id(self, name: str) -> str:
-        """The ID behind a name; raises ToolNotFoundError, with similar names in `details["close"]`.
+        """Return the ID behind a name; raises ToolNotFoundError, with similar names in `details["close"]`.
 
         An ID of the map is taken for itself, and so is a name that the tool would have in another set of tools, as long
         as it is one tool's only.
@@ -101,7 +101,7 @@ class NameMap:
         return self._other.get(name) if name not in self.reserved else None
 
     def __iter__(self) -> Iterator[str]:
-        """The IDs, sorted."""
+        """Yield the IDs, sorted."""
         return iter(self._names)
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class NameMap:
 
 
 def _at(tool_id: str, level: int, letter_first: bool) -> str:
-    """The name with so much of a hash as *level* says: none at 0, nothing but that at the last."""
+    """Return the name with so much of a hash as *level* says: none at 0, nothing but that at the last."""
     plain = _FOREIGN.sub("_", tool_id.replace(":", "__"))
     if not plain or (letter_first and not (plain[0].isalpha() or plain[0] == "_")):
         plain = f"_{plain}"

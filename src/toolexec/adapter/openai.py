@@ -47,7 +47,7 @@ class OpenAIAdapter:
         return "openai" if self.api == "chat" else "openai-responses"
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """Whether a function that is not strict can hold the keyword."""
+        """Return whether a function that is not strict can hold the keyword."""
         return feature in DIALECTS["openai"].features
 
     def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:

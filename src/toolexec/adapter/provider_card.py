@@ -77,11 +77,11 @@ class ProviderCard:
         return f"{self.name}:{self.version}" if self.version else self.name
 
     def copy(self) -> ProviderCard:
-        """The same card, with nothing shared that could be changed."""
+        """Return the same card, with nothing shared that could be changed."""
         return ProviderCard(**{part.name: getattr(self, part.name) for part in fields(self)})
 
     def to_dict(self) -> dict[str, Any]:
-        """The card as JSON-able data, without what is empty; `from_dict` reads it."""
+        """Return the card as JSON-able data, without what is empty; `from_dict` reads it."""
         data: dict[str, Any] = {}
         for part in fields(self):
             value = getattr(self, part.name)

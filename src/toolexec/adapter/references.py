@@ -32,7 +32,7 @@ class References:
         self._defined = defined if isinstance(defined, dict) else {}
 
     def target(self, node: dict[str, Any], ref: Any) -> Any:
-        """The schema that *ref* in *node* stands for; None when it leads nowhere."""
+        """Return the schema that *ref* in *node* stands for; None when it leads nowhere."""
         if not isinstance(ref, str):
             return None
         graph = self._graph = self._graph or SchemaGraph(self._root)
@@ -43,7 +43,7 @@ class References:
         return next((target for target in found if isinstance(target, dict | bool)), None)
 
     def use(self, target: Any, ref: str) -> str:
-        """The reference to write for *target*, which *ref* stands for; its definition is put into `pending`."""
+        """Return the reference to write for *target*, which *ref* stands for; its definition is put into `pending`."""
         if target is self._root:
             return ROOT
         known = self._names.get(id(target))
@@ -64,7 +64,7 @@ class References:
 
 
 def modern(node: Any, role: str = "schema") -> Any:
-    """A draft-07 schema in the words of 2020-12: `items` that is a list, `additionalItems`, `dependencies`.
+    """Return a draft-07 schema in the words of 2020-12: `items` that is a list, `additionalItems`, `dependencies`.
 
     `$schema` goes, and nothing of *node* is changed.
     """

@@ -52,7 +52,7 @@ class AdapterRegistry:
                 raise self._unknown(name)
 
     def get(self, name: str) -> Adapter:
-        """The adapter of that name; raises ConfigurationError, with the names that there are."""
+        """Return the adapter of that name; raises ConfigurationError, with the names that there are."""
         with self._lock:
             found = self._adapters.get(name)
             if found is None:
@@ -60,7 +60,7 @@ class AdapterRegistry:
             return found
 
     def list(self) -> list[str]:
-        """All names in alphabetical order."""
+        """Return all names in alphabetical order."""
         with self._lock:
             return sorted(self._adapters)
 
@@ -88,7 +88,7 @@ class AdapterRegistry:
 
 
 def default_adapters() -> AdapterRegistry:
-    """A registry of its own with all adapters of this package: a2a, anthropic, gemini, mcp, openai,
+    """Return a registry of its own with all adapters of this package: a2a, anthropic, gemini, mcp, openai,
     openai-responses."""
     return AdapterRegistry(
         [

@@ -50,7 +50,7 @@ def rewrite(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -
 
 
 def without_null(branches: list[Any]) -> list[Any]:
-    """The branches of an `anyOf` that are not just for null."""
+    """Return the branches of an `anyOf` that are not just for null."""
     return [b for b in branches if not (isinstance(b, dict) and (b.get("type") == "null" or _only_null(b)))]
 
 

@@ -19,7 +19,8 @@ _MAX_SETS: Final = 12
 
 
 def as_object(root: dict[str, Any], dialect: Dialect, references: References, losses: Losses) -> dict[str, Any]:
-    """The root as an object with properties, without `$ref`, and without combinators where *dialect* has none there.
+    """Return the root as an object with properties, without `$ref`, and without combinators where *dialect* has none
+    there.
 
     Raises InvalidSchemaError when no object fits it.
     """
@@ -57,7 +58,7 @@ def object_type(kind: Any) -> str:
 def _resolved(
     node: dict[str, Any], references: References, losses: Losses, trail: tuple[int, ...]
 ) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The node with definitions in place of its own references."""
+    """Return the node with definitions in place of its own references."""
     source = node
     while "$ref" in node and len(trail) < _MAX_LINKS:
         rest = {key: value for key, value in node.items() if key != "$ref"}
@@ -72,7 +73,7 @@ def _resolved(
 
 
 def _one_object(node: dict[str, Any], key: str, references: References, losses: Losses) -> dict[str, Any]:
-    """A choice between objects as one object that has the properties of all of them."""
+    """Return a choice between objects as one object that has the properties of all of them."""
     rest = {name: value for name, value in node.items() if name != key}
     branches: list[dict[str, Any]] = []
     for branch in node[key][:MAX_PARTS] if isinstance(node[key], list) else []:
@@ -107,7 +108,7 @@ def _one_object(node: dict[str, Any], key: str, references: References, losses: 
 
 
 def _choice(sets: list[list[str]]) -> str:
-    """Which properties go together, in words; empty where that says nothing."""
+    """Return which properties go together, in words; empty where that says nothing."""
     if len({tuple(names) for names in sets}) < 2 or len(sets) > _MAX_SETS:
         return ""
     return f"give one of these: {'; '.join(' and '.join(names) or 'nothing more' for names in sets)}"[:500]

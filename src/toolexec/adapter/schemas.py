@@ -13,8 +13,8 @@ __all__ = ["arguments", "not_strict", "result"]
 
 
 def arguments(tool: Tool, dialect: str, losses: Losses, options: FormOptions) -> tuple[Fitted, bool]:
-    """The tool's input schema in a dialect, and whether it is strict. A schema that cannot be strict is written as if
-    nobody had asked. Raises InvalidSchemaError when its root fits no object."""
+    """Return the tool's input schema in a dialect, and whether it is strict. A schema that cannot be strict is written
+    as if nobody had asked. Raises InvalidSchemaError when its root fits no object."""
     strict = DIALECTS.get(f"{dialect}-strict")
     if options.strict and strict is None:
         not_strict(losses)
@@ -32,7 +32,7 @@ def not_strict(losses: Losses) -> None:
 
 
 def result(tool: Tool, dialect: Dialect, losses: Losses, options: FormOptions) -> Fitted | None:
-    """The tool's output schema in a dialect; None if it has none."""
+    """Return the tool's output schema in a dialect; None if it has none."""
     if tool.output_schema is None:
         return None
     with losses.root("output"):

@@ -60,7 +60,7 @@ def fit_strict(schema: Schema, dialect: Dialect, losses: Losses, *, describe: bo
 
 
 def strict_cost(schema: dict[str, Any]) -> StrictCost:
-    """What a strict schema counts for where a vendor bounds all tools of a request together."""
+    """Return what a strict schema counts for where a vendor bounds all tools of a request together."""
     optional = unions = 0
     pending: list[Any] = [schema]
     while pending:
@@ -135,7 +135,7 @@ class _Strict:
 
 
 def _or_null(node: Any) -> Any:
-    """The schema, or null."""
+    """Return the schema, or null."""
     if not isinstance(node, dict):
         return node
     kind, values = node.get("type"), node.get("enum")
@@ -156,7 +156,7 @@ def _or_null(node: Any) -> Any:
 
 
 def _is_recursive(root: dict[str, Any]) -> bool:
-    """Whether a reference leads, through whatever definitions, back to itself."""
+    """Return whether a reference leads, through whatever definitions, back to itself."""
     named = {f"#/$defs/{pointer(name)}": node for name, node in root.get("$defs", {}).items()}
     uses = {name: _refs(node) for name, node in {**named, "#": root}.items()}
     waiting = {name: len(refs & uses.keys()) for name, refs in uses.items()}
@@ -209,7 +209,7 @@ class _Cleaning:
         self._known: dict[int, bool] = {}
 
     def cleaned(self, node: Any, value: Any, level: int) -> Any:
-        """The value without them."""
+        """Return the value without them."""
         node = _target(node, self._root)
         if not isinstance(node, dict) or level > _MAX_LEVELS:
             return value
@@ -247,7 +247,7 @@ class _Cleaning:
 
 
 def _target(node: Any, root: dict[str, Any]) -> Any:
-    """The schema itself, or the definition that it is a reference to."""
+    """Return the schema itself, or the definition that it is a reference to."""
     for _ in range(_MAX_LINKS):
         ref = node.get("$ref") if isinstance(node, dict) else None
         if not isinstance(ref, str) or not ref.startswith("#/"):

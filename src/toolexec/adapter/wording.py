@@ -13,7 +13,7 @@ _MAX_WORDS: Final = 600
 
 
 def phrase(keyword: str, value: Any) -> str:
-    """What `keyword: value` asks for, in a few words; empty when it asks for nothing, or takes too long to say.
+    """Return what `keyword: value` asks for, in a few words; empty when it asks for nothing, or takes too long to say.
 
     >>> phrase("minimum", 1), phrase("maxItems", 1), phrase("enum", [1, None]), phrase("uniqueItems", False)
     ('minimum 1', 'at most 1 item', 'one of 1, null', '')
@@ -27,7 +27,7 @@ def phrase(keyword: str, value: Any) -> str:
 
 
 def described(description: Any, phrases: Sequence[str]) -> str:
-    """The description with the phrases behind it in brackets, as many of them as fit.
+    """Return the description with the phrases behind it in brackets, as many of them as fit.
 
     >>> described("How many.", ["minimum 1", "maximum 500"])
     'How many. (minimum 1, maximum 500)'

@@ -20,7 +20,7 @@ class CallerIsNotAsked:
         self.approval = approval
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
-        """A runner that keeps the rule around *inner*."""
+        """Return a runner that keeps the rule around *inner*."""
         return _WithoutAsking(self.approval.wrap(inner, find))
 
 

@@ -41,7 +41,7 @@ _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where audit log, pins and approvals are kept when the settings name no other place."""
+    """Return where audit log, pins and approvals are kept when the settings name no other place."""
     base = environment.get("XDG_STATE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec"
 
@@ -141,7 +141,8 @@ def build(
 
 
 def _kept_tools(loaded: Loaded, place: str) -> tuple[SQLiteCatalogue, StoredIndex] | None:
-    """The catalogue and its index, kept in step with each other from now on; None where the settings name no file.
+    """Return the catalogue and its index, kept in step with each other from now on; None where the settings name no
+    file.
 
     Tools of servers that are not configured any more, or switched off, go out of it. One that is damaged is begun anew.
     Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that cannot be used.
@@ -175,7 +176,7 @@ def _kept_tools(loaded: Loaded, place: str) -> tuple[SQLiteCatalogue, StoredInde
 
 
 def _backend(server: MCPServer) -> Backend:
-    """The backend of one server; only this needs the `mcp` extra."""
+    """Return the backend of one server; only this needs the `mcp` extra."""
     from toolexec.backend.mcp import MCPBackend
 
     return MCPBackend(server)
@@ -204,8 +205,8 @@ def _has_rates(loaded: Loaded) -> bool:
 
 
 def _with(own: Exec, loaded: Loaded, gate: Gate | None, trace: TraceHook | None, toolset: Toolset | None) -> Exec:
-    """The Exec of a Python file, with what the settings say: the same object, so that calls which the file's own tools
-    make with it pass the gate, too."""
+    """Return the Exec of a Python file, with what the settings say: the same object, so that calls which the file's own
+    tools make with it pass the gate, too."""
     before = own.options
     after = parts.exec_options(loaded, before, only_given=True)
     after = replace(after, gate=gate or before.gate, trace=_both(before.trace, trace))
@@ -233,7 +234,7 @@ def _both(first: TraceHook | None, second: TraceHook | None) -> TraceHook | None
 
 
 def _key_in(file: str) -> bytes:
-    """The key of the audit log, without white space around it. Raises ConfigurationError."""
+    """Return the key of the audit log, without white space around it. Raises ConfigurationError."""
     try:
         return Path(file).expanduser().read_bytes().strip()
     except OSError as error:
@@ -251,7 +252,7 @@ class _GateMaker:
     results: ResultStore
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
-        """The gate, None where nobody wants one, and the log that it writes."""
+        """Return the gate, None where nobody wants one, and the log that it writes."""
         from toolexec.run.gate import Gate
 
         policy = self._policy()
@@ -333,7 +334,7 @@ class _GateMaker:
         return Budget(self.results)
 
     def _place(self, given: str, name: str) -> Path:
-        """The file that was given, or the one in the state folder, which is made for its owner alone."""
+        """Return the file that was given, or the one in the state folder, which is made for its owner alone."""
         if given:
             return Path(given)
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -75,7 +75,8 @@ class Found:
 
 
 def find_servers(places: Places | None = None) -> tuple[list[Found], list[str]]:
-    """The servers of all programs, each once, and what could not be read. Nothing is changed, and nothing started."""
+    """Return the servers of all programs, each once, and what could not be read. Nothing is changed, and nothing
+    started."""
     places = places or Places()
     found: list[Found] = []
     problems: list[str] = []
@@ -104,7 +105,7 @@ def _of_project(data: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _is_toolexec(entry: Mapping[str, Any]) -> bool:
-    """Whether it is this program: it would serve itself."""
+    """Return whether it is this program: it would serve itself."""
     args = entry.get("args")
     words = [str(entry.get("command") or ""), *(map(str, args) if isinstance(args, list) else ())]
     return any(Path(word).stem == "toolexec" for word in words[:3])
@@ -149,7 +150,7 @@ def _take(
 
 
 def _settled(value: Any, folder: Path) -> Any:
-    """The value with the folder that VS Code would fill in."""
+    """Return the value with the folder that VS Code would fill in."""
     if isinstance(value, str):
         return re.sub(r"\$\$(?!\{)", "$$$$", value).replace("${workspaceFolder}", str(folder))
     if isinstance(value, list):
@@ -222,7 +223,7 @@ class _Hiding:
         return urlunsplit(parts._replace(query=urlencode(hidden, safe="${}")))
 
     def _variable(self, place: str, name: str, value: str) -> str:
-        """A variable that stands for *value*: of the same name where it was one, else with the server's name."""
+        """Return a variable that stands for *value*: of the same name where it was one, else with the server's name."""
         plain = re.sub(r"\W+", "_", name).strip("_").upper() or "SECRET"
         longer = re.sub(r"\W+", "_", f"{self._found.name}_{plain}").strip("_").upper()
         plain, longer = (f"_{each}" if each[0].isdigit() else each for each in (plain, longer))
@@ -234,7 +235,7 @@ class _Hiding:
 
 
 def _looks_secret(value: str) -> bool:
-    """Whether it is like the keys that programs make: long, without blanks, and without order."""
+    """Return whether it is like the keys that programs make: long, without blanks, and without order."""
     if redactor.text(value) != value:
         return True
     if len(value) < _LONG or not re.fullmatch(r"[\w+=.~-]+", value):

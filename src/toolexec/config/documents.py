@@ -48,17 +48,18 @@ class Document:
         return self.parsed.line(place) or 0
 
     def where(self, place: Place) -> str:
-        """The file, and the line of what is at *place*, as messages name it."""
+        """Return the file, and the line of what is at *place*, as messages name it."""
         line = self.line(place)
         return f"{self.file}, line {line}" if line else str(self.file)
 
     def origin(self, place: Place) -> str:
-        """The same, as `config show --origin` prints it."""
+        """Return the same, as `config show --origin` prints it."""
         line = self.line(place)
         return f"{self.file}:{line}" if line else str(self.file)
 
     def servers(self) -> tuple[Place, Any]:
-        """Where the servers are, and what is there: `mcpServers`, `servers`, or either of them in `mcp`; else None."""
+        """Return where the servers are, and what is there: `mcpServers`, `servers`, or either of them in `mcp`; else
+        None."""
         from toolexec.backend.mcp.files import server_table
 
         return server_table(self.data)
@@ -114,7 +115,7 @@ def _read(path: Path, mistakes: Mistakes, place: str) -> str | None:
 
 
 def _is_ours(path: Path, data: Any) -> bool:
-    """Whether a JSON file is for toolexec, and not just an mcpServers file of another program."""
+    """Return whether a JSON file is for toolexec, and not just an mcpServers file of another program."""
     if not isinstance(data, Mapping):
         return False
     own_name = re.match(r"\.?toolexec\b", path.name) is not None

@@ -38,7 +38,7 @@ class Parsed:
     twice: tuple[tuple[Place, int], ...] = field(default=())
 
     def line(self, path: Place) -> int | None:
-        """The line of what is at *path*, or of the nearest thing around it that has one."""
+        """Return the line of what is at *path*, or of the nearest thing around it that has one."""
         while path:
             found = self.lines.get(path)
             if found is not None:

@@ -94,7 +94,7 @@ def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Doc
 
 
 def _included(layers: Layers, mistakes: Mistakes) -> list[Document]:
-    """The files of other programs that `sources.include` names."""
+    """Return the files of other programs that `sources.include` names."""
     value = layers.values["sources.include"]
     found: list[Document] = []
     for number, name in enumerate(value.value):

@@ -55,5 +55,5 @@ class Loaded:
         return {path: value.origin for path, value in self.values.items()}
 
     def has(self, block: str) -> bool:
-        """Whether anybody has set a key of this block."""
+        """Return whether anybody has set a key of this block."""
         return any(value.layer != "default" for path, value in self.values.items() if KEYS[path].block == block)

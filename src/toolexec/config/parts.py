@@ -43,14 +43,14 @@ _BYTES: Final = {"memory": "memory_bytes", "disk": "disk_bytes"}
 
 
 def rule(data: Any) -> Rule:
-    """One rule of the policy; raises ConfigurationError."""
+    """Return one rule of the policy; raises ConfigurationError."""
     from toolexec.run.policy import Rule
 
     return Rule.from_dict(data)
 
 
 def policy(loaded: Loaded) -> Policy:
-    """The policy; raises ConfigurationError."""
+    """Return the policy; raises ConfigurationError."""
     from toolexec.run.policy import Policy
 
     block = loaded.settings.policy
@@ -59,7 +59,7 @@ def policy(loaded: Loaded) -> Policy:
 
 
 def rate_limit(loaded: Loaded) -> RateLimit | None:
-    """The rate limits; None where there are none."""
+    """Return the rate limits; None where there are none."""
     from toolexec.run.layers.rate_limit import RateLimit
 
     block = loaded.settings.limits
@@ -123,7 +123,7 @@ def auth_settings(loaded: Loaded) -> AuthSettings:
 
 
 def http_settings(loaded: Loaded) -> HttpSettings:
-    """How the server listens; raises ConfigurationError."""
+    """Return how the server listens; raises ConfigurationError."""
     from toolexec.server.http import HttpSettings
 
     server = loaded.settings.server
@@ -139,7 +139,7 @@ def http_settings(loaded: Loaded) -> HttpSettings:
 
 
 def serve_settings(loaded: Loaded) -> ServeSettings:
-    """What the server offers; raises ConfigurationError."""
+    """Return what the server offers; raises ConfigurationError."""
     from toolexec.server.settings import ServeSettings
 
     values = _values(loaded, "server")
@@ -154,7 +154,8 @@ def serve_settings(loaded: Loaded) -> ServeSettings:
 
 
 def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> Options:
-    """The options of an Exec that the settings describe, upon *base*; with *only_given*, those that somebody has set.
+    """Return the options of an Exec that the settings describe, upon *base*; with *only_given*, those that somebody has
+    set.
 
     Raises ConfigurationError, and InvalidLimitsError for limits of code.
     """
@@ -186,7 +187,7 @@ def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> 
 
 
 def sandbox_settings(loaded: Loaded) -> SandboxSettings:
-    """Which sandboxes there are; raises ConfigurationError."""
+    """Return which sandboxes there are; raises ConfigurationError."""
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
@@ -273,7 +274,7 @@ def _check_serving(loaded: Loaded, mistakes: Mistakes) -> None:
 
 
 def _place(loaded: Loaded, *blocks: str) -> str:
-    """Where the first setting of these blocks that somebody has made stands, and which blocks they are."""
+    """Return where the first setting of these blocks that somebody has made stands, and which blocks they are."""
     given = (loaded.values[path] for path, key in KEYS.items() if key.block in blocks)
     where = next((value.where(()) or value.origin for value in given if value.layer != "default"), "")
     names = " and ".join(f"[{block}]" for block in blocks)

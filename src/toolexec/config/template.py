@@ -51,7 +51,7 @@ _EXAMPLES: Final = {
 
 
 def toml_value(value: Any) -> str:
-    """A JSON value as TOML on one line; raises TypeError for None, which TOML does not have."""
+    """Return a JSON value as TOML on one line; raises TypeError for None, which TOML does not have."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool | int | float):
@@ -65,17 +65,17 @@ def toml_value(value: Any) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A key as TOML; in quotes where it needs them."""
+    """Return a key as TOML; in quotes where it needs them."""
     return name if _BARE.fullmatch(name) else toml_value(name)
 
 
 def render_server(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
-    """One server as a TOML table, with *notes* above it as comments."""
+    """Return one server as a TOML table, with *notes* above it as comments."""
     return _render("mcpServers", name, entry, notes)
 
 
 def render_toolset(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
-    """One toolset as a TOML table, with *notes* above it as comments."""
+    """Return one toolset as a TOML table, with *notes* above it as comments."""
     return _render("toolsets", name, entry, notes)
 
 
@@ -87,7 +87,7 @@ def _render(block: str, name: str, entry: Mapping[str, Any], notes: Sequence[str
 
 
 def template(servers: Sequence[str] = ()) -> str:
-    """A file that says what every setting is; *servers* are tables of servers, as text."""
+    """Return a file that says what every setting is; *servers* are tables of servers, as text."""
     parts = [_HEAD.rstrip()]
     for block, kind in BLOCKS.items():
         about = textwrap.wrap(inspect.getdoc(kind) or "", _WIDTH)
@@ -104,7 +104,7 @@ def template(servers: Sequence[str] = ()) -> str:
 
 
 def key_table() -> str:
-    """All settings as a Markdown table: name, kind, default, what it is."""
+    """Return all settings as a Markdown table: name, kind, default, what it is."""
     lines = ["| Key | Kind | Default | |", "|---|---|---|---|"]
     for key in KEYS.values():
         kind = key.kind.name.replace("|", "\\|")
@@ -120,7 +120,7 @@ _URLS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def shown_settings(loaded: Loaded) -> dict[str, Any]:
-    """Every setting by its path, as JSON-able data."""
+    """Return every setting by its path, as JSON-able data."""
     found: dict[str, Any] = {}
     for path, key in KEYS.items():
         value = loaded.settings.get(path)
@@ -131,14 +131,14 @@ def shown_settings(loaded: Loaded) -> dict[str, Any]:
 
 
 def _without_secret(entry: Any) -> Any:
-    """One entry of a secret setting: of a table (an API key) all but its hash, of anything else nothing."""
+    """Return one entry of a secret setting: of a table (an API key) all but its hash, of anything else nothing."""
     if not isinstance(entry, Mapping):
         return REDACTED
     return {name: REDACTED if name == "sha256" else value for name, value in entry.items()}
 
 
 def shown_servers(loaded: Loaded) -> dict[str, Any]:
-    """Every server as it is written, by its name: what may be secret only where it is a reference."""
+    """Return every server as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(entry) for name, entry in loaded.entries.items()}
 
 
@@ -159,7 +159,7 @@ def _only_reference(value: Any) -> Any:
 
 
 def _address(url: str) -> str:
-    """The address without user, password, query and fragment."""
+    """Return the address without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

@@ -31,7 +31,7 @@ class ToolsetEntry:
 
 
 def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> dict[str, Toolset]:
-    """The toolsets by name; what is wrong with one is added to *mistakes*."""
+    """Return the toolsets by name; what is wrong with one is added to *mistakes*."""
     from toolexec.discovery.toolset import Toolset
 
     found: dict[str, Toolset] = {}
@@ -48,7 +48,7 @@ def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> di
 
 
 def served_toolset(loaded: Loaded) -> Toolset | None:
-    """What a server shows: all that is in any of the toolsets that it names; None when it names none.
+    """Return what a server shows: all that is in any of the toolsets that it names; None when it names none.
 
     Raises ConfigurationError for a name that no toolset has.
     """

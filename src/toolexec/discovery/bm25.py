@@ -107,7 +107,7 @@ class BM25Searcher:
         self._pending.append((tool_id, None, ()))
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
-        """The best hits; the first tools by ID for a query without words."""
+        """Return the best hits; the first tools by ID for a query without words."""
         if limit < 1:
             return Hits()
         with self._lock:
@@ -144,7 +144,8 @@ class BM25Searcher:
         return explain_words(tool, [word.text for word in read.words], kinds, forms, stems, gains)
 
     def facets(self, query: str, accept: Accept | None = None) -> Facets:
-        """The counts of all tools that a search for *query* would find; of all tools for a query without words."""
+        """Return the counts of all tools that a search for *query* would find; of all tools for a query without
+        words."""
         with self._lock:
             self._take_in()
             choice = self._choice(accept)
@@ -164,15 +165,15 @@ class BM25Searcher:
             return Facets.of(bits.bit_count(), counts)
 
     def dump(self) -> bytes:
-        """A snapshot of the index without its tools, for `load`."""
+        """Return a snapshot of the index without its tools, for `load`."""
         with self._lock:
             self._take_in()
             return pack(self._postings, list(map(self._id, range(len(self._tools)))), self._fields)
 
     @classmethod
     def load(cls, data: bytes, tools: Mapping[str, Tool], config: BM25Config | None = None) -> BM25Searcher:
-        """A searcher as it was when it made a snapshot, with *tools* by ID, which it keeps and asks for a tool when it
-        has to look at one.
+        """Return a searcher as it was when it made a snapshot, with *tools* by ID, which it keeps and asks for a tool
+        when it has to look at one.
 
         Those of the snapshot that are not among them are left out; `add` those that it does not have, or that have
         changed since. Raises CatalogueError when the snapshot cannot be used: it is damaged, or made by another
@@ -202,7 +203,8 @@ class BM25Searcher:
         return Choice((), lambda slot: accept(self._id(slot)))
 
     def _among(self, ids: frozenset[str]) -> int:
-        """The bits of the slots that have these tools; kept, since a view asks for the same until something changes."""
+        """Return the bits of the slots that have these tools; kept, since a view asks for the same until something
+        changes."""
         for known, changes, bits in self._sets:
             if known is ids and changes == self._changes:
                 return bits

@@ -49,7 +49,7 @@ class SchemaInfo:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         data: dict[str, Any] = {"required": list(self.required)} if self.required else {}
         if self.types:
             data["types"] = {name: list(types) for name, types in self.types.items()}
@@ -107,7 +107,7 @@ class ToolDoc:
         return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
 
     def to_dict(self) -> dict[str, Any]:
-        """The documentation as JSON-able data, without what is empty."""
+        """Return the documentation as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"id": self.id, "summary": self.summary}
         if self.described is not None:
             meta = Metadata(self.described.meta)
@@ -151,7 +151,7 @@ class DocStore(Protocol):
         ...
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """The documentation at *level*.
+        """Return the documentation at *level*.
 
         Raises InvalidDetailError for an unknown level; InvalidToolIDError or ToolNotFoundError when nothing is known
         under this ID; DocNotFoundError when there is documentation, but the level needs the tool itself.
@@ -159,7 +159,7 @@ class DocStore(Protocol):
         ...
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """The tool's examples, at most *limit*; raises as `describe` does."""
+        """Return the tool's examples, at most *limit*; raises as `describe` does."""
         ...
 
 
@@ -205,7 +205,7 @@ class InMemoryDocStore:
             self._entries[tool_id] = replace(self._entries.get(tool_id, DocEntry()), examples=checked)
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """The documentation at *level*; see `DocStore.describe`."""
+        """Return the documentation at *level*; see `DocStore.describe`."""
         if level not in get_args(DetailLevel):
             hint = did_you_mean(level, get_args(DetailLevel), otherwise="use summary, schema or full")
             raise InvalidDetailError(f"unknown detail level {level!r}; {hint}", tool_id=tool_id)
@@ -231,7 +231,7 @@ class InMemoryDocStore:
         )
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """The tool's examples, at most *limit* (None or 0: all)."""
+        """Return the tool's examples, at most *limit* (None or 0: all)."""
         entry = self._entry(tool_id)
         if entry is None:
             self._tool(tool_id, needed=True, documented=False)
@@ -240,7 +240,7 @@ class InMemoryDocStore:
         return [example.copy() for example in (shown[:limit] if limit and limit > 0 else shown)]
 
     def _entry(self, tool_id: str) -> DocEntry | None:
-        """What is documented under this ID, or under the version that it stands for."""
+        """Return what is documented under this ID, or under the version that it stands for."""
         entry = self._entries.get(tool_id)
         if entry is None and self._entries and self._index is not None:
             found = self._index.find(tool_id)
@@ -290,7 +290,7 @@ def _summary_of(tool: Tool | None) -> str:
 
 
 def schema_info(schema_text: str) -> SchemaInfo:
-    """The top level of a schema (as JSON text) at a glance; empty when it has neither names nor requirements."""
+    """Return the top level of a schema (as JSON text) at a glance; empty when it has neither names nor requirements."""
     info = _cached_info(schema_text)
     return replace(info, types=dict(info.types), defaults={name: copy_json(v) for name, v in info.defaults.items()})
 

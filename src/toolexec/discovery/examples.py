@@ -33,8 +33,8 @@ class ToolExample:
     id: str = ""
 
     def checked(self, position: int) -> ToolExample:
-        """A copy with texts cut to their caps (title 200 characters, description 300, result hint 200) and its own
-        arguments; raises ExampleTooLargeError when those are not JSON, over 5 levels deep or over 50 values."""
+        """Return a copy with texts cut to their caps (title 200 characters, description 300, result hint 200) and its
+        own arguments; raises ExampleTooLargeError when those are not JSON, over 5 levels deep or over 50 values."""
         label = f"example {position + 1}{f' ({self.title})' if self.title else ''}"
         try:
             args = to_json(self.args)
@@ -56,11 +56,11 @@ class ToolExample:
         )
 
     def copy(self) -> ToolExample:
-        """The same with arguments of its own, yours to change."""
+        """Return the same with arguments of its own, yours to change."""
         return replace(self, args=copy_json(self.args))
 
     def to_dict(self) -> dict[str, Any]:
-        """The example as JSON-able data, without what is empty."""
+        """Return the example as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"title": self.title, "description": self.description, "args": copy_json(self.args)}
         if self.id:
             data["id"] = self.id
@@ -82,7 +82,7 @@ def args_size(args: Any) -> tuple[int, int]:
 
 
 def copy_json(value: Any) -> Any:
-    """A copy of a JSON value that shares no dict or list with it."""
+    """Return a copy of a JSON value that shares no dict or list with it."""
     if isinstance(value, Mapping):
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -130,7 +130,7 @@ class _Guess:
         self.left = _MAX_PARTS
 
     def value(self, schema: Any, level: int) -> Any:
-        """A value that *schema* might accept."""
+        """Return a value that *schema* might accept."""
         self.left -= 1
         if not isinstance(schema, dict) or level > _MAX_LEVELS or self.left < 0:
             return None
@@ -151,7 +151,7 @@ class _Guess:
         return guesses[0]
 
     def _parts(self, schema: Mapping[str, Any]) -> list[Any]:
-        """The subschemas that must accept the same value, with the first of each set of alternatives."""
+        """Return the subschemas that must accept the same value, with the first of each set of alternatives."""
         found: list[Any] = []
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref.startswith("#"):

@@ -25,7 +25,7 @@ class WordMatch:
     weight: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "queryWord": self.query_word,
             "word": self.word,
@@ -46,7 +46,7 @@ class Explanation:
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data, without what is empty."""
+        """Return the same as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"matches": [match.to_dict() for match in self.matches]}
         if self.snippet:
             data["snippet"] = self.snippet

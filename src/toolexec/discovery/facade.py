@@ -84,33 +84,35 @@ class Discovery:
     def search(
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best tools for *query*, best first, each with its score; see `Index.search`."""
+        """Return the best tools for *query*, best first, each with its score; see `Index.search`."""
         return self.index.search(query, limit, filters=filters, explain=explain)
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; see `BrowsableIndex.facets`."""
+        """Return how many tools a search would find, by namespace, tag, backend and hint; see
+        `BrowsableIndex.facets`."""
         return browsable(self.index).facets(query, filters=filters)
 
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all results, ranked as `search` ranks them; raises as `BrowsableIndex.search_page` does."""
+        """Return one page of all results, ranked as `search` ranks them; raises as `BrowsableIndex.search_page`
+        does."""
         return browsable(self.index).search_page(query, limit, cursor=cursor, filters=filters)
 
     def get(self, tool_id: str) -> Registered:
-        """The tool with its bindings; raises InvalidToolIDError or ToolNotFoundError."""
+        """Return the tool with its bindings; raises InvalidToolIDError or ToolNotFoundError."""
         return get_tool(self.index, tool_id)
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """The tool's documentation; raises as `DocStore.describe` does."""
+        """Return the tool's documentation; raises as `DocStore.describe` does."""
         return self.docs.describe(tool_id, level)
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """The tool's examples; raises as `DocStore.list_examples` does."""
+        """Return the tool's examples; raises as `DocStore.list_examples` does."""
         return self.docs.list_examples(tool_id, limit)
 
     def namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order."""
+        """Return all namespaces in alphabetical order."""
         return browsable(self.index).namespaces()
 
     def on_change(self, listener: ChangeListener) -> Callable[[], Any]:
@@ -133,9 +135,9 @@ class Discovery:
         return self.providers.register(card, id)
 
     def describe_provider(self, id: str) -> ProviderCard:
-        """The card with this ID; raises InvalidProviderError or ProviderNotFoundError."""
+        """Return the card with this ID; raises InvalidProviderError or ProviderNotFoundError."""
         return self.providers.describe(id)
 
     def list_providers(self) -> list[tuple[str, ProviderCard]]:
-        """All cards with their IDs, by ID."""
+        """Return all cards with their IDs, by ID."""
         return self.providers.list()

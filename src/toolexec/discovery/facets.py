@@ -40,7 +40,7 @@ class Facets:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "total": self.total,
             "namespaces": dict(self.namespaces),
@@ -55,12 +55,13 @@ class CountsFacets(Protocol):
     """A searcher that can count by facet by itself."""
 
     def facets(self, query: str, accept: Accept | None = None) -> Facets:
-        """The counts of all tools that a search for *query* would find; of all tools for a query without words."""
+        """Return the counts of all tools that a search for *query* would find; of all tools for a query without
+        words."""
         ...
 
 
 def count_facets(entries: Iterable[tuple[Tool, Sequence[Binding]]]) -> Facets:
-    """The counts of some tools with their bindings, one by one."""
+    """Return the counts of some tools with their bindings, one by one."""
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in ("namespace", "tag", "backend", "hint")}
     total = 0
     for tool, bindings in entries:

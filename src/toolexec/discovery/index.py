@@ -93,18 +93,18 @@ class Index(Protocol):
         ...
 
     def find(self, tool_id: str) -> Registered | None:
-        """The tool, or None. `namespace:name` finds the highest version when no unversioned tool has that ID."""
+        """Return the tool, or None. `namespace:name` finds the highest version when no unversioned tool has that ID."""
         ...
 
     def search(
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best tools for *query*, best first, each with its score; the first by ID for an empty query. *explain*
-        adds to each why it was found, if the searcher can say."""
+        """Return the best tools for *query*, best first, each with its score; the first by ID for an empty query.
+        *explain* adds to each why it was found, if the searcher can say."""
         ...
 
     def tools(self) -> Sequence[Registered]:
-        """All tools by ID."""
+        """Return all tools by ID."""
         ...
 
     def on_change(self, listener: ChangeListener) -> Callable[[], None]:
@@ -141,27 +141,28 @@ class BrowsableIndex(Protocol):
     """What an index may have for those who look around in it; `browsable` gives it for any."""
 
     def get(self, tool_id: str) -> Registered:
-        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
+        """Return the tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs
+        otherwise."""
         ...
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
-        are."""
+        """Return how many tools a search would find, by namespace, tag, backend and hint; without a query, how many
+        there are."""
         ...
 
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all results. Raises InvalidCursorError, and ConfigurationError for a limit below 1 or a searcher
-        that is not deterministic."""
+        """Return one page of all results. Raises InvalidCursorError, and ConfigurationError for a limit below 1 or a
+        searcher that is not deterministic."""
         ...
 
     def namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order; `""` is among them when a tool has none."""
+        """Return all namespaces in alphabetical order; `""` is among them when a tool has none."""
         ...
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
-        """One page of `namespaces`; raises as `search_page` does."""
+        """Return one page of `namespaces`; raises as `search_page` does."""
         ...
 
 

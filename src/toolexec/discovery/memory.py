@@ -55,7 +55,7 @@ class _RecentChanges:
         self.count += 1
 
     def touched(self, tool_ids: Iterable[str], since: int) -> bool:
-        """Whether any of the tools may have changed since there were *since* changes."""
+        """Return whether any of the tools may have changed since there were *since* changes."""
         fresh = self.count - since
         if not fresh:
             return False
@@ -254,7 +254,7 @@ class InMemoryIndex:
     # -- lookups ------------------------------------------------------------------------------------------------
 
     def find(self, tool_id: str) -> Registered | None:
-        """The tool, or None; `namespace:name` finds the highest version when no unversioned tool has that ID."""
+        """Return the tool, or None; `namespace:name` finds the highest version when no unversioned tool has that ID."""
         entry = self._entries.get(tool_id)
         if entry is not None or not self._versions:
             return entry
@@ -264,7 +264,8 @@ class InMemoryIndex:
             return self._entries[f"{tool_id}:{highest}"] if highest is not None else None
 
     def get(self, tool_id: str) -> Registered:
-        """The tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs otherwise."""
+        """Return the tool; raises InvalidToolIDError for a malformed ID, ToolNotFoundError with similar IDs
+        otherwise."""
         entry = self.find(tool_id)
         if entry is None:
             ToolID.parse(tool_id)
@@ -280,7 +281,7 @@ class InMemoryIndex:
         return ToolNotFoundError(tool_id, close=close)
 
     def tools(self) -> Sequence[Registered]:
-        """All tools by ID."""
+        """Return all tools by ID."""
         with self._lock:
             entries = sorted(self._entries.items())
         return [entry for _, entry in entries]
@@ -298,7 +299,7 @@ class InMemoryIndex:
     def search(
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best tools for *query*, best first, each with its score; see `Index.search`."""
+        """Return the best tools for *query*, best first, each with its score; see `Index.search`."""
         return self._search(query, limit, self._accept(filters), explain=explain)
 
     @property
@@ -309,7 +310,7 @@ class InMemoryIndex:
     def search_within(
         self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best of the tools with these IDs; see `SearchesWithin`."""
+        """Return the best of the tools with these IDs; see `SearchesWithin`."""
         return self._search(query, limit, Selection(filters or Filters(), self._entries.get, ids), explain=explain)
 
     def _search(self, query: str, limit: int, accept: Accept | None, *, explain: bool) -> SearchResults:
@@ -337,7 +338,8 @@ class InMemoryIndex:
         return found
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; see `BrowsableIndex.facets`."""
+        """Return how many tools a search would find, by namespace, tag, backend and hint; see
+        `BrowsableIndex.facets`."""
         searcher, accept = self.searcher, self._accept(filters)
         if isinstance(searcher, CountsFacets):
             return searcher.facets(query, accept)
@@ -348,7 +350,7 @@ class InMemoryIndex:
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all results; see `BrowsableIndex.search_page`."""
+        """Return one page of all results; see `BrowsableIndex.search_page`."""
         if not self.searcher.deterministic:
             raise ConfigurationError(f"results of the {self.searcher.name} searcher cannot be paged; use search")
         question = ["search", query, dataclasses.asdict(filters) if filters else None]
@@ -357,12 +359,12 @@ class InMemoryIndex:
         )
 
     def namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order; `""` is among them when a tool has none."""
+        """Return all namespaces in alphabetical order; `""` is among them when a tool has none."""
         with self._lock:
             return sorted(self._namespaces)
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
-        """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
+        """Return one page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
         return self._seal.page(lambda _: self.namespaces(), limit, cursor, self._version, ["namespaces"])
 
     def _accept(self, filters: Filters | None) -> Accept | None:

@@ -54,12 +54,13 @@ class CursorSeal:
         return Page(items, following)
 
     def make(self, offset: int, version: int, question: Any) -> str:
-        """The cursor of the page that starts at *offset*."""
+        """Return the cursor of the page that starts at *offset*."""
         body = json.dumps([offset, version]).encode()
         return base64.urlsafe_b64encode(self._sign(body, question) + body).decode()
 
     def read(self, cursor: str, version: int, question: Any) -> int:
-        """The offset in *cursor*; raises InvalidCursorError when it is damaged or not for this question and version."""
+        """Return the offset in *cursor*; raises InvalidCursorError when it is damaged or not for this question and
+        version."""
         try:
             raw = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
             signature, body = raw[:16], raw[16:]

@@ -27,11 +27,12 @@ class ProviderStore(Protocol):
         ...
 
     def describe(self, id: str) -> ProviderCard:
-        """The card with this ID; raises InvalidProviderError for what cannot be an ID, and ProviderNotFoundError."""
+        """Return the card with this ID; raises InvalidProviderError for what cannot be an ID, and
+        ProviderNotFoundError."""
         ...
 
     def list(self) -> list[tuple[str, ProviderCard]]:
-        """All cards with their IDs, by ID."""
+        """Return all cards with their IDs, by ID."""
         ...
 
     def remove(self, id: str) -> None:
@@ -63,7 +64,7 @@ class InMemoryProviderStore:
         return key
 
     def describe(self, id: str) -> ProviderCard:
-        """The card with this ID; see `ProviderStore.describe`."""
+        """Return the card with this ID; see `ProviderStore.describe`."""
         with self._lock:
             card = self._cards.get(_checked(id))
         if card is None:
@@ -71,7 +72,7 @@ class InMemoryProviderStore:
         return card.copy()
 
     def list(self) -> list[tuple[str, ProviderCard]]:
-        """All cards with their IDs, by ID."""
+        """Return all cards with their IDs, by ID."""
         with self._lock:
             cards = sorted(self._cards.items(), key=lambda item: item[0])
         return [(id, card.copy()) for id, card in cards]

@@ -33,15 +33,15 @@ class SearchResults(list[Summary]):
         self.note = note
 
     def ids(self) -> list[str]:
-        """The IDs, best first."""
+        """Return the IDs, best first."""
         return [summary.id for summary in self]
 
     def filter_by_namespace(self, namespace: str) -> SearchResults:
-        """Those of one namespace, in the same order."""
+        """Return those of one namespace, in the same order."""
         return self.like(summary for summary in self if summary.namespace == namespace)
 
     def filter_by_min_score(self, score: float) -> SearchResults:
-        """Those with a score of at least *score*, in the same order."""
+        """Return those with a score of at least *score*, in the same order."""
         return self.like(summary for summary in self if (summary.score or 0.0) >= score)
 
     def like(self, found: Iterable[Summary]) -> SearchResults:

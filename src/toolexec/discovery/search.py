@@ -57,7 +57,7 @@ class SearchDoc:
         self.parameters = parameter_words(tool)
 
     def text(self) -> str:
-        """All of it in one lower-case line."""
+        """Return all of it in one lower-case line."""
         parts = (self.name, self.namespace, self.description, self.extra, " ".join(self.tags))
         return " ".join(part for part in parts if part).lower()
 
@@ -89,12 +89,12 @@ class Searcher(Protocol):
         ...
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> list[Hit]:
-        """The best hits."""
+        """Return the best hits."""
         ...
 
 
 def best(scores: dict[str, float], limit: int, accept: Accept | None = None) -> list[Hit]:
-    """The *limit* highest scores that *accept* lets through; ties go by ID."""
+    """Return the *limit* highest scores that *accept* lets through; ties go by ID."""
     if accept is None:
         ranked = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
         return [Hit(tool_id, score) for tool_id, score in ranked]
@@ -125,7 +125,7 @@ class LexicalSearcher:
             self._docs.pop(tool_id, None)
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> list[Hit]:
-        """The best hits."""
+        """Return the best hits."""
         if limit < 1:
             return []
         needle = query.strip().lower()

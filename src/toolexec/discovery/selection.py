@@ -37,7 +37,7 @@ class IDPatterns:
         self._like = re.compile("|".join(map(translate, wild))).match if wild else None
 
     def match(self, tool: Tool) -> bool:
-        """Whether one of them fits the tool's ID."""
+        """Return whether one of them fits the tool's ID."""
         return self._fits(tool.id) or (bool(tool.version) and self._fits(f"{tool.namespace}:{tool.name}"))
 
     def _fits(self, tool_id: str) -> bool:
@@ -61,7 +61,7 @@ class Selection:
         self._find = find
 
     def __call__(self, tool_id: str) -> bool:
-        """Whether it may."""
+        """Return whether it may."""
         if self.ids is not None and tool_id not in self.ids:
             return False
         entry = self._find(tool_id)

@@ -48,9 +48,9 @@ class StoredIndex(InMemoryIndex):
         return super()._checked(tool, binding, known)
 
     def has_stored(self, backend: str) -> bool:
-        """Whether there are tools of this backend that it has not been asked for yet."""
+        """Return whether there are tools of this backend that it has not been asked for yet."""
         return backend in self._stored
 
     def take_stored(self, backend: str) -> Sequence[str]:
-        """The IDs of the stored tools of a backend, for whoever asks first; empty afterwards."""
+        """Return the IDs of the stored tools of a backend, for whoever asks first; empty afterwards."""
         return self._stored.pop(backend, ())

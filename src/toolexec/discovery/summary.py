@@ -57,7 +57,7 @@ class Summary:
         return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as JSON-able data, without what is empty."""
+        """Return the summary as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"id": self.id, "name": self.name}
         optional: dict[str, Any] = {
             "namespace": self.namespace,
@@ -105,7 +105,7 @@ class Filters:
         object.__setattr__(self, "tags", normalize_tags(tags))
 
     def accept(self, tool: Tool, bindings: Sequence[Binding]) -> bool:
-        """Whether the tool passes."""
+        """Return whether the tool passes."""
         hints = tool.annotations
         if self.namespace is not None and tool.namespace != self.namespace:
             return False
@@ -138,7 +138,7 @@ def summarize(
     score: float | None = None,
     explanation: Explanation | None = None,
 ) -> Summary:
-    """The summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
+    """Return the summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
     meta = Metadata(tool.meta)
     return Summary(
         id=tool.id,
@@ -164,7 +164,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def parameter_words(tool: Tool) -> str:
-    """The names and descriptions of the tool's top-level parameters, for searching."""
+    """Return the names and descriptions of the tool's top-level parameters, for searching."""
     text = tool.input_schema.text
     if '"properties"' not in text:
         return ""

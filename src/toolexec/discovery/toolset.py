@@ -174,14 +174,15 @@ class Toolset:
         return IndexView(index, Members(self, index), filters=self.filters, ranked=self.is_ranked)
 
     def accepts(self, entry: Registered) -> bool:
-        """Whether the tool meets the conditions that are about itself alone: not the query, and not other toolsets.
+        """Return whether the tool meets the conditions that are about itself alone: not the query, and not other
+        toolsets.
 
         Raises whatever `where` raises.
         """
         return all(test(entry) for test in self._tests)
 
     def _make_tests(self) -> tuple[_Test, ...]:
-        """One test for each condition about a tool itself, the quick ones first."""
+        """Return one test for each condition about a tool itself, the quick ones first."""
         if self.is_empty:
             return (lambda _: False,)
         tests: list[_Test] = []
@@ -229,7 +230,7 @@ class Toolset:
 
     @staticmethod
     def union(toolsets: Iterable[Toolset], name: str = "") -> Toolset:
-        """The tools that are in any of *toolsets*: none, if there are none."""
+        """Return the tools that are in any of *toolsets*: none, if there are none."""
         found = Toolset(any_of=())
         for each in toolsets:
             found |= each
@@ -238,12 +239,12 @@ class Toolset:
     # -- in words, and as data ----------------------------------------------------------------------------------
 
     def describe(self) -> str:
-        """What is in it, in words."""
+        """Return what is in it, in words."""
         return f"{self.name}: {_in_words(self)}" if self.name else _in_words(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The toolset as JSON-able data, without what is not given; raises ConfigurationError for `where`, which is a
-        function."""
+        """Return the toolset as JSON-able data, without what is not given; raises ConfigurationError for `where`, which
+        is a function."""
         if self.where is not None:
             raise ConfigurationError(f"the toolset {self.name} has a function in where, which cannot be written down")
         data: dict[str, Any] = {}
@@ -308,7 +309,7 @@ class Members:
         self._best: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def __call__(self, entry: Registered) -> bool:
-        """Whether the tool is in. Raises nothing: one that `where` fails on is not."""
+        """Return whether the tool is in. Raises nothing: one that `where` fails on is not."""
         try:
             return self.holds(entry)
         except Exception as error:
@@ -317,12 +318,12 @@ class Members:
             return False
 
     def holds(self, entry: Registered) -> bool:
-        """Whether the tool is in; raises whatever `where` raises."""
+        """Return whether the tool is in; raises whatever `where` raises."""
         return self._fits(entry) and (not self.toolset.query or entry.tool.id in self._found())
 
     def _fits(self, entry: Registered) -> bool:
-        """Whether it meets all conditions but the query. What a part raises is left to the outermost one: in doubt, a
-        tool must not be let in because it may not be in what is taken away."""
+        """Return whether it meets all conditions but the query. What a part raises is left to the outermost one: in
+        doubt, a tool must not be let in because it may not be in what is taken away."""
         if not self.toolset.accepts(entry) or not all(part.holds(entry) for part in self._all_of):
             return False
         if self._any_of is not None and not any(part.holds(entry) for part in self._any_of):
@@ -336,7 +337,7 @@ class Members:
             return False
 
     def _found(self) -> frozenset[str]:
-        """The IDs that the query finds in this version of the index."""
+        """Return the IDs that the query finds in this version of the index."""
         version, found = self._best
         now = self._index.version
         if version != now:
@@ -348,7 +349,7 @@ class Members:
 
 
 def _parts(toolset: Toolset, name: str) -> tuple[Toolset, ...]:
-    """The toolsets that one is made of, if it says nothing but *name*; else itself."""
+    """Return the toolsets that one is made of, if it says nothing but *name*; else itself."""
     value: Sequence[Toolset] | None = getattr(toolset, name)
     alone: dict[str, Any] = {name: value}
     if value is not None and (value or name == "any_of") and toolset == Toolset(**alone):
@@ -357,7 +358,7 @@ def _parts(toolset: Toolset, name: str) -> tuple[Toolset, ...]:
 
 
 def _places(entry: Registered) -> tuple[str, str, str]:
-    """What the backend that calls go to may be called."""
+    """Return what the backend that calls go to may be called."""
     binding = entry.binding
     return binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"
 
@@ -402,7 +403,7 @@ _CLAUSES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _in_words(toolset: Toolset) -> str:
-    """What is in *toolset*, on one line of at most 2,000 characters."""
+    """Return what is in *toolset*, on one line of at most 2,000 characters."""
     text = _described(toolset)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -42,7 +42,7 @@ class SearchesWithin(Protocol):
     def search_within(
         self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best of the tools with these IDs; else as `Index.search`."""
+        """Return the best of the tools with these IDs; else as `Index.search`."""
         ...
 
 
@@ -124,7 +124,7 @@ class IndexView:
         hidden = {entry.tool.id for entry in self._index.tools()} - shown
 
         def concerns(event: ChangeEvent) -> bool:
-            """Whether the tool is shown, or was, as far as can be told: it may have changed again meanwhile."""
+            """Return whether the tool is shown, or was, as far as can be told: it may have changed again meanwhile."""
             tool_id = event.tool_id
             found = self._index.find(tool_id)
             known = tool_id in hidden
@@ -155,27 +155,27 @@ class IndexView:
     # -- lookups ------------------------------------------------------------------------------------------------
 
     def find(self, tool_id: str) -> Registered | None:
-        """The tool, or None; see `Index.find`."""
+        """Return the tool, or None; see `Index.find`."""
         found = self._index.find(tool_id)
         return found if found is not None and self._visible(found) else None
 
     def get(self, tool_id: str) -> Registered:
-        """The tool; raises as `BrowsableIndex.get` does, for a hidden tool just as for one that there is not."""
+        """Return the tool; raises as `BrowsableIndex.get` does, for a hidden tool just as for one that there is not."""
         found = self.find(tool_id)
         if found is not None:
             return found
         raise not_found(tool_id, self._seen().entries)
 
     def tools(self) -> Sequence[Registered]:
-        """All visible tools by ID."""
+        """Return all visible tools by ID."""
         return self._seen().entries
 
     def namespaces(self) -> list[str]:
-        """The namespaces of visible tools; see `BrowsableIndex.namespaces`."""
+        """Return the namespaces of visible tools; see `BrowsableIndex.namespaces`."""
         return list(self._seen().namespaces)
 
     def namespaces_page(self, limit: int = 10, *, cursor: str | None = None) -> Page[str]:
-        """One page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
+        """Return one page of `namespaces`; see `BrowsableIndex.namespaces_page`."""
         question = [self.root, self._question, "namespaces"]
         return self._seal.page(lambda _: self._seen().namespaces, limit, cursor, self.version, question)
 
@@ -192,7 +192,7 @@ class IndexView:
     def search(
         self, query: str, limit: int = 10, *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best visible tools; see `Index.search`."""
+        """Return the best visible tools; see `Index.search`."""
         narrowed = both_filters(filters, self._filters)
         if narrowed is None or limit < 1:
             return self._index.search(query, 0)
@@ -228,7 +228,8 @@ class IndexView:
                 return found.like(shown[:limit])
 
     def _knows(self, query: str, meant: str, filters: Filters) -> bool:
-        """Whether visible tools have the words that the query was corrected to: those of hidden ones stay hidden."""
+        """Return whether visible tools have the words that the query was corrected to: those of hidden ones stay
+        hidden."""
         asked = set(query.split())
         words = [word for word in meant.split() if word not in asked]
         if len(words) > _MAX_CORRECTED:
@@ -239,7 +240,7 @@ class IndexView:
     def search_within(
         self, query: str, limit: int, ids: frozenset[str], *, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The best visible tools with these IDs; see `SearchesWithin`."""
+        """Return the best visible tools with these IDs; see `SearchesWithin`."""
         narrowed = both_filters(filters, self._filters)
         if narrowed is None or limit < 1:
             return self._index.search(query, 0)
@@ -251,7 +252,7 @@ class IndexView:
         return bool(getattr(self._index, "search_blocks", False))
 
     def facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many visible tools a search would find, by facet; see `BrowsableIndex.facets`."""
+        """Return how many visible tools a search would find, by facet; see `BrowsableIndex.facets`."""
         if query.strip():
             found = (self.find(summary.id) for summary in self.search(query, len(self._index), filters=filters))
             return count_facets((entry.tool, entry.bindings) for entry in found if entry is not None)
@@ -262,7 +263,7 @@ class IndexView:
     def search_page(
         self, query: str, limit: int = 10, *, cursor: str | None = None, filters: Filters | None = None
     ) -> Page[Summary]:
-        """One page of all visible results; see `BrowsableIndex.search_page`."""
+        """Return one page of all visible results; see `BrowsableIndex.search_page`."""
         question = [self.root, self._question, query, filters]
         return self._seal.page(
             lambda wanted: self.search(query, wanted, filters=filters), limit, cursor, self.version, question
@@ -290,7 +291,7 @@ class DocsView:
         self._docs.register_examples(tool_id, examples)
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """The documentation; raises as `DocStore.describe` does, and ToolNotFoundError for a hidden tool."""
+        """Return the documentation; raises as `DocStore.describe` does, and ToolNotFoundError for a hidden tool."""
         self._check(tool_id)
         try:
             return self._docs.describe(tool_id, level)
@@ -298,7 +299,7 @@ class DocsView:
             raise without_hidden(error, self._index.find) from None
 
     def list_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """The tool's examples; raises as `describe` does."""
+        """Return the tool's examples; raises as `describe` does."""
         self._check(tool_id)
         try:
             return self._docs.list_examples(tool_id, limit)
@@ -311,14 +312,14 @@ class DocsView:
 
 
 def without_hidden(error: ToolNotFoundError, find: Callable[[str], Registered | None]) -> ToolNotFoundError:
-    """The error with only those suggestions that *find* finds."""
+    """Return the error with only those suggestions that *find* finds."""
     close = [tool_id for tool_id in error.details.get("close", ()) if find(tool_id) is not None]
     return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")
 
 
 def both_filters(first: Filters | None, second: Filters | None) -> Filters | None:
-    """What passes both, or None when nothing can. Where only one backend can be said, it is that of *first*; all else
-    of *second* holds, too."""
+    """Return what passes both, or None when nothing can. Where only one backend can be said, it is that of *first*; all
+    else of *second* holds, too."""
     if first is None or second is None:
         return first or second or Filters()
     merged: dict[str, Any] = {}

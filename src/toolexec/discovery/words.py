@@ -27,7 +27,8 @@ def words_of(text: str) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    """The S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991, which keeps to English plurals."""
+    """Return the S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991, which keeps to English
+    plurals."""
     if len(word) < 4 or word[-1] != "s" or word[-2] in "sui":
         return word
     if word.endswith("ies"):

@@ -54,7 +54,7 @@ _VALUES: Final = {letter: value for value, letter in _LETTERS.items()}
 
 
 def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
-    """The row of a tool."""
+    """Return the row of a tool."""
     first = bindings[0]
     rest: dict[str, Any] = {}
     hints = tool.annotations
@@ -93,12 +93,12 @@ def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
 
 
 def home_of(binding: Binding) -> str:
-    """The kind and the name of a binding's backend, as the column `home` has them."""
+    """Return the kind and the name of a binding's backend, as the column `home` has them."""
     return f"{binding.kind}:{binding.backend}"
 
 
 def digest_of(rows: Iterable[Row]) -> bytes:
-    """The checksum of rows in this order."""
+    """Return the checksum of rows in this order."""
     digest, source = hashlib.sha256(), iter(rows)
     while block := list(islice(source, _BLOCK)):
         digest.update("\0".join(chain.from_iterable(block)).encode())
@@ -107,7 +107,7 @@ def digest_of(rows: Iterable[Row]) -> bytes:
 
 
 def fingerprint(tools: Iterable[Stored]) -> str:
-    """A short text that is the same for the same tools with the same bindings, in whatever order."""
+    """Return a short text that is the same for the same tools with the same bindings, in whatever order."""
     total = 0
     for tool, bindings in tools:
         total += int.from_bytes(digest_of([row_of(tool, bindings)]), "big")
@@ -117,8 +117,8 @@ def fingerprint(tools: Iterable[Stored]) -> str:
 def changes_of(
     backend: str, known: Mapping[str, Stored], fresh: Mapping[str, tuple[Tool, Binding]]
 ) -> tuple[list[Row], set[str]]:
-    """The rows to write, and the IDs to take out, when *fresh* are all tools of a backend, and *known* what is stored
-    of it and under the IDs of those. Raises ToolConflictError."""
+    """Return the rows to write, and the IDs to take out, when *fresh* are all tools of a backend, and *known* what is
+    stored of it and under the IDs of those. Raises ToolConflictError."""
     put: list[Row] = []
     gone: set[str] = set()
     for tool_id in known.keys() | fresh.keys():
@@ -142,8 +142,8 @@ def changes_of(
 
 
 def read_row(row: Row) -> Stored:
-    """The tool of a row and its bindings, which nothing checks again. Raises CatalogueError for a row that no tool was
-    made into."""
+    """Return the tool of a row and its bindings, which nothing checks again. Raises CatalogueError for a row that no
+    tool was made into."""
     try:
         if row[-1]:
             return _read_rare(*row)
@@ -203,7 +203,7 @@ def _usual_target(kind: str, tool_id: str, name: str) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which UTF-8 does not know."""
+    """Return whether a text has no half of a surrogate pair, which UTF-8 does not know."""
     if text.isascii():
         return True
     try:
@@ -227,7 +227,7 @@ class RowEntry(Registered):
         self._row = row
 
     def __getattr__(self, name: str) -> Any:
-        """What is asked for and not there yet. Raises CatalogueError when the row cannot be read."""
+        """Return what is asked for and not there yet. Raises CatalogueError when the row cannot be read."""
         with _reading:
             if self._row is not None:
                 tool, bindings = read_row(self._row)
@@ -295,7 +295,7 @@ class Entries:
             ids.append(tool.id)
 
     def _list_of(self, kind: str, backend: str = "") -> list[str] | None:
-        """Where to note the IDs of tools with such a binding; None when they are not wanted."""
+        """Return where to note the IDs of tools with such a binding; None when they are not wanted."""
         if kind == "local":
             ids: list[str] | None = [] if self._local else None
         elif self._backends is None or backend in self._backends:

@@ -84,7 +84,7 @@ class SQLiteCatalogue:
         searcher: Searcher | None = None,
         selector: BindingSelector = prefer_local,
     ) -> StoredIndex:
-        """The index as it was stored, ready to be searched; empty for a new file.
+        """Return the index as it was stored, ready to be searched; empty for a new file.
 
         *backends* are the only ones outside of this process whose tools are wanted, *local* says whether those of this
         process are. *config* is that of the BM25 searcher, *searcher* another one in its place, which is told of every
@@ -106,13 +106,13 @@ class SQLiteCatalogue:
         return index
 
     def tools_of(self, backend: str) -> list[Stored]:
-        """The stored tools, with all their bindings, that have one at the backend of this name (`local`: in this
+        """Return the stored tools, with all their bindings, that have one at the backend of this name (`local`: in this
         process), by ID. Raises CatalogueError."""
         with self._reading() as database:
             return _at(database, backend)
 
     def fingerprint_of(self, backend: str) -> str:
-        """The `fingerprint` of `tools_of` a backend: the same as long as its tools and their bindings are."""
+        """Return the `fingerprint` of `tools_of` a backend: the same as long as its tools and their bindings are."""
         return fingerprint(self.tools_of(backend))
 
     def verify(self) -> int:
@@ -133,7 +133,7 @@ class SQLiteCatalogue:
         return len(entries)
 
     def __len__(self) -> int:
-        """How many tools are stored. Raises CatalogueError."""
+        """Return how many tools are stored. Raises CatalogueError."""
         with self._reading() as database:
             (count,) = database.execute("SELECT count(*) FROM tools").fetchone()
             return count
@@ -276,7 +276,8 @@ class SQLiteCatalogue:
 def _searcher(
     database: sqlite3.Connection, entries: Mapping[str, Registered], config: BM25Config | None
 ) -> BM25Searcher:
-    """The searcher over these tools: of the snapshot and what has changed since, or if there is none, all anew."""
+    """Return the searcher over these tools: of the snapshot and what has changed since, or if there is none, all
+    anew."""
     data = tables.read_search(database)
     if data:
         try:
@@ -319,7 +320,7 @@ def _at(database: sqlite3.Connection, backend: str) -> list[Stored]:
 
 
 def _checked(row: Row) -> Stored:
-    """The tool of a row, looked at as closely as a new one."""
+    """Return the tool of a row, looked at as closely as a new one."""
     tool, bindings = read_row(row)
     try:
         made = Tool.from_dict(tool.to_dict())

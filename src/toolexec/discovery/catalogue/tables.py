@@ -51,7 +51,7 @@ _SEARCHABLE: Final = "UPDATE counters SET value = (SELECT value FROM counters WH
 
 
 def read_pages(database: sqlite3.Connection) -> Iterator[list[Row]]:
-    """All rows, page by page, in the order of their numbers. Raises CatalogueError where they are not what was
+    """Yield all rows, page by page, in the order of their numbers. Raises CatalogueError where they are not what was
     written."""
     found = 0
     for page, digest in database.execute("SELECT page, digest FROM pages ORDER BY page").fetchall():
@@ -66,14 +66,14 @@ def read_pages(database: sqlite3.Connection) -> Iterator[list[Row]]:
 
 
 def rows_at(database: sqlite3.Connection, homes: Sequence[str]) -> list[Row]:
-    """The rows whose first binding is at one of these homes, and all that may have others."""
+    """Return the rows whose first binding is at one of these homes, and all that may have others."""
     marks = ", ".join("?" * len(homes))
     query = f"{_SELECT} WHERE home IN ({marks}) UNION {_SELECT} WHERE rest != '' ORDER BY id"
     return database.execute(query, homes).fetchall()
 
 
 def rows_of(database: sqlite3.Connection, tool_ids: Iterable[str]) -> list[Row]:
-    """The rows with these IDs, as far as there are any."""
+    """Return the rows with these IDs, as far as there are any."""
     found = (database.execute(_SELECT + " WHERE id = ?", (tool_id,)).fetchone() for tool_id in tool_ids)
     return [row for row in found if row is not None]
 
@@ -116,7 +116,7 @@ def delete_rows(database: sqlite3.Connection, tool_ids: Collection[str]) -> None
 
 
 def changed_since_search(database: sqlite3.Connection) -> list[str]:
-    """The IDs of the rows that the snapshot of the search index does not know as they are."""
+    """Return the IDs of the rows that the snapshot of the search index does not know as they are."""
     return [
         str(tool_id)
         for (tool_id,) in database.execute(
@@ -126,7 +126,7 @@ def changed_since_search(database: sqlite3.Connection) -> list[str]:
 
 
 def read_search(database: sqlite3.Connection) -> bytes:
-    """The snapshot of the search index; empty when there is none."""
+    """Return the snapshot of the search index; empty when there is none."""
     parts = database.execute("SELECT data FROM search ORDER BY part").fetchall()
     return b"".join([bytes(part) for (part,) in parts])
 
@@ -153,7 +153,7 @@ def _page(database: sqlite3.Connection, page: int) -> list[Row]:
 
 
 def _last_page(database: sqlite3.Connection) -> int:
-    """The page of the next new row."""
+    """Return the page of the next new row."""
     (last,) = database.execute("SELECT max(num) FROM tools").fetchone()
     return 0 if last is None else (last + 1) >> _PAGE_BITS
 
@@ -221,7 +221,7 @@ _TABLES: Final = {
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection to the catalogue in *path*, which is made, for its owner alone, if it is not there.
+    """Return a connection to the catalogue in *path*, which is made, for its owner alone, if it is not there.
 
     Raises CatalogueError for a file that others may write to, is of another kind or a newer version, or cannot be
     opened.
@@ -252,7 +252,7 @@ def unusable(path: Path) -> Generator[None]:
 
 @contextmanager
 def transaction(database: sqlite3.Connection, *, write: bool) -> Generator[None]:
-    """All or nothing; a reader sees the catalogue as it was at the beginning."""
+    """Write all or nothing; a reader sees the catalogue as it was at the beginning."""
     database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
     try:
         yield

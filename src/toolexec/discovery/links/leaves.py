@@ -68,7 +68,7 @@ class Argument:
 
 
 def property_name(name: Any) -> str:
-    """The name as a step of a path, quoted where needed; empty for one that no path should hold."""
+    """Return the name as a step of a path, quoted where needed; empty for one that no path should hold."""
     if not isinstance(name, str) or len(name) > _MAX_NAME:
         return ""
     if _PLAIN.fullmatch(name):
@@ -77,7 +77,7 @@ def property_name(name: Any) -> str:
 
 
 def leaves_of(text: str) -> list[Leaf]:
-    """The leaves of a result, nearest to the root first, at most 120; none for a schema over 512 KiB.
+    """Return the leaves of a result, nearest to the root first, at most 120; none for a schema over 512 KiB.
 
     Values under telling names, enumerations and what is nested more than 6 levels deep are left out.
     """
@@ -123,12 +123,12 @@ def _add(found: dict[str, Leaf], node: dict[str, Any], kind: str, path: str, nam
 
 @lru_cache(maxsize=8192)
 def _step(name: str) -> str:
-    """The name as a step of a path; empty for one that no path should hold, or that names a secret."""
+    """Return the name as a step of a path; empty for one that no path should hold, or that names a secret."""
     return "" if is_telling(name) else property_name(name)
 
 
 def arguments_of(text: str) -> list[Argument]:
-    """The arguments of a tool, those of objects by themselves, required ones first; at most 120."""
+    """Return the arguments of a tool, those of objects by themselves, required ones first; at most 120."""
     root = _parse(text)
     found: list[Argument] = []
     todo: list[tuple[Any, tuple[str, ...], bool]] = [(root, (), True)]
@@ -153,7 +153,7 @@ def arguments_of(text: str) -> list[Argument]:
 
 
 def _argument(node: Any, resolved: dict[str, Any], root: Any, names: tuple[str, ...], required: bool) -> Argument:
-    """One argument; of alternatives it has the type of the first that is not null."""
+    """Return one argument; of alternatives it has the type of the first that is not null."""
     effective = resolved
     if not _kind(resolved):
         for part in _parts(resolved):
@@ -180,7 +180,7 @@ def _parse(text: str) -> Any:
 
 
 def _resolved(node: Any, root: Any) -> tuple[dict[str, Any] | None, str]:
-    """The subschema that *node* stands for, and the name under which it is kept, if it is a reference."""
+    """Return the subschema that *node* stands for, and the name under which it is kept, if it is a reference."""
     named = ""
     for _ in range(_MAX_LINKS):
         if not isinstance(node, dict):
@@ -210,7 +210,7 @@ def _parts(node: dict[str, Any]) -> Iterator[Any]:
 
 
 def _conjunction(node: dict[str, Any], root: Any) -> Iterator[dict[str, Any]]:
-    """The subschemas that must hold as well."""
+    """Yield the subschemas that must hold as well."""
     parts = node.get("allOf")
     for part in parts[:_MAX_PARTS] if isinstance(parts, list) else ():
         resolved, _ = _resolved(part, root)
@@ -219,7 +219,7 @@ def _conjunction(node: dict[str, Any], root: Any) -> Iterator[dict[str, Any]]:
 
 
 def _kind(node: dict[str, Any]) -> str:
-    """The type, or the first one that is not null; empty when there is none."""
+    """Return the type, or the first one that is not null; empty when there is none."""
     kind = node.get("type")
     if isinstance(kind, str):
         return kind

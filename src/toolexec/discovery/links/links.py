@@ -161,8 +161,8 @@ class Links:
     # -- questions ----------------------------------------------------------------------------------------------
 
     def producers_of(self, what: str, *, limit: int = 10, visible: VisibleID | None = None) -> list[Producer]:
-        """The tools that give a value for *what*, best first: an argument's name (`issue_id`), or the argument of a
-        tool (`github:close_issue.issue_id`; inside of an object `github:close_issue.body.issue_id`).
+        """Return the tools that give a value for *what*, best first: an argument's name (`issue_id`), or the argument
+        of a tool (`github:close_issue.issue_id`; inside of an object `github:close_issue.body.issue_id`).
 
         Only tools that *visible* accepts are known of. Raises ToolNotFoundError for an unknown tool and
         ConfigurationError for an argument that the tool does not have, or a text that is neither.
@@ -216,8 +216,8 @@ class Links:
         return found
 
     def inputs(self, tool: Tool) -> list[Input]:
-        """The arguments of a tool, required ones first: those of its schema, and after them those that calls were seen
-        to have."""
+        """Return the arguments of a tool, required ones first: those of its schema, and after them those that calls
+        were seen to have."""
         known = self._described(tool)
         names = {taken.name for taken in known}
         more = dict.fromkeys(o.argument for o in self._observed(tool.id) if o.argument not in names)
@@ -239,7 +239,7 @@ class Links:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def candidates(self, taken: Input, tool: Tool | None, visible: VisibleID | None = None) -> list[Producer]:
-        """All that gives *taken*, one of the `inputs` of *tool* (None: of no tool in particular), best first."""
+        """Return all that gives *taken*, one of the `inputs` of *tool* (None: of no tool in particular), best first."""
         found: dict[str, Producer] = {}
         with self._lock:
             for producer in self._by_schema(taken, tool, visible):
@@ -264,7 +264,7 @@ class Links:
     def _from(
         self, taken: Input, tool: Tool | None, namespace: str | None, visible: VisibleID | None
     ) -> Iterator[tuple[str, Producer]]:
-        """The producers of one namespace (None: of any), each with its key; at most 40 for each key."""
+        """Yield the producers of one namespace (None: of any), each with its key; at most 40 for each key."""
         for key, base in taken.wanted:
             bucket = self._everywhere.get(key) if namespace is None else self._by_namespace.get((namespace, key))
             left = _PER_KEY
@@ -283,7 +283,7 @@ class Links:
                     yield key, described(output, key, score, source)
 
     def _by_evidence(self, taken: Input, tool: Tool) -> Iterator[Producer]:
-        """What an API's author wrote down, and what calls have shown."""
+        """Yield what an API's author wrote down, and what calls have shown."""
         for tool_id, links in self._api.get(operation_key(tool.namespace, tool.name), {}).items():
             for link in links:
                 if link.argument in (taken.name, taken.argument.names[-1]):

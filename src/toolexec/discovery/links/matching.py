@@ -23,7 +23,7 @@ _SURELY: Final = 0.6
 
 
 def type_factor(output: Output, taken: Input) -> float:
-    """How well the types fit, 0 for not at all; an integer may become text, never the other way round."""
+    """Return how well the types fit, 0 for not at all; an integer may become text, never the other way round."""
     wanted, given = taken.argument.kind, output.kind
     if output.format and taken.format and output.format != taken.format:
         return 0.0
@@ -42,13 +42,13 @@ def type_factor(output: Output, taken: Input) -> float:
 
 
 def portable(key: str) -> bool:
-    """Whether a value with this key means the same to other systems: an email does, an ID does not."""
+    """Return whether a value with this key means the same to other systems: an email does, an ID does not."""
     entity, _, field = key.partition("/")
     return field in PORTABLE if field else entity in _ANYWHERE
 
 
 def score_of(base: float, output: Output, fit: float, key: str, source: Tool, tool: Tool | None) -> float:
-    """The score of a link from *source* to *tool* (None: to an argument of no tool in particular)."""
+    """Return the score of a link from *source* to *tool* (None: to an argument of no tool in particular)."""
     score = base * output.factor * fit
     if tool is None or source.namespace == tool.namespace:
         return score
@@ -58,7 +58,7 @@ def score_of(base: float, output: Output, fit: float, key: str, source: Tool, to
 
 
 def echoes(inputs: Sequence[Input], key: str) -> bool:
-    """Whether a tool with these arguments must be told the very value that it would give."""
+    """Return whether a tool with these arguments must be told the very value that it would give."""
     entity, _, field = key.partition("/")
     for taken in inputs:
         for wanted, score in taken.wanted if taken.argument.required else ():
@@ -85,7 +85,7 @@ def _rank(producer: Producer) -> tuple[bool, float]:
 
 
 def described(output: Output, key: str, score: float, source: Tool) -> Producer:
-    """A link that is known from what the tools say about themselves."""
+    """Return a link that is known from what the tools say about themselves."""
     entity, _, field = key.partition("/")
     if output.path is None:
         reason = f"by its name it gives {SHOWN.get(entity, entity)}; its result is not described"

@@ -70,7 +70,7 @@ class Hint:
 
 @lru_cache(maxsize=16384)
 def _words(name: str) -> tuple[str, ...]:
-    """The words of a name, those that stand for others replaced."""
+    """Return the words of a name, those that stand for others replaced."""
     found: list[str] = []
     for word in words_of(name[:MAX_NAME])[:_MAX_WORDS]:
         same = SAME.get(word, word)
@@ -84,7 +84,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def parse_name(name: str) -> Name:
-    """The entity and the fields of an argument's or a property's name."""
+    """Return the entity and the fields of an argument's or a property's name."""
     words = _words(name)
     while len(words) > 1 and words[-1] in ("list", "array", "string", "param", "value"):
         words = words[:-1]
@@ -102,7 +102,7 @@ def parse_name(name: str) -> Name:
 
 @lru_cache(maxsize=16384)
 def parse_tool_name(namespace: str, name: str) -> ToolName:
-    """What a tool does, and to what; without a noun of its own it is about what its namespace is about."""
+    """Return what a tool does, and to what; without a noun of its own it is about what its namespace is about."""
     words, around = _words(name), _words(namespace)
     if around and len(words) > len(around) and words[: len(around)] == around:
         words = words[len(around) :]
@@ -137,7 +137,7 @@ def _noun(words: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def noun_of(name: str) -> str:
-    """What a container or a type is named after; empty for `items`, `data` and the like, and for long names."""
+    """Return what a container or a type is named after; empty for `items`, `data` and the like, and for long names."""
     words = _words(name)
     while words and (words[-1] in TRAILING or words[-1] in EMPTY):
         words = words[:-1]
@@ -147,7 +147,8 @@ def noun_of(name: str) -> str:
 
 
 def entities_of(entity: str) -> Iterator[tuple[str, float]]:
-    """The entity and what it also is, each with how surely: `open issue` is an `issue`, an `assignee` is a `user`."""
+    """Yield the entity and what it also is, each with how surely: `open issue` is an `issue`, an `assignee` is a
+    `user`."""
     sure, rest = 1.0, entity
     for _ in range(3):
         yield rest, sure
@@ -160,7 +161,8 @@ def entities_of(entity: str) -> Iterator[tuple[str, float]]:
 
 
 def hint_of(description: str) -> Hint:
-    """What the first sentence of an argument's description says: `The ID of the issue`, `issue key`, `user's login`."""
+    """Return what the first sentence of an argument's description says: `The ID of the issue`, `issue key`, `user's
+    login`."""
     words = _words_of_sentence(description)
     for place, word in enumerate(words):
         if word not in FIELDS or (word in ("name", "code", "path") and place > 4):

@@ -34,7 +34,7 @@ class Observed:
     of: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "producer": self.producer_id,
             "path": self.path,
@@ -94,7 +94,7 @@ class Observations:
                 del self._into[old_consumer[0]]
 
     def into(self, tool_id: str, *, at_least: int = 1) -> list[Observed]:
-        """What fed the arguments of this tool at least so often."""
+        """Return what fed the arguments of this tool at least so often."""
         with self._lock:
             found = [self._observed(place, (tool_id, argument)) for argument, place in self._into.get(tool_id, ())]
         return [observed for observed in found if observed.seen >= at_least]

@@ -39,12 +39,13 @@ class ApiLink:
 
 
 def operation_key(namespace: str, name: str) -> str:
-    """What stands for a tool whatever the spelling: `createIssue` and `create-issue` of one namespace are the same."""
+    """Return what stands for a tool whatever the spelling: `createIssue` and `create-issue` of one namespace are the
+    same."""
     return f"{namespace}:{''.join(words_of(name[:200]))}"
 
 
 def api_links_of(tool: Tool) -> list[ApiLink]:
-    """The links in the tool's metadata; what is malformed is left out."""
+    """Return the links in the tool's metadata; what is malformed is left out."""
     links = tool.meta.get(OPENAPI_LINKS)
     found: list[ApiLink] = []
     for link in islice(links.values(), _MAX_LINKS) if isinstance(links, Mapping) else ():
@@ -67,7 +68,7 @@ def _bare(argument: str) -> str:
 
 
 def _path(expression: Any) -> str:
-    """A runtime expression as a path; empty unless it points into the response's body."""
+    """Return a runtime expression as a path; empty unless it points into the response's body."""
     if not isinstance(expression, str) or len(expression) > _MAX_EXPRESSION or not expression.startswith(_BODY):
         return ""
     pointer = expression.removeprefix(_BODY)

@@ -63,7 +63,7 @@ class MissingArgument:
     example: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data, without what is empty."""
+        """Return the same as JSON-able data, without what is empty."""
         data: dict[str, Any] = {"name": self.name, "tool": self.tool_id, "schema": dict(self.schema)}
         data["steps"] = sorted({number for number, _ in self.places})
         if self.producers:
@@ -104,7 +104,7 @@ def plan_chain(
     visible: VisibleID | None = None,
     examples: Examples | None = None,
 ) -> Plan:
-    """The calls that end in *goal*, with at most *depth* producers in a row and at most 8 calls in all.
+    """Return the calls that end in *goal*, with at most *depth* producers in a row and at most 8 calls in all.
 
     *given* are arguments of the goal that are known already; earlier calls that need the same get them, too. Only tools
     that *visible* accepts are used. Raises ToolNotFoundError for an unknown goal, ConfigurationError for a depth that
@@ -134,7 +134,7 @@ def set_argument(args: dict[str, Any], names: Sequence[str], value: Any) -> None
 
 
 def literal(value: Any, level: int = 0) -> Any:
-    """A copy of *value* in which nothing is taken for a reference."""
+    """Return a copy of *value* in which nothing is taken for a reference."""
     if isinstance(value, Mapping):
         if (len(value) == 1 and next(iter(value)) in _REFERRING) or level >= _MAX_DEPTH:
             return {"$literal": value}
@@ -194,7 +194,8 @@ class _Planning:
     def _value(
         self, tool: Tool, taken: Input, depth: int, above: tuple[str, ...], used: dict[tuple[int, str], int]
     ) -> Any:
-        """A value for one argument: one that is there, a constant, or a reference; `_NOTHING` if there is none."""
+        """Return a value for one argument: one that is there, a constant, or a reference; `_NOTHING` if there is
+        none."""
         slot = _slot(tool, taken)
         if slot in self._values:
             return self._values[slot]
@@ -256,8 +257,8 @@ class _Planning:
     # -- constants ----------------------------------------------------------------------------------------------
 
     def _constant(self, tool: Tool, taken: Input, *, is_goal: bool) -> Any:
-        """A value that is safe to give without asking: the only possible one, the default, and for read-only tools
-        before the goal the first of a few possible ones, or a documented one that finds nothing in particular."""
+        """Return a value that is safe to give without asking: the only possible one, the default, and for read-only
+        tools before the goal the first of a few possible ones, or a documented one that finds nothing in particular."""
         node = taken.argument.node
         if taken.argument.secret:
             return _NOTHING
@@ -288,7 +289,8 @@ class _Planning:
     # -- choice -------------------------------------------------------------------------------------------------
 
     def _best(self, tool: Tool, taken: Input, depth: int, above: tuple[str, ...]) -> tuple[Producer, Tool] | None:
-        """The producer to use: read-only ones before all others, then by score and by what they need themselves."""
+        """Return the producer to use: read-only ones before all others, then by score and by what they need
+        themselves."""
         self._worths.clear()
         self._looks = _MAX_LOOKS
         best: tuple[Producer, Tool] | None = None
@@ -305,7 +307,7 @@ class _Planning:
         return best
 
     def _usable(self, tool: Tool, taken: Input, above: tuple[str, ...]) -> Iterator[tuple[Producer, Tool]]:
-        """The producers to choose from: of those that are equally safe, none that is much worse than the best."""
+        """Yield the producers to choose from: of those that are equally safe, none that is much worse than the best."""
         found = 0
         best: dict[int, float] = {}
         for producer in self._candidates(tool, taken):
@@ -320,7 +322,7 @@ class _Planning:
                 return
 
     def _worth(self, tool: Tool, depth: int, above: tuple[str, ...]) -> float:
-        """How much of what *tool* needs can be had, from 0 to 1 (nothing is open)."""
+        """Return how much of what *tool* needs can be had, from 0 to 1 (nothing is open)."""
         if tool.id in self._numbers:
             return 1.0
         known = self._worths.get((tool.id, depth))
@@ -365,7 +367,7 @@ def _danger(tool: Tool) -> int:
 
 
 def _slot(tool: Tool, taken: Input) -> _Slot:
-    """What arguments with the same meaning and type have in common; others have a slot of their own."""
+    """Return what arguments with the same meaning and type have in common; others have a slot of their own."""
     kind = f"{taken.argument.kind}{'[]' if taken.argument.many else ''}"
     return (tool.namespace, taken.slot, kind) if taken.slot else (tool.id, taken.name, "")
 
@@ -379,7 +381,7 @@ def _at(values: Any, names: Sequence[str]) -> Any:
 
 
 def _bounded(taken: Input) -> dict[str, Any]:
-    """The argument's subschema, or its type and description when it is long."""
+    """Return the argument's subschema, or its type and description when it is long."""
     text = json.dumps(taken.argument.node)
     if len(text) <= _MAX_SCHEMA:
         return json.loads(text)

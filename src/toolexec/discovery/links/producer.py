@@ -28,8 +28,8 @@ class Producer:
     kind: str = ""
 
     def reference(self, step: int, *, to: str = "", many: bool = False, item: int = 0) -> dict[str, str]:
-        """The argument of a later step that takes the value out of the result of step number *step*; where there are
-        several, that of the first one, or of the one at the place *item* of the list.
+        """Return the argument of a later step that takes the value out of the result of step number *step*; where there
+        are several, that of the first one, or of the one at the place *item* of the list.
 
         *to* is the argument's JSON type: an integer becomes text where text is asked for. *many* gives all values for
         an argument that is a list. Raises ValueError when the path is unknown.
@@ -45,7 +45,7 @@ class Producer:
         return {"$ref": f"steps.{step}{'' if not path or path.startswith('[') else '.'}{path}"}
 
     def to_dict(self) -> dict[str, Any]:
-        """The producer as JSON-able data; without `path` where that is not known."""
+        """Return the producer as JSON-able data; without `path` where that is not known."""
         data: dict[str, Any] = {"tool": self.tool_id}
         if self.path is not None:
             data["path"] = self.path

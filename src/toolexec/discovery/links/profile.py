@@ -74,7 +74,7 @@ class Input:
 
 
 def outputs_of(tool: Tool) -> dict[str, Output]:
-    """What the tool gives, by key; of several values with one key, the best."""
+    """Return what the tool gives, by key; of several values with one key, the best."""
     about = parse_tool_name(tool.namespace, tool.name)
     if about.verb == "delete" or tool.annotations.destructive is True:
         return {}
@@ -100,18 +100,18 @@ def outputs_of(tool: Tool) -> dict[str, Output]:
 
 
 def inputs_of(tool: Tool) -> list[Input]:
-    """What the tool takes, required arguments first."""
+    """Return what the tool takes, required arguments first."""
     about = parse_tool_name(tool.namespace, tool.name)
     return [_input(argument, about) for argument in arguments_of(tool.input_schema.text)]
 
 
 def input_called(name: str) -> Input:
-    """An argument of which only the name is known."""
+    """Return an argument of which only the name is known."""
     return _input(Argument((name,), True, {}), ToolName("", ""))
 
 
 def _is_telling(leaf: Leaf) -> bool:
-    """Whether there is more to a result than a text without structure."""
+    """Return whether there is more to a result than a text without structure."""
     return bool(leaf.containers) or bool(leaf.name and noun_of(leaf.name)) or leaf.kind != "string"
 
 
@@ -143,7 +143,7 @@ def _keys(own: str, containers: tuple[str, ...], hint: str, noun: str, is_email:
 
 
 def _owners(name: Name, outer: str, hint: str, noun: str) -> Iterator[tuple[str, float]]:
-    """What a value with this name belongs to, each with how surely."""
+    """Yield what a value with this name belongs to, each with how surely."""
     if name.entity:
         if name.fields or name.entity.rpartition(" ")[2] not in CONTENT:
             at_home = not outer and name.entity.rpartition(" ")[2] == noun.rpartition(" ")[2]
@@ -209,7 +209,7 @@ def _wanted(name: Name, argument: Argument, about: ToolName, format: str) -> Ite
 
 
 def _ownerless(fields: tuple[str, ...], hinted: str, about: ToolName) -> Iterator[tuple[str, float]]:
-    """The keys for `id`, `email` and the like, of which only the tool says whose they are."""
+    """Yield the keys for `id`, `email` and the like, of which only the tool says whose they are."""
     for field in fields:
         content = about.verb == "make" or (about.verb == "change" and field in _ABOUT_PEOPLE)
         if hinted:
@@ -226,7 +226,7 @@ def _ownerless(fields: tuple[str, ...], hinted: str, about: ToolName) -> Iterato
 
 
 def _fieldless(entity: str, kind: str, hinted: str, weight: float) -> Iterator[tuple[str, float]]:
-    """The keys for `issue` and the like: a value of that name, or what tells the thing from others."""
+    """Yield the keys for `issue` and the like: a value of that name, or what tells the thing from others."""
     order = _TEXT_ORDER if kind == "string" else _NUMBER_ORDER if kind in ("integer", "number") else {
         **_TEXT_ORDER, **_NUMBER_ORDER
     }  # fmt: skip

@@ -41,7 +41,7 @@ def fields_of(boosts: Sequence[float]) -> tuple[Fields, int]:
 
 
 def texts_of(tool: Tool) -> dict[str, str]:
-    """The texts of a tool by field."""
+    """Return the texts of a tool by field."""
     doc = SearchDoc(tool)
     return {
         "name": doc.name,
@@ -53,7 +53,7 @@ def texts_of(tool: Tool) -> dict[str, str]:
 
 
 def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> Mapping[str, int]:
-    """The counts of a tool's words in units, by sign."""
+    """Return the counts of a tool's words in units, by sign."""
     read = words.read
     description = f"{tool.title} {tool.description}"
     if tool.has_meta:
@@ -85,7 +85,7 @@ def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> Mapping[str, i
 
 
 def _parameters(schema_text: str) -> str:
-    """The names and descriptions of the top-level parameters of a schema."""
+    """Return the names and descriptions of the top-level parameters of a schema."""
     if '"properties"' not in schema_text:
         return ""
     schema: Any = _decode(schema_text)[0]

@@ -18,8 +18,8 @@ _LONGER: Final = ord("a") - ord("A")  # here a longer word goes on
 
 @lru_cache(maxsize=10_000)
 def frequency(word: str) -> int:
-    """The frequency of a lower-case word as a binary logarithm, from 15 (rare) to 34 (`the`); 0 for what is not an
-    English word or a well-known name. The first call reads the list (3 ms, 0.6 MB)."""
+    """Return the frequency of a lower-case word as a binary logarithm, from 15 (rare) to 34 (`the`); 0 for what is not
+    an English word or a well-known name. The first call reads the list (3 ms, 0.6 MB)."""
     if not (word.isascii() and word.isalpha()):
         return 0
     words, start = _words(), f"\n{word}".encode()
@@ -30,5 +30,5 @@ def frequency(word: str) -> int:
 
 @cache
 def _words() -> bytes:
-    """The words in order, each after a line break and before the capital letter of its frequency."""
+    """Return the words in order, each after a line break and before the capital letter of its frequency."""
     return zlib.decompress(files(__package__ or "").joinpath("english.z").read_bytes())

@@ -77,7 +77,7 @@ class Expander:
         self._spelling = Spelling(postings)
 
     def read(self, text: str) -> Query:
-        """The query's words."""
+        """Return the query's words."""
         was_cut = len(text) > MAX_QUERY
         words = _words(text[:MAX_QUERY])
         was_cut = was_cut or len(words) > _MAX_WORDS
@@ -166,18 +166,19 @@ class Expander:
 
 
 def _is_slip(level: int, other: str) -> bool:
-    """Whether a real word of this frequency is so much rarer than *other* that it was hardly meant: `calender`."""
+    """Return whether a real word of this frequency is so much rarer than *other* that it was hardly meant:
+    `calender`."""
     return level < COMMON and frequency(other) - level >= _MUCH_RARER
 
 
 def _whole(piece: str) -> str:
-    """A piece with digits or hyphens inside, such as `k8s` or `to-do`, as one word; empty for all others."""
+    """Return a piece with digits or hyphens inside, such as `k8s` or `to-do`, as one word; empty for all others."""
     return piece.lower().replace("-", "") if _MIXED.fullmatch(piece) else ""
 
 
 def _words(text: str) -> list[tuple[str, str]]:
-    """The words of a query, each once, with their stems; without stop words, unless there is nothing else. Two words
-    that say what a verb says count as one."""
+    """Return the words of a query, each once, with their stems; without stop words, unless there is nothing else. Two
+    words that say what a verb says count as one."""
     pairs: list[tuple[str, str]] = []
     for piece in text.split():
         if not piece.isascii():

@@ -24,8 +24,8 @@ def explain_words(
     stems: Sequence[str],
     gains: Sequence[float],
 ) -> Explanation | None:
-    """The explanation from what was worked out for each word of the query: the tool's word that stands for it and what
-    this added; None when no word matched."""
+    """Return the explanation from what was worked out for each word of the query: the tool's word that stands for it
+    and what this added; None when no word matched."""
     texts = texts_of(tool)
     found = {name: frozenset(stems_of(text)) for name, text in texts.items()}
     matches = [
@@ -69,6 +69,7 @@ def snippet(text: str, wanted: frozenset[str]) -> str:
 
 
 def _start(pieces: Sequence[str], hits: Sequence[int]) -> int:
-    """Where to begin so that many of the words are shown: a little before the hit that has the most others near it."""
+    """Return where to begin so that many of the words are shown: a little before the hit that has the most others near
+    it."""
     best = max(hits, key=lambda i: (sum(i <= other < i + 15 for other in hits), -i))
     return 0 if best < 12 else best - 3

@@ -15,7 +15,7 @@ __all__ = ["Marks", "value_of"]
 
 
 def value_of(stem: str) -> tuple[str, str]:
-    """The kind (`namespace`, `tag`, `backend`, `hint`) and the value of a mark's stem."""
+    """Return the kind (`namespace`, `tag`, `backend`, `hint`) and the value of a mark's stem."""
     _, kind, value = stem.split(MARK, 2)
     return kind, value
 
@@ -30,7 +30,7 @@ class Marks:
         )
 
     def of(self, tool: Tool, bindings: Sequence[Binding]) -> str:
-        """The signs of a tool's marks, each once."""
+        """Return the signs of a tool's marks, each once."""
         tags, backends, hints = self._tags, self._backends, self._hints
         made = [self._namespaces[tool.namespace]]
         made += [tags[tag] for tag in tool.tags]
@@ -40,7 +40,7 @@ class Marks:
         return "".join(dict.fromkeys(made))
 
     def clauses(self, filters: Filters) -> tuple[Clause, ...]:
-        """The filters as conditions on marks."""
+        """Return the filters as conditions on marks."""
         found: list[Clause] = []
         if filters.namespace is not None:
             found.append(self._clause("namespace", filters.namespace))

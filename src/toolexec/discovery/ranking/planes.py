@@ -65,12 +65,12 @@ class WordPlanes:
 
 
 def length_class(length: float) -> int:
-    """The class of a document's length, 16 to each doubling; 0 to 255."""
+    """Return the class of a document's length, 16 to each doubling; 0 to 255."""
     return min(int(math.log2(length) * _PER_OCTAVE), 255) if length > 1 else 0
 
 
 def build_planes(members: Sequence[Member], classes: bytearray, flat: float, slope: float, mean: float) -> WordPlanes:
-    """The planes of a word with these members, of which the best counts for each tool.
+    """Return the planes of a word with these members, of which the best counts for each tool.
 
     *classes* are the tools' classes of length; `flat + slope * length` is what BM25 adds to a count in the
     denominator.
@@ -154,8 +154,8 @@ def add_planes(total: list[int], planes: Sequence[int], offset: int) -> None:
 
 
 def best_of(total: Sequence[int], among: int, wanted: int) -> tuple[int, int, int]:
-    """The highest numbers of *total* among some bits: those that are surely of the *wanted* best, those that are equal
-    at the end of these, and the number which the latter have. When that is 0, nothing is left of any worth."""
+    """Return the highest numbers of *total* among some bits: those that are surely of the *wanted* best, those that are
+    equal at the end of these, and the number which the latter have. When that is 0, nothing is left of any worth."""
     sure, equal, bound, count = 0, among, 0, 0
     for i in range(len(total) - 1, -1, -1):
         having = equal & total[i]
@@ -173,7 +173,7 @@ def best_of(total: Sequence[int], among: int, wanted: int) -> tuple[int, int, in
 
 
 def slots_of(bits: int) -> list[int]:
-    """The numbers of the bits that are set, in order."""
+    """Return the numbers of the bits that are set, in order."""
     data = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     found: list[int] = []
     for match in _BYTE.finditer(data):
@@ -184,7 +184,7 @@ def slots_of(bits: int) -> list[int]:
 
 
 def bits_of(slots: Sequence[int], size: int) -> int:
-    """The big integer with these bits set, all below *size*."""
+    """Return the big integer with these bits set, all below *size*."""
     if len(slots) > _FEW:
         flags = bytearray(b"0") * size
         for slot in slots:

@@ -105,11 +105,11 @@ class Postings:
         self._dead = {sign for sign in self.words.signs.values() if not self.lists.get(sign)}
 
     def of(self, sign: str) -> array[int]:
-        """The postings of a word."""
+        """Return the postings of a word."""
         return self.lists.get(sign, _NOTHING)
 
     def units(self, slot: int, sign: str) -> int:
-        """How much a word counts in a tool, in units; 0 when the tool does not have it."""
+        """Return how much a word counts in a tool, in units; 0 when the tool does not have it."""
         text = self.held[slot]
         half = len(text) // 2
         place = text.find(sign, 0, half)

@@ -103,7 +103,7 @@ class Ranker:
     # -- the best -----------------------------------------------------------------------------------------------
 
     def best(self, words: Sequence[Word], limit: int, choice: Choice, key: Callable[[int], str]) -> list[Scored]:
-        """The *limit* best slots, by score and then by *key*; only those with any of the words."""
+        """Return the *limit* best slots, by score and then by *key*; only those with any of the words."""
         groups = [members for word in words if (members := self._members(word))]
         if not groups or limit < 1:
             return []
@@ -137,12 +137,12 @@ class Ranker:
         return found
 
     def allows(self, slot: int, choice: Choice) -> bool:
-        """Whether a slot may be in an answer."""
+        """Return whether a slot may be in an answer."""
         return self._holds(slot, choice.clauses) and (choice.accept is None or choice.accept(slot))
 
     def matching(self, words: Sequence[Word], choice: Choice) -> int:
-        """The bits of all slots that have any of the words (all slots if there are no words) and may be in an answer;
-        what *accept* would say is left out."""
+        """Return the bits of all slots that have any of the words (all slots if there are no words) and may be in an
+        answer; what *accept* would say is left out."""
         bits = 0
         for word in words:
             for sign, _ in word:
@@ -157,7 +157,7 @@ class Ranker:
         return bits if choice.bits is None else bits & choice.bits
 
     def having(self, sign: str) -> int:
-        """The bits of the slots that have a word or mark, as things are now."""
+        """Return the bits of the slots that have a word or mark, as things are now."""
         return bits_of([posting >> 8 for posting in self.postings.of(sign)], len(self.postings.held))
 
     # -- scoring ------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Ranker:
         return [(score, slot) for slot, score in scores.items()]
 
     def _exact(self, groups: Sequence[Sequence[tuple[str, float]]], slots: Sequence[int]) -> list[Scored]:
-        """The slots with their scores, without those that have none of the words."""
+        """Return the slots with their scores, without those that have none of the words."""
         held, lengths = self.postings.held, self.postings.lengths
         flat, slope = self._flat, self._slope
         found: list[Scored] = []
@@ -238,7 +238,7 @@ class Ranker:
     # -- bit sets -----------------------------------------------------------------------------------------------
 
     def _by_planes(self, groups: Sequence[Sequence[Member]], limit: int, choice: Choice) -> list[Scored] | None:
-        """The *limit* best and some more, not in order; None when too many are equal for this to pay."""
+        """Return the *limit* best and some more, not in order; None when too many are equal for this to pay."""
         ready = [self._ready(members) for members in groups]
         lowest = min(planes.exponent for planes, _ in ready)
         total: list[int] = []
@@ -278,14 +278,14 @@ class Ranker:
 
     @staticmethod
     def _settled(found: list[Scored], limit: int, bound: float) -> bool:
-        """Whether nothing that was not looked at can be among the best, its score being at most *bound*."""
+        """Return whether nothing that was not looked at can be among the best, its score being at most *bound*."""
         if len(found) < limit:
             return False
         found.sort(reverse=True)
         return found[limit - 1][0] > bound
 
     def _ready(self, members: Sequence[Member]) -> tuple[WordPlanes, float]:
-        """The planes of a word, and the factor by which scores may have grown since they were built."""
+        """Return the planes of a word, and the factor by which scores may have grown since they were built."""
         name = tuple((member.sign, member.weight) for member in members)
         mean = self.postings.mean_length
         known = self._planes.get(name)

@@ -40,7 +40,7 @@ _PROBE: Final = (
 
 
 def pack(postings: Postings, ids: Sequence[str], fields: Fields) -> bytes:
-    """The snapshot of *postings*; *ids* are those of the tools by slot, empty for a slot that is free."""
+    """Return the snapshot of *postings*; *ids* are those of the tools by slot, empty for a slot that is free."""
     words = postings.words.entries()
     signs = [chr(place + FIRST_SIGN) for place in range(len(words))]
     lists = [postings.of(sign) for sign in signs]
@@ -156,8 +156,8 @@ def _encoding(words: int) -> str:
 
 @lru_cache(maxsize=16)
 def _print_of(fields: Fields) -> bytes:
-    """What becomes of a tool with telling words; another text when their analysis is another one, even if nobody has
-    raised the number."""
+    """Return what becomes of a tool with telling words; another text when their analysis is another one, even if nobody
+    has raised the number."""
     schema = {"type": "object", "properties": {"issueId": {"description": _PROBE}}}
     tool = Tool(name="listIssues", namespace="git_hub", description=_PROBE, tags=("to-do",), input_schema=schema)
     words = Vocabulary()

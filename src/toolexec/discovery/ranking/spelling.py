@@ -37,8 +37,8 @@ class Spelling:
         self._grams_at = -1
 
     def completions(self, start: str, written: str = "") -> list[str]:
-        """The signs of the words whose stems begin with *start* (3 characters or more), and that are written with
-        *written* at the beginning, the most usual first, at most 6."""
+        """Return the signs of the words whose stems begin with *start* (3 characters or more), and that are written
+        with *written* at the beginning, the most usual first, at most 6."""
         if len(start) < _MIN_PREFIX:
             return []
         ordered = self._in_order()
@@ -53,9 +53,9 @@ class Spelling:
         return found[:_MAX_COMPLETIONS]
 
     def corrections(self, word: str) -> list[tuple[str, int, str]]:
-        """The words that are one letter (in a word of 4 letters or more) or two (from 7 on) from *word*, with how many,
-        and how the word then is written; only the closest, the most usual first, at most 3. A letter too many, too few,
-        another, or two swapped."""
+        """Return the words that are one letter (in a word of 4 letters or more) or two (from 7 on) from *word*, with
+        how many, and how the word then is written; only the closest, the most usual first, at most 3. A letter too
+        many, too few, another, or two swapped."""
         if not _MIN_WORD <= len(word) <= _MAX_WORD:
             return []
         most = 1 if len(word) < _LONG_WORD else 2
@@ -68,8 +68,8 @@ class Spelling:
         return [(sign, apart, form) for apart, _, _, sign, form in found if apart == found[0][0]][:_MAX_CORRECTIONS]
 
     def shortened(self, word: str) -> list[str]:
-        """The signs of the words that *word* may be short for: with all of its letters in this order, from the first to
-        the last one (`mtg`: meeting), the most usual first, at most 3. For 2 to 5 letters."""
+        """Return the signs of the words that *word* may be short for: with all of its letters in this order, from the
+        first to the last one (`mtg`: meeting), the most usual first, at most 3. For 2 to 5 letters."""
         if not 2 <= len(word) <= _MAX_SHORT or not word.isalpha():
             return []
         ordered = self._in_order()
@@ -118,7 +118,7 @@ class Spelling:
 
 
 def _within(short: str, long: str) -> bool:
-    """Whether a word has all letters of a shorter one in order, the first and the last at its ends."""
+    """Return whether a word has all letters of a shorter one in order, the first and the last at its ends."""
     if len(long) > 3 * len(short) + 2 or long[-1] != short[-1]:
         return False
     letters = iter(long)
@@ -135,8 +135,8 @@ def _grams(word: str) -> Iterator[str]:
 
 
 def distance(left: str, right: str, most: int) -> int:
-    """How many letters to insert, delete, replace or swap with the next one to get from one word to the other; more
-    than *most* may be any larger sign. Optimal string alignment: Damerau, "A Technique for Computer Detection and
+    """Return how many letters to insert, delete, replace or swap with the next one to get from one word to the other;
+    more than *most* may be any larger sign. Optimal string alignment: Damerau, "A Technique for Computer Detection and
     Correction of Spelling Errors", CACM 7(3), 1964."""
     if abs(len(left) - len(right)) > most:
         return most + 1

@@ -38,7 +38,7 @@ _MAX_CJK_RUN: Final = 64
 
 
 def stems_of(text: str) -> list[str]:
-    """The stems of a text's words in order, stop words included.
+    """Return the stems of a text's words in order, stop words included.
 
     >>> stems_of("createIssues deployments_archived")
     ['creat', 'issu', 'deployment', 'archiv']
@@ -53,8 +53,8 @@ def stems_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """What a lower-case word has in common with its plural and its past: without those endings, nor a last `e`, nor a
-    doubled last letter. Light: words that differ in more keep apart."""
+    """Return what a lower-case word has in common with its plural and its past: without those endings, nor a last `e`,
+    nor a doubled last letter. Light: words that differ in more keep apart."""
     if len(word) < 4 or word in _KEPT:
         short_plural = len(word) == 3 and word[-1] == "s" and word[-2] not in "aeious"
         return word[:-1] if short_plural else word  # ids, prs, vms
@@ -69,20 +69,20 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def root(key: str) -> str:
-    """What a stem has in common with those of the nouns and the other forms that are made from its verb: *deploy,
-    deploying, deployment*; *create, creation*."""
+    """Return what a stem has in common with those of the nouns and the other forms that are made from its verb:
+    *deploy, deploying, deployment*; *create, creation*."""
     return key if key in _KEPT else _trimmed(_without(key, _MADE))
 
 
 def _singular(word: str) -> str:
-    """The S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991."""
+    """Return the S-stemmer of Harman, "How Effective Is Suffixing?", JASIS 42(1), 1991."""
     if word.endswith("ies"):
         return f"{word[:-3]}y" if len(word) > 4 else word[:-1]
     return word[:-2] if word.endswith(("sses", "xes", "zes", "ches", "shes")) else word[:-1]
 
 
 def _without(word: str, endings: tuple[tuple[str, int], ...]) -> str:
-    """The word without the first of these endings that it has, if enough is left for a word."""
+    """Return the word without the first of these endings that it has, if enough is left for a word."""
     for ending, least in endings:
         rest = word[: -len(ending)]
         if word.endswith(ending) and len(rest) >= least and _VOWELS.intersection(rest):
@@ -106,12 +106,12 @@ def _folded(text: str) -> str:
 
 
 def _is_dense(word: str) -> bool:
-    """Whether the script writes no blanks between words: Chinese, Japanese, Korean, Thai and neighbours."""
+    """Return whether the script writes no blanks between words: Chinese, Japanese, Korean, Thai and neighbours."""
     first = word[0]
     return "\u2e80" <= first <= "\ud7ff" or "\u0e00" <= first <= "\u0eff" or "\uf900" <= first <= "\ufaff"
 
 
 def _pairs(word: str) -> list[str]:
-    """Each two characters that follow each other, so that a part of a run of characters is found."""
+    """Return each two characters that follow each other, so that a part of a run of characters is found."""
     word = word[:_MAX_CJK_RUN]
     return [word] if len(word) < 3 else [word[i : i + 2] for i in range(len(word) - 1)]

@@ -522,6 +522,6 @@ def _table() -> dict[str, tuple[tuple[str, bool], ...]]:
 
 
 def synonyms_of(word: str) -> tuple[tuple[str, bool], ...]:
-    """The stems that mean what a stem means: each with True when it is the same word, written shorter or longer, and
-    with False when it means much the same. Empty when none is known."""
+    """Return the stems that mean what a stem means: each with True when it is the same word, written shorter or longer,
+    and with False when it means much the same. Empty when none is known."""
     return _table().get(word, ())

@@ -41,14 +41,14 @@ class Vocabulary:
         self._all = _Pieces(self, frozenset())
 
     def read(self, text: str, *, stop_words: bool = False) -> list[str]:
-        """The signs of a text, piece by piece: mostly one, several for an identifier. New words get a sign. Stop words
-        are left out, unless they are asked for."""
+        """Return the signs of a text, piece by piece: mostly one, several for an identifier. New words get a sign. Stop
+        words are left out, unless they are asked for."""
         pieces = self._all if stop_words else self._telling
         return [*filter(None, map(pieces.__getitem__, text.split()))]
 
     def sign(self, key: str, form: str) -> str:
-        """The sign of a stem, a new one if need be; empty when there is no room for it. *form* is the word as it was
-        written, to show it to people."""
+        """Return the sign of a stem, a new one if need be; empty when there is no room for it. *form* is the word as it
+        was written, to show it to people."""
         sign = self.signs.get(key)
         if sign is None:
             if len(self.signs) >= MAX_WORDS:
@@ -73,15 +73,15 @@ class Vocabulary:
         self.families[root(key)] = self.families.get(root(key), "") + sign
 
     def stem_of(self, sign: str) -> str:
-        """The stem with a sign."""
+        """Return the stem with a sign."""
         return self._stems[ord(sign) - FIRST_SIGN]
 
     def form_of(self, sign: str) -> str:
-        """The word with a sign, as it was first written."""
+        """Return the word with a sign, as it was first written."""
         return self._forms[ord(sign) - FIRST_SIGN][0]
 
     def forms_of(self, sign: str) -> tuple[str, ...]:
-        """The word with a sign, in the first few ways that it was written."""
+        """Return the word with a sign, in the first few ways that it was written."""
         return self._forms[ord(sign) - FIRST_SIGN]
 
     def forget(self, signs: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ class Vocabulary:
         self.changes += 1
 
     def words_in(self, piece: str) -> list[tuple[str, str]]:
-        """The words of a piece of text with their stems."""
+        """Return the words of a piece of text with their stems."""
         if not piece.isascii():
             return [(key[:_MAX_WORD], key[:_MAX_WORD]) for key in stems_of(piece)]
         return [(word, stem(word)) for word in [word[:_MAX_WORD] for word in split_words(piece)]]

@@ -42,7 +42,7 @@ class Embedder(Protocol):
     """
 
     def embed(self, texts: Sequence[str], /) -> Sequence[Vector] | Awaitable[Sequence[Vector]]:
-        """One vector for each text, in their order."""
+        """Return one vector for each text, in their order."""
         ...
 
 

@@ -58,7 +58,7 @@ class GuardedEmbedder:
         self._queries: OrderedDict[str, Vector] = OrderedDict()
 
     def query(self, text: str, seconds: float) -> Vector | Fault:
-        """The vector of a query; those of the last 256 are kept."""
+        """Return the vector of a query; those of the last 256 are kept."""
         with self._lock:
             known = self._queries.get(text)
             if known is not None:
@@ -74,7 +74,7 @@ class GuardedEmbedder:
         return vectors[0]
 
     def vectors(self, texts: Sequence[str], purpose: Purpose, seconds: float) -> Sequence[Vector] | Fault:
-        """One vector for each text, or why not."""
+        """Return one vector for each text, or why not."""
         off = self.off(purpose)
         if off is not None:
             return off

@@ -78,7 +78,7 @@ class HybridSearcher:
         self.embedding.remove(tool_id)
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
-        """The best hits, with what both sides have to say about them."""
+        """Return the best hits, with what both sides have to say about them."""
         if limit < 1 or not query.strip():
             return Hits(self.lexical.search(query, limit, accept))
         words = self.lexical.search(query, self.candidates, accept) if self.alpha > 0 else []
@@ -96,8 +96,8 @@ class HybridSearcher:
         return Hits(best(scores, limit), did_you_mean=meant, note=note)
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
-        """The words that matched, as the lexical side tells, and each side's own score as a part: of `bm25` (or what
-        the lexical side is called) and `embedding`. None when neither finds the tool."""
+        """Return the words that matched, as the lexical side tells, and each side's own score as a part: of `bm25` (or
+        what the lexical side is called) and `embedding`. None when neither finds the tool."""
         words = self.lexical.explain(query, tool_id) if isinstance(self.lexical, Explains) else None
         hits = self.lexical.search(query, 1, lambda other: other == tool_id) if query.strip() else []
         close = self.embedding.explain(query, tool_id)

@@ -43,16 +43,16 @@ class Rows(Protocol):
         ...
 
     def runs(self, vector: Sequence[float], first: int, above: float) -> Iterator[Run]:
-        """All rows with a cosine above *above*, which is 0 or more, as runs: the first has at least *first* rows (if
-        there are as many), every cosine of a run is below all of those before, and equal ones are never parted."""
+        """Yield all rows with a cosine above *above*, which is 0 or more, as runs: the first has at least *first* rows
+        (if there are as many), every cosine of a run is below all of those before, and equal ones are never parted."""
         ...
 
     def cosines(self, vector: Sequence[float], slots: Sequence[int]) -> list[float]:
-        """The cosines of some rows, from -1 to 1; 0 for an empty one."""
+        """Return the cosines of some rows, from -1 to 1; 0 for an empty one."""
         ...
 
     def dump(self) -> bytes:
-        """All slots in order, a signed byte for a number."""
+        """Return all slots in order, a signed byte for a number."""
         ...
 
     def load(self, data: bytes) -> None:
@@ -71,7 +71,8 @@ def empty_rows(dimensions: int) -> Rows:
 
 
 def finite(vectors: Sequence[Sequence[float]], dimensions: int) -> Sequence[Sequence[float]]:
-    """The same as plain numbers, or as a numpy array; raises ValueError unless all are finite and of this length."""
+    """Return the same as plain numbers, or as a numpy array; raises ValueError unless all are finite and of this
+    length."""
     if not all(len(vector) == dimensions for vector in vectors):
         raise ValueError(f"not every vector has {dimensions} numbers")
     if _has_numpy():
@@ -88,7 +89,7 @@ def finite(vectors: Sequence[Sequence[float]], dimensions: int) -> Sequence[Sequ
 
 
 def _query_numbers(vector: Sequence[float]) -> list[int]:
-    """The vector with a length of at most 2**24 / (length of the longest row), in whole numbers."""
+    """Return the vector with a length of at most 2**24 / (length of the longest row), in whole numbers."""
     top = max(map(abs, vector), default=0.0)
     if not top:
         return [0] * len(vector)

@@ -35,7 +35,7 @@ MAX_TEXT = 2000
 
 
 def document_text(tool: Tool) -> str:
-    """The tool in words: its namespace and name, its description, its tags.
+    """Return the tool in words: its namespace and name, its description, its tags.
 
     Not its parameters: on the labelled set of `benchmarks/ranking`, they made search by meaning worse.
     """
@@ -45,7 +45,8 @@ def document_text(tool: Tool) -> str:
 
 
 def plain_text(text: str) -> str:
-    """One lower-case line of at most 2,000 characters that can be encoded: lone surrogates become question marks."""
+    """Return one lower-case line of at most 2,000 characters that can be encoded: lone surrogates become question
+    marks."""
     line = " ".join(text[: 4 * MAX_TEXT].lower().split())[:MAX_TEXT]
     return line.encode("utf-8", "replace").decode("utf-8")
 
@@ -123,7 +124,7 @@ class EmbeddingSearcher:
             self._fresh.discard(tool_id)
 
     def search(self, query: str, limit: int, accept: Accept | None = None) -> Hits:
-        """The best hits; `note` says when some tools, or all, could not be searched."""
+        """Return the best hits; `note` says when some tools, or all, could not be searched."""
         if limit < 1:
             return Hits()
         if not query.strip():
@@ -145,8 +146,8 @@ class EmbeddingSearcher:
         return Hits(hits, note=self._what_is_missing(fault))
 
     def scores(self, query: str, tool_ids: Iterable[str]) -> dict[str, float]:
-        """The cosines above `min_score` of these tools, as far as there are vectors already; none for a query without
-        words, or when the embedder fails."""
+        """Return the cosines above `min_score` of these tools, as far as there are vectors already; none for a query
+        without words, or when the embedder fails."""
         text = plain_text(query)
         if not words_of(text):
             return {}
@@ -163,7 +164,7 @@ class EmbeddingSearcher:
         return {tool_id: score for tool_id, score in scores.items() if score > self._min_score}
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
-        """The cosine as the part `embedding`; None when the query does not find the tool."""
+        """Return the cosine as the part `embedding`; None when the query does not find the tool."""
         cosine = self.scores(query, [tool_id]).get(tool_id)
         return Explanation(parts={self.name: cosine}) if cosine is not None else None
 

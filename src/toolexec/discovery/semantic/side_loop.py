@@ -34,8 +34,8 @@ class SideLoop:
         self._stuck: list[_LoopThread] = []
 
     def call(self, function: Callable[[], Any], seconds: float) -> Any:
-        """What the function returns, awaited if need be. Raises LateError when that takes longer, or when earlier
-        calls are stuck, and otherwise what the function raises."""
+        """Return what the function returns, awaited if need be. Raises LateError when that takes longer, or when
+        earlier calls are stuck, and otherwise what the function raises."""
         with self._lock:  # so that `close` comes before or after, and no coroutine is lost in between
             side = self._thread()
             future = asyncio.run_coroutine_threadsafe(_run(function), side.loop)
@@ -91,7 +91,7 @@ class _LoopThread:
         return self._thread.is_alive()
 
     def answers(self, seconds: float) -> bool:
-        """Whether the loop gets to run something within that time."""
+        """Return whether the loop gets to run something within that time."""
         answered = threading.Event()
         with contextlib.suppress(RuntimeError):  # it is closed
             self.loop.call_soon_threadsafe(answered.set)

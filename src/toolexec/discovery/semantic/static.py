@@ -55,7 +55,8 @@ class StaticEmbedder:
         return self._loaded().dimensions
 
     def embed(self, texts: Sequence[str], /) -> Any:
-        """A numpy array with a row for each text; all zeros for one without tokens. Raises as `dimensions` does."""
+        """Return a numpy array with a row for each text; all zeros for one without tokens. Raises as `dimensions`
+        does."""
         return self._loaded().embed(texts)
 
     def _loaded(self) -> _Model:
@@ -100,7 +101,8 @@ class _Model:
         return sums / np.where(lengths > 0, lengths, 1.0)  # a mean has the direction of the sum
 
     def _table_of(self, tensors: dict[str, Any], weights: Path) -> Any:
-        """A row for each token; with model2vec, tokens may share one (`mapping`), scaled for each (`weights`)."""
+        """Return a row for each token; with model2vec, tokens may share one (`mapping`), scaled for each
+        (`weights`)."""
         np = self._np
         table: Any = tensors.get("embeddings", tensors.get("embedding.weight"))
         if table is None or table.ndim != 2 or not table.size:

@@ -46,7 +46,7 @@ class VectorStore(Protocol):
         ...
 
     def marks(self) -> Mapping[str, str]:
-        """The mark of each tool that there is a vector of, as a copy."""
+        """Return the mark of each tool that there is a vector of, as a copy."""
         ...
 
     def search(
@@ -57,11 +57,11 @@ class VectorStore(Protocol):
         ...
 
     def scores(self, vector: Sequence[float], tool_ids: Iterable[str]) -> dict[str, float]:
-        """The cosines, from -1 to 1, of those tools that there is a vector of."""
+        """Return the cosines, from -1 to 1, of those tools that there is a vector of."""
         ...
 
     def __len__(self) -> int:
-        """How many tools there are."""
+        """Return how many tools there are."""
         ...
 
     def close(self) -> None:
@@ -157,14 +157,14 @@ class InMemoryVectors:
             return {tool_id: cosine for (tool_id, _), cosine in zip(known, cosines, strict=True)}
 
     def __len__(self) -> int:
-        """How many tools there are."""
+        """Return how many tools there are."""
         return len(self._slots)
 
     def close(self) -> None:
         """Nothing to let go of."""
 
     def dump(self) -> bytes:
-        """All of it as bytes, for `load`."""
+        """Return all of it as bytes, for `load`."""
         with self._lock:
             self._compact()
             header = {"dimensions": self._dimensions, "ids": self._ids, "marks": [self._marks[i] for i in self._ids]}
@@ -175,7 +175,7 @@ class InMemoryVectors:
 
     @classmethod
     def load(cls, data: bytes) -> InMemoryVectors:
-        """A store with what `dump` gave; raises ConfigurationError for other or damaged bytes."""
+        """Return a store with what `dump` gave; raises ConfigurationError for other or damaged bytes."""
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not body.startswith(_MAGIC) or hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest:
             raise ConfigurationError("these bytes are no snapshot of vectors, or a damaged one; make a new one")
