@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.config.discovered import Found, Places, find_servers
+from toolexec.config.discovered import DiscoveredServer, Places, find_servers
 
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -28,7 +28,7 @@ def put(path: Path, data: dict[str, Any] | str) -> None:
     path.write_text(data if isinstance(data, str) else json.dumps(data))
 
 
-def one(places: Places, entry: dict[str, Any], name: str = "git") -> Found:
+def one(places: Places, entry: dict[str, Any], name: str = "git") -> DiscoveredServer:
     """How a server of Cursor is taken over."""
     put(places.home / ".cursor/mcp.json", {"mcpServers": {name: entry}})
     (found,), problems = find_servers(places)

@@ -11,7 +11,7 @@ import pytest
 
 from toolexec.config.blocks import BLOCKS, KEYS, Key
 from toolexec.config.load import load_settings, parse_set
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.config.template import toml_value
 from toolexec.errors import ConfigurationError
 
@@ -331,7 +331,7 @@ def test_relative_files_count_from_the_folder_of_their_file() -> None:
 # -- servers -------------------------------------------------------------------------------------------------------
 
 
-def names(loaded: Loaded) -> list[str]:
+def names(loaded: LoadedConfig) -> list[str]:
     return [server.name for server in loaded.servers]
 
 

@@ -11,7 +11,7 @@ from tests.config.commands import call
 
 from toolexec.config.build import build
 from toolexec.config.load import load_settings
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.config.toolsets import served_toolset
 from toolexec.discovery import Toolset
 from toolexec.errors import ConfigurationError, ToolNotFoundError
@@ -60,7 +60,7 @@ def file() -> Path:
     return Path("a.toml")
 
 
-def loaded(*files: Path, **more: Any) -> Loaded:
+def loaded(*files: Path, **more: Any) -> LoadedConfig:
     return load_settings(files, **{"serving": True, **more})
 
 
@@ -68,7 +68,7 @@ def chosen(*names: str) -> dict[str, Any]:
     return {"server.toolsets": list(names)}
 
 
-async def shown(what: Loaded, **more: Any) -> list[str]:
+async def shown(what: LoadedConfig, **more: Any) -> list[str]:
     built = build(what, **{"serving": True, **more})
     try:
         async with built.ex as ex:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolexec.cli.terminal import Screen
-    from toolexec.config.loaded import Loaded
+    from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
 
 __all__ = ["config"]
@@ -85,7 +85,7 @@ def _perform(
     files: list[Path] | None,
     as_json: bool,
     settings: list[str] | None,
-    work: Callable[[Screen, Loaded], int | None],
+    work: Callable[[Screen, LoadedConfig], int | None],
 ) -> None:
     shared, _ = context.obj
 
@@ -125,7 +125,7 @@ def _tell(screen: Screen, error: Any) -> None:
     screen.note(f"{error.details['count']} mistakes", style="")
 
 
-def _valid(screen: Screen, loaded: Loaded, *, strict: bool) -> int:
+def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.config.build import GATE_BLOCKS
     from toolexec.config.references import missing_references
@@ -160,7 +160,7 @@ def _valid(screen: Screen, loaded: Loaded, *, strict: bool) -> int:
     return code
 
 
-def _show(screen: Screen, loaded: Loaded, *, origin: bool) -> None:
+def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     from toolexec.config.blocks import BLOCKS, KEYS
     from toolexec.config.template import render_server, render_toolset, shown_servers, shown_settings, toml_value
 

@@ -11,7 +11,7 @@ from toolexec.cli.options import AsJson
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
-    from toolexec.config.discovered import Found
+    from toolexec.config.discovered import DiscoveredServer
 
 __all__ = ["init"]
 
@@ -77,7 +77,7 @@ def _init(screen: Screen, output: Path, *, force: bool) -> int:
     return OK
 
 
-def _notes(server: Found) -> list[str]:
+def _notes(server: DiscoveredServer) -> list[str]:
     notes = [f"from {server.program}, {server.file}"]
     if server.variables:
         notes.append(f"Set {', '.join(server.variables)}: what looked like a secret was not copied.")

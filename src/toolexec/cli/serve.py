@@ -23,7 +23,7 @@ from toolexec.errors import ConfigurationError, ToolExecError
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.build import Built
-    from toolexec.config.loaded import Loaded
+    from toolexec.config.loaded import LoadedConfig
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "serve"]
 
@@ -160,7 +160,7 @@ def load_for_serving(
     screen: Screen | None = None,
     *,
     tools_needed: bool = True,
-) -> Loaded:
+) -> LoadedConfig:
     """What a server is set up with: files, environment, *given* options by name, and `--set` words.
 
     Raises as `load_settings` does, and ConfigurationError when there are no tools anywhere, but are needed.
@@ -187,7 +187,7 @@ def load_for_serving(
     return loaded
 
 
-def _serve(loaded: Loaded, screen: Screen, stack: ExitStack) -> int:
+def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
     if loaded.settings.server.transport == "stdio":
         from toolexec.server.stdio import stdio_wire
@@ -204,7 +204,7 @@ def _serve(loaded: Loaded, screen: Screen, stack: ExitStack) -> int:
     return asyncio.run(_until_signal(_over_http(built, metrics, screen)))
 
 
-def _build(loaded: Loaded, stack: ExitStack, metrics: Any = None) -> Built:
+def _build(loaded: LoadedConfig, stack: ExitStack, metrics: Any = None) -> Built:
     from toolexec.cli.approval_prompt import terminal_approver
     from toolexec.config.build import build
 

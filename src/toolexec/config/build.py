@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.config import parts
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
@@ -53,7 +53,7 @@ class Built:
     servers, if it is wanted."""
 
     ex: Exec
-    loaded: Loaded
+    loaded: LoadedConfig
     results: ResultStore
     gate: Gate | None = None
     audit: AuditLog | None = None
@@ -81,7 +81,7 @@ class Built:
 
 
 def build(
-    loaded: Loaded,
+    loaded: LoadedConfig,
     *,
     serving: bool = False,
     terminal: Callable[[], Approver | None] | None = None,
@@ -140,7 +140,7 @@ def build(
     return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
 
 
-def _kept_tools(loaded: Loaded, place: str) -> tuple[SQLiteCatalogue, StoredIndex] | None:
+def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, StoredIndex] | None:
     """Return the catalogue and its index, kept in step with each other from now on; None where the settings name no
     file.
 
@@ -182,14 +182,14 @@ def _backend(server: MCPServer) -> Backend:
     return MCPBackend(server)
 
 
-def _result_store(loaded: Loaded) -> ResultStore:
+def _result_store(loaded: LoadedConfig) -> ResultStore:
     from toolexec.run.results import ResultStore
 
     block = loaded.settings.results
     return ResultStore(block.max_bytes, keep_seconds=block.keep_seconds, max_kept_bytes=block.max_kept_bytes)
 
 
-def _refuse_two_gates(loaded: Loaded, place: str) -> None:
+def _refuse_two_gates(loaded: LoadedConfig, place: str) -> None:
     given = [block for block in GATE_BLOCKS if loaded.has(block)]
     if _has_rates(loaded):
         given.append("limits.rate")
@@ -200,11 +200,11 @@ def _refuse_two_gates(loaded: Loaded, place: str) -> None:
         )
 
 
-def _has_rates(loaded: Loaded) -> bool:
+def _has_rates(loaded: LoadedConfig) -> bool:
     return any(loaded.values[f"limits.{name}"].layer != "default" for name in _RATES)
 
 
-def _with(own: Exec, loaded: Loaded, gate: Gate | None, trace: TraceHook | None, toolset: Toolset | None) -> Exec:
+def _with(own: Exec, loaded: LoadedConfig, gate: Gate | None, trace: TraceHook | None, toolset: Toolset | None) -> Exec:
     """Return the Exec of a Python file, with what the settings say: the same object, so that calls which the file's own
     tools make with it pass the gate, too."""
     before = own.options
@@ -245,7 +245,7 @@ def _key_in(file: str) -> bytes:
 class _GateMaker:
     """Makes the parts of the gate that are wanted."""
 
-    loaded: Loaded
+    loaded: LoadedConfig
     serving: bool
     terminal: Callable[[], Approver | None] | None
     state: Path

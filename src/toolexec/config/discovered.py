@@ -19,7 +19,7 @@ from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError
 from toolexec.model.redaction import redactor
 
-__all__ = ["Found", "Places", "find_servers"]
+__all__ = ["DiscoveredServer", "Places", "find_servers"]
 
 _TELLING: Final = re.compile(
     r"token|secret|passw|pwd|api.?key|access.?key|private.?key|(?:^|[-_])key$|auth|cred|cookie|session|dsn|bearer|(?:^|_)pat$",
@@ -62,7 +62,7 @@ class Places:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class DiscoveredServer:
     """A server of another program. `entry` holds no secrets: `variables` says which variables stand for them, and where
     their values are now. `problem` says why it cannot be taken over."""
 
@@ -74,11 +74,11 @@ class Found:
     problem: str = ""
 
 
-def find_servers(places: Places | None = None) -> tuple[list[Found], list[str]]:
+def find_servers(places: Places | None = None) -> tuple[list[DiscoveredServer], list[str]]:
     """Return the servers of all programs, each once, and what could not be read. Nothing is changed, and nothing
     started."""
     places = places or Places()
-    found: list[Found] = []
+    found: list[DiscoveredServer] = []
     problems: list[str] = []
     secrets: dict[str, str] = {}
     for program, file in places.files():
@@ -111,7 +111,7 @@ def _is_toolexec(entry: Mapping[str, Any]) -> bool:
     return any(Path(word).stem == "toolexec" for word in words[:3])
 
 
-def _add(found: list[Found], new: Found) -> None:
+def _add(found: list[DiscoveredServer], new: DiscoveredServer) -> None:
     """Add a server under a name of its own; one that is there already is not added again."""
     same_name = [each for each in found if each.name == new.name]
     if any(each.entry == new.entry for each in same_name):
@@ -125,12 +125,12 @@ def _add(found: list[Found], new: Found) -> None:
 
 def _take(
     name: str, program: str, file: Path, entry: Mapping[str, Any], places: Places, secrets: dict[str, str]
-) -> Found:
+) -> DiscoveredServer:
     from toolexec.backend.mcp.files import read_mcp_server
     from toolexec.backend.secrets import SecretResolver
     from toolexec.model.ids import clean_segment
 
-    found = Found(name=clean_segment(name), program=program, file=file, entry={})
+    found = DiscoveredServer(name=clean_segment(name), program=program, file=file, entry={})
     hiding = _Hiding(found, secrets)
     given = {_RENAMED.get(key, key): value for key, value in entry.items() if value not in (None, "", [], {})}
     hidden = {  # env first: its variables keep their names
@@ -163,7 +163,7 @@ def _settled(value: Any, folder: Path) -> Any:
 class _Hiding:
     """Puts variables in place of what looks like a secret."""
 
-    def __init__(self, found: Found, secrets: dict[str, str]) -> None:
+    def __init__(self, found: DiscoveredServer, secrets: dict[str, str]) -> None:
         self._found = found
         self._secrets = secrets
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolexec.config.blocks import Settings
 from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
 from toolexec.config.layers import Layers, folded
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import check_parts
 from toolexec.config.toolsets import check_served, read_toolsets
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.backend.secrets import SecretResolver
 
-__all__ = ["Loaded", "SetFlag", "load_settings", "parse_set"]
+__all__ = ["LoadedConfig", "SetFlag", "load_settings", "parse_set"]
 
 
 def load_settings(
@@ -30,7 +30,7 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     flag_names: Mapping[str, str] | None = None,
     serving: bool = False,
-) -> Loaded:
+) -> LoadedConfig:
     """Read *paths* (TOML, YAML, JSON, and Python files with tools), then *environment*, then *flags*.
 
     A later file counts more than an earlier one, a variable `TOOLEXEC_BLOCK__KEY` more than any file, and a flag more
@@ -58,7 +58,7 @@ def load_settings(
         servers.add_document(document)
     for name, (entry, variable) in layers.server_entries.items():
         servers.override(name, entry, variable)
-    loaded = Loaded(
+    loaded = LoadedConfig(
         settings=settings,
         values=layers.values,
         servers=tuple(servers.found.values()),
@@ -181,7 +181,7 @@ class _Servers:
         self.entries[server.name] = entry
 
 
-def _check_python(loaded: Loaded, mistakes: Mistakes) -> None:
+def _check_python(loaded: LoadedConfig, mistakes: Mistakes) -> None:
     value = loaded.values["sources.python"]
     for number, name in enumerate(value.value):
         if name.endswith(".py") and not Path(name).is_file():

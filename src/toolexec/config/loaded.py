@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
     from toolexec.discovery.toolset import Toolset
 
-__all__ = ["Loaded", "Value"]
+__all__ = ["LoadedConfig", "Value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedConfig:
     """What files, environment and flags say together.
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from toolexec.config.blocks import KEYS, Block
 from toolexec.config.kinds import ListOf, kind_of
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
 
@@ -49,7 +49,7 @@ def rule(data: Any) -> Rule:
     return Rule.from_dict(data)
 
 
-def policy(loaded: Loaded) -> Policy:
+def policy(loaded: LoadedConfig) -> Policy:
     """Return the policy; raises ConfigurationError."""
     from toolexec.run.policy import Policy
 
@@ -58,7 +58,7 @@ def policy(loaded: Loaded) -> Policy:
     return Policy(rules, default=block.default, remote_destructive=block.remote_destructive)
 
 
-def rate_limit(loaded: Loaded) -> RateLimit | None:
+def rate_limit(loaded: LoadedConfig) -> RateLimit | None:
     """Return the rate limits; None where there are none."""
     from toolexec.run.layers.rate_limit import RateLimit
 
@@ -112,7 +112,7 @@ def api_key(data: Any) -> ApiKey:
     return ApiKey(**_entry(_ApiKeyEntry, data, "an API key"))
 
 
-def auth_settings(loaded: Loaded) -> AuthSettings:
+def auth_settings(loaded: LoadedConfig) -> AuthSettings:
     """Who may use the server; raises ConfigurationError."""
     from toolexec.server.auth import AuthSettings, JwtSettings
 
@@ -122,7 +122,7 @@ def auth_settings(loaded: Loaded) -> AuthSettings:
     return AuthSettings(**own, jwt=jwt)
 
 
-def http_settings(loaded: Loaded) -> HttpSettings:
+def http_settings(loaded: LoadedConfig) -> HttpSettings:
     """Return how the server listens; raises ConfigurationError."""
     from toolexec.server.http import HttpSettings
 
@@ -138,7 +138,7 @@ def http_settings(loaded: Loaded) -> HttpSettings:
     )
 
 
-def serve_settings(loaded: Loaded) -> ServeSettings:
+def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     """Return what the server offers; raises ConfigurationError."""
     from toolexec.server.settings import ServeSettings
 
@@ -153,7 +153,7 @@ def serve_settings(loaded: Loaded) -> ServeSettings:
     )
 
 
-def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> Options:
+def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = False) -> Options:
     """Return the options of an Exec that the settings describe, upon *base*; with *only_given*, those that somebody has
     set.
 
@@ -186,7 +186,7 @@ def exec_options(loaded: Loaded, base: Options, *, only_given: bool = False) -> 
     return replace(base, **wanted)
 
 
-def sandbox_settings(loaded: Loaded) -> SandboxSettings:
+def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Return which sandboxes there are; raises ConfigurationError."""
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
@@ -212,14 +212,14 @@ def egress_secret(data: Mapping[str, Any]) -> tuple[str, Secret]:
     return placeholder, Secret(ref=value.removeprefix(_REFERENCE), **entry)
 
 
-def _values(loaded: Loaded, block: str) -> dict[str, Any]:
+def _values(loaded: LoadedConfig, block: str) -> dict[str, Any]:
     return {key.name: loaded.settings.get(key.path) for key in KEYS.values() if key.block == block}
 
 
 # -- what can be wrong with settings that are fine one by one -------------------------------------------
 
 
-def check_parts(loaded: Loaded, mistakes: Mistakes, *, serving: bool = False) -> None:
+def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = False) -> None:
     """Add to *mistakes* what the parts that the settings describe say of them; with *serving*, also what would make the
     server open to others than it should. Parts that nobody has set anything of are left alone."""
     before = len(mistakes)
@@ -228,7 +228,7 @@ def check_parts(loaded: Loaded, mistakes: Mistakes, *, serving: bool = False) ->
     _check_each(loaded, "sandboxes.egress_secrets", egress_secret, mistakes)
     if len(mistakes) > before:
         return  # the whole cannot be better than its pieces
-    wholes: tuple[tuple[tuple[str, ...], Callable[[Loaded], Any]], ...] = (
+    wholes: tuple[tuple[tuple[str, ...], Callable[[LoadedConfig], Any]], ...] = (
         (("policy",), policy),
         (("limits", "code", "sandboxes"), _options),
         (("auth", "auth.jwt"), auth_settings),
@@ -247,7 +247,7 @@ def check_parts(loaded: Loaded, mistakes: Mistakes, *, serving: bool = False) ->
         _check_serving(loaded, mistakes)
 
 
-def _check_each(loaded: Loaded, path: str, make: Callable[[Any], Any], mistakes: Mistakes) -> None:
+def _check_each(loaded: LoadedConfig, path: str, make: Callable[[Any], Any], mistakes: Mistakes) -> None:
     value = loaded.values[path]
     for number, each in enumerate(value.value):
         try:
@@ -256,13 +256,13 @@ def _check_each(loaded: Loaded, path: str, make: Callable[[Any], Any], mistakes:
             mistakes.add(value.where((number,)), f"{path}[{number}]: {error.message}")
 
 
-def _options(loaded: Loaded) -> Any:
+def _options(loaded: LoadedConfig) -> Any:
     from toolexec.exec.options import Options
 
     return exec_options(loaded, Options())
 
 
-def _check_serving(loaded: Loaded, mistakes: Mistakes) -> None:
+def _check_serving(loaded: LoadedConfig, mistakes: Mistakes) -> None:
     from toolexec.server.http.settings import check_exposure
 
     try:
@@ -273,7 +273,7 @@ def _check_serving(loaded: Loaded, mistakes: Mistakes) -> None:
         mistakes.add("", error.message)
 
 
-def _place(loaded: Loaded, *blocks: str) -> str:
+def _place(loaded: LoadedConfig, *blocks: str) -> str:
     """Return where the first setting of these blocks that somebody has made stands, and which blocks they are."""
     given = (loaded.values[path] for path, key in KEYS.items() if key.block in blocks)
     where = next((value.where(()) or value.origin for value in given if value.layer != "default"), "")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from toolexec.backend.secrets import FILL_IN, references_in
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 
 __all__ = ["missing_references", "named_variables"]
 
 
-def named_variables(loaded: Loaded) -> dict[str, list[str]]:
+def named_variables(loaded: LoadedConfig) -> dict[str, list[str]]:
     """Return the environment variables that must be set, each with the keys that name it."""
     found: dict[str, list[str]] = {}
     for key, provider, name in _references(loaded):
@@ -21,7 +21,7 @@ def named_variables(loaded: Loaded) -> dict[str, list[str]]:
     return found
 
 
-def missing_references(loaded: Loaded, environment: Mapping[str, str]) -> list[str]:
+def missing_references(loaded: LoadedConfig, environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for every variable that is not set in *environment* and every secret's file that is not there.
 
     No command and no keyring is asked.
@@ -36,7 +36,7 @@ def missing_references(loaded: Loaded, environment: Mapping[str, str]) -> list[s
     return missing
 
 
-def _references(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
+def _references(loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
     """Yield key, provider and name of every reference of the servers that are enabled, and of the egress secrets."""
     enabled = {server.name for server in loaded.servers if server.enabled}
     for name, entry in loaded.entries.items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from toolexec.config.blocks import BLOCKS, KEYS
-from toolexec.config.loaded import Loaded
+from toolexec.config.loaded import LoadedConfig
 from toolexec.model.redaction import REDACTED, redactor
 
 __all__ = [
@@ -119,7 +119,7 @@ _SECRET_TABLES: Final = ("env", "headers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 
 
-def shown_settings(loaded: Loaded) -> dict[str, Any]:
+def shown_settings(loaded: LoadedConfig) -> dict[str, Any]:
     """Return every setting by its path, as JSON-able data."""
     found: dict[str, Any] = {}
     for path, key in KEYS.items():
@@ -137,7 +137,7 @@ def _without_secret(entry: Any) -> Any:
     return {name: REDACTED if name == "sha256" else value for name, value in entry.items()}
 
 
-def shown_servers(loaded: Loaded) -> dict[str, Any]:
+def shown_servers(loaded: LoadedConfig) -> dict[str, Any]:
     """Return every server as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(entry) for name, entry in loaded.entries.items()}
 

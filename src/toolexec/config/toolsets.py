@@ -10,7 +10,7 @@ from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from toolexec.config.loaded import Loaded
+    from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
 
 __all__ = ["BLOCK", "ToolsetEntry", "check_served", "read_toolsets", "served_toolset"]
@@ -47,7 +47,7 @@ def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> di
     return found
 
 
-def served_toolset(loaded: Loaded) -> Toolset | None:
+def served_toolset(loaded: LoadedConfig) -> Toolset | None:
     """Return what a server shows: all that is in any of the toolsets that it names; None when it names none.
 
     Raises ConfigurationError for a name that no toolset has.
@@ -63,7 +63,7 @@ def served_toolset(loaded: Loaded) -> Toolset | None:
     return Toolset.union((loaded.toolsets[name] for name in names), " or ".join(names)) if names else None
 
 
-def check_served(loaded: Loaded, known: Mapping[str, Any], mistakes: Mistakes) -> None:
+def check_served(loaded: LoadedConfig, known: Mapping[str, Any], mistakes: Mistakes) -> None:
     """Add to *mistakes* the names of toolsets that nobody has written: a server that shows more than was meant is worse
     than none. *known* are all that somebody has, those with mistakes of their own, too."""
     value = loaded.values[_SERVED]
