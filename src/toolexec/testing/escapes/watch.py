@@ -11,6 +11,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from toolexec.process.tree import descendants
+
 __all__ = ["Watch"]
 
 _TICK_SECONDS = 0.02
@@ -71,28 +73,10 @@ def _peak() -> int:
 
 
 def _resident_with_children() -> int:
-    return sum(map(_resident, [os.getpid(), *_descendants()]))
+    return sum(map(_resident, [os.getpid(), *descendants(os.getpid())]))
 
 
 def _resident(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
     return 0
-
-
-def _descendants() -> list[int]:
-    """All processes below this one."""
-    children: dict[int, list[int]] = {}
-    with contextlib.suppress(OSError):
-        for name in (path.name for path in Path("/proc").iterdir()):
-            if name.isdigit():
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    parent = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
-                    children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    ahead = [os.getpid()]
-    while ahead:
-        below = children.get(ahead.pop(), [])
-        found += below
-        ahead += below
-    return found
