@@ -34,7 +34,7 @@ def large() -> Iterator[subprocess.Popen[bytes]]:
 )
 async def test_a_broken_bound_is_seen(large: subprocess.Popen[bytes], bounds: dict[str, int], expected: str) -> None:
     """And one that holds is not."""
-    watching = asyncio.create_task(Watch(ProcessTree(large.pid), **bounds).broken())
+    watching = asyncio.create_task(Watch(ProcessTree(large.pid), shared_once=True, **bounds).broken())
     await asyncio.wait({watching}, timeout=LONG if expected else 0.3)
     assert (watching.result() if watching.done() else "") == expected
     watching.cancel()
@@ -49,7 +49,7 @@ async def test_what_cannot_be_read_counts_in_full_unless_it_has_ended(
     if there:
         (tmp_path / str(large.pid) / "smaps_rollup").mkdir(parents=True)
     monkeypatch.setattr(module, "_PROC", tmp_path)
-    watching = asyncio.create_task(Watch(ProcessTree(large.pid), memory_bytes=32 << 20).broken())
+    watching = asyncio.create_task(Watch(ProcessTree(large.pid), memory_bytes=32 << 20, shared_once=True).broken())
     await asyncio.wait({watching}, timeout=LONG if expected else 0.3)
     assert (watching.result() if watching.done() else "") == expected
     watching.cancel()

@@ -24,7 +24,8 @@ class Watch:
     """Looks every *period* seconds at what the processes of *tree* use together; 0 is no bound.
 
     *own* processes do not count. With *from_now* neither does what there is now, but for the root of the tree, nor the
-    memory and CPU time that it uses or has used; then making this blocks for a look.
+    memory and CPU time that it uses or has used; then making this blocks for a look. With *shared_once* memory that
+    processes share counts once; reading that of many takes too long where nothing else stops a fork bomb.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Watch:
         cpu_seconds: float = 0,
         pids: int = 0,
         own: int = 0,
+        shared_once: bool = False,
         from_now: bool = False,
         period: float = _PERIOD,
     ) -> None:
         self._tree = tree
         self._bounds = _Used(memory_bytes, cpu_seconds, 0, pids)
+        self._shared_once = shared_once
         self._period = period
         self._seen: dict[tuple[int, int], float] = {}
         self._cpu = 0.0
@@ -70,7 +73,7 @@ class Watch:
         """Return what counts."""
         now, members = self._used()
         before, memory = self.before, now.memory - self.before.memory
-        if 0 < self._bounds.memory < memory:  # what is shared was counted more than once
+        if self._shared_once and 0 < self._bounds.memory < memory:
             memory = _shares(members) - before.memory
         self._cpu = max(self._cpu, now.cpu - before.cpu, now.seen_cpu - before.seen_cpu)
         return _Used(memory, self._cpu, 0, now.processes - before.processes)

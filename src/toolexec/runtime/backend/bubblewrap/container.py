@@ -235,7 +235,7 @@ class Start:
         asked = self._spec.resources
         memory = 0 if "memory" in held else asked.memory_bytes
         pids = 0 if "pids" in held else asked.pids
-        return Watch(child.tree, memory_bytes=memory, pids=pids, own=_OWN_PROCESSES)
+        return Watch(child.tree, memory_bytes=memory, pids=pids, own=_OWN_PROCESSES, shared_once=True)
 
 
 def has_shell(root: str) -> bool:
