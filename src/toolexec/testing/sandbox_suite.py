@@ -74,6 +74,7 @@ async def an_unknown_language_is_refused(exam: SandboxExam) -> None:
 async def a_run_says_where_it_ran(exam: SandboxExam) -> None:
     """The result has the sandbox's own kind and isolation, and how long it took."""
     result = (await exam.run(next(iter(exam.snippets.values)))).raise_for_error()
+    assert result.backend is not None
     assert result.backend.kind == exam.backend.kind
     assert result.backend.isolation == exam.backend.isolation
     assert result.duration > 0
