@@ -41,22 +41,30 @@ _KEPT = 512
 
 class _RecentChanges:
     """Remembers the IDs of the tools that were changed last, so that a reader who takes no lock can see afterwards
-    whether what it read belongs together. `note` is called before a change, one caller at a time."""
+    whether what it read belongs together. `note` is called before a change, `finish` after it, one caller at a time.
 
-    __slots__ = ("_ids", "count")
+    `finished` counts the changes that are over: one that a reader began in the middle of is fresh for it, too.
+    """
+
+    __slots__ = ("_ids", "_noted", "finished")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.finished = 0
+        self._noted = 0
         self._ids: deque[str] = deque(maxlen=_KEPT)
 
     def note(self, tool_id: str) -> None:
         """A tool is about to change."""
+        self._noted += 1  # first: a reader in between sees one ID too many rather than one too few
         self._ids.append(tool_id)
-        self.count += 1
+
+    def finish(self) -> None:
+        """Say that the change is made."""
+        self.finished = self._noted
 
     def touched(self, tool_ids: Iterable[str], since: int) -> bool:
         """Return whether any of the tools may have changed since there were *since* changes."""
-        fresh = self.count - since
+        fresh = self._noted - since
         if not fresh:
             return False
         if fresh >= _KEPT:
@@ -188,11 +196,12 @@ class InMemoryIndex:
             self._namespaces[tool.namespace] = self._namespaces.get(tool.namespace, 0) + 1
             if tool.version:
                 self._versions.add(tool.namespace, tool.name, tool.version)
-        if known is None or known.bindings != entry.bindings or known.tool != tool:
+        differs = known is None or known.bindings != entry.bindings or known.tool != tool
+        if differs:
             self.searcher.add(tool, entry.bindings)
-        elif change == "updated":
-            return  # nothing that anyone could see has changed
-        self._note(change, tool.id, binding)
+        self._recent.finish()
+        if differs or change != "updated":  # else nothing that anyone could see has changed
+            self._note(change, tool.id, binding)
 
     def _remove(self, entry: Registered, binding: Binding) -> None:
         tool = entry.tool
@@ -204,6 +213,7 @@ class InMemoryIndex:
         if tool.version:
             self._versions.discard(tool.namespace, tool.name, tool.version)
         self.searcher.remove(tool.id)
+        self._recent.finish()
         self._note("tool_removed", tool.id, binding)
 
     # -- events -------------------------------------------------------------------------------------------------
@@ -315,7 +325,7 @@ class InMemoryIndex:
 
     def _search(self, query: str, limit: int, accept: Accept | None, *, explain: bool) -> SearchResults:
         for _ in range(_TRIES):
-            since = self._recent.count
+            since = self._recent.finished
             found = self._found(query, limit, accept, explain=explain)
             # A tool that changed meanwhile may have been found by what it was and shown as what it is.
             if not self._recent.touched((summary.id for summary in found), since):
