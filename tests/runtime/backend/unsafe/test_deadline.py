@@ -42,7 +42,9 @@ async def test_a_deadline_before_the_guest_is_up_is_a_deadline(host: Any) -> Non
     """The whole run has one time limit, and the error says that the program had not begun."""
     result = await host.run("1", timeout=0.001)
     assert isinstance(result.error, CodeTimeoutError)
-    assert result.error.message.startswith("the code had not begun after 0.001 s, which went into preparing it")
+    assert result.error.message.startswith(
+        "limit exceeded: the code had not begun after 0.001 s, which went into preparing"
+    )
     assert result.error.details == {"timeout": 0.001, "never_began": True}
 
 
