@@ -49,7 +49,7 @@ class NameMap:
     __slots__ = ("_ids", "_letter_first", "_names", "_other", "reserved")
 
     def __init__(self, ids: Iterable[str], *, reserved: Iterable[str] = (), letter_first: bool = False) -> None:
-        self.reserved = frozenset(reserved)
+        self.reserved: frozenset[str] = frozenset(reserved)
         self._letter_first = letter_first
         wanted = sorted(set(ids))
         levels = dict.fromkeys(wanted, 0)

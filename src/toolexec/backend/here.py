@@ -24,7 +24,7 @@ class Here(threading.local):
     wait: Wait | None = None
 
 
-here = Here()
+here: Here = Here()
 
 
 def step_here(call: Coroutine[Any, Any, T], wait: Wait) -> T:

@@ -39,7 +39,7 @@ from toolexec.process.workers import WorkerProcesses
 
 __all__ = ["LocalBackend"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _END = object()
 _GENERATORS = ("generator", "async_generator")
 _CLOSE_SECONDS = 5.0

@@ -40,7 +40,7 @@ class Engines:
         for engine in engines:
             for language in engine.languages:
                 self._by_language.setdefault(language, engine)
-        self.languages = frozenset(self._by_language)
+        self.languages: frozenset[str] = frozenset(self._by_language)
 
     async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
         """Run the code in the engine of its language; raises ConfigurationError for an unknown one."""

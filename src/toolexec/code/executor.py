@@ -25,7 +25,7 @@ from toolexec.run.runner import Runner
 
 __all__ = ["CodeConfig", "Executor", "without_fence"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*[\w+#.-]*[ \t]*\r?")
 
 
@@ -124,7 +124,7 @@ class Executor:
 
         Raises ConfigurationError as `CodeConfig` does.
         """
-        self.config = config if isinstance(config, CodeConfig) else CodeConfig(run=config)
+        self.config: CodeConfig = config if isinstance(config, CodeConfig) else CodeConfig(run=config)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run code.

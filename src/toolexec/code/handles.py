@@ -121,7 +121,7 @@ class Handles:
                 )
             self._total += counted
             self._kept[handle_id] = _Kept(value, size, counted)
-            self.ever_used = True
+            self.ever_used: bool = True
         return Handle(id=handle_id, type=_type(value), bytes=size, length=len(value), preview=preview)
 
     def drop(self, ids: Iterable[Any]) -> None:

@@ -87,7 +87,7 @@ class CallCount:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.made = 0
+        self.made: int = 0
         self._lock = threading.Lock()
 
     def reserve(self, count: int = 1) -> None:

@@ -36,7 +36,7 @@ from toolexec.run.types import Result, StepResult
 
 __all__ = ["MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000
 MAX_TRACE_BYTES = 64 << 20
 
@@ -47,11 +47,11 @@ class AdmittedCall:
     __slots__ = ("call", "op", "record", "started", "text")
 
     def __init__(self, call: ToolCall, record: ToolCallRecord, started: float, op: str) -> None:
-        self.call = call
-        self.op = op
-        self.record = record
-        self.started = started
-        self.text = "null"
+        self.call: ToolCall = call
+        self.op: str = op
+        self.record: ToolCallRecord = record
+        self.started: float = started
+        self.text: str = "null"
         """The value as JSON, once the call is over."""
 
 
@@ -80,9 +80,9 @@ class Tools:
     ) -> None:
         self.origin = origin
         self.index = index
-        self.limits = limits or Limits()
-        self.output = output or Output()
-        self.handles = Handles(result_bytes)
+        self.limits: Limits = limits or Limits()
+        self.output: Output = output or Output()
+        self.handles: Handles = Handles(result_bytes)
         self._docs = docs
         self._runner = runner
         self._in_thread = thread_runner(runner)

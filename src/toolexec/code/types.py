@@ -175,15 +175,15 @@ class ToolCallRecord:
         backend_kind: str = "",
     ) -> None:
         """*value* must be the record's own; *text* is the value as JSON, read when somebody asks for it."""
-        self.tool_id = tool_id
-        self.args = args
-        self.error = error
-        self.error_op = error_op
-        self.duration = duration
-        self.started = started
-        self.backend_kind = backend_kind
-        self.cut = False
-        self.is_open = False
+        self.tool_id: str = tool_id
+        self.args: Mapping[str, Any] | None = args
+        self.error: ToolExecError | None = error
+        self.error_op: str = error_op
+        self.duration: float = duration
+        self.started: float = started
+        self.backend_kind: str = backend_kind
+        self.cut: bool = False
+        self.is_open: bool = False
         self._value = value
         self._text = text
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolexec.run.results import ResultStore
     from toolexec.server.settings import ServeSettings
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 __all__ = ["GATE_BLOCKS", "Built", "build", "state_folder"]
 

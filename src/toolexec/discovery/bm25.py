@@ -81,7 +81,7 @@ class BM25Searcher:
     deterministic = True
 
     def __init__(self, config: BM25Config | None = None) -> None:
-        self.config = config or BM25Config()
+        self.config: BM25Config = config or BM25Config()
         config = self.config
         boosts = (config.name_boost, config.namespace_boost, config.tags_boost, config.text_boost)
         self._fields, unit = fields_of((*boosts, config.parameters_boost))

@@ -58,9 +58,9 @@ class Registered:
     __slots__ = ("_several", "binding", "target", "tool")
 
     def __init__(self, tool: Tool, bindings: tuple[Binding, ...], binding: Binding) -> None:
-        self.tool = tool
-        self.binding = binding
-        self.target = binding.tool
+        self.tool: Tool = tool
+        self.binding: Binding = binding
+        self.target: str = binding.tool
         self._several = bindings if len(bindings) > 1 else None  # a tuple of one takes 48 bytes, 100,000 times
 
     @property

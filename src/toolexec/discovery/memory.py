@@ -34,7 +34,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["InMemoryIndex"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _TRIES = 3
 _KEPT = 512
 

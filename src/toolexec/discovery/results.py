@@ -28,9 +28,9 @@ class SearchResults(list[Summary]):
         note: str = "",
     ) -> None:
         super().__init__(found)
-        self.score_type = score_type
-        self.did_you_mean = did_you_mean
-        self.note = note
+        self.score_type: str = score_type
+        self.did_you_mean: str | None = did_you_mean
+        self.note: str = note
 
     def ids(self) -> list[str]:
         """Return the IDs, best first."""

@@ -37,8 +37,8 @@ class Hits(list[Hit]):
 
     def __init__(self, hits: Iterable[Hit] = (), *, did_you_mean: str | None = None, note: str = "") -> None:
         super().__init__(hits)
-        self.did_you_mean = did_you_mean
-        self.note = note
+        self.did_you_mean: str | None = did_you_mean
+        self.note: str = note
 
 
 class SearchDoc:
@@ -48,13 +48,15 @@ class SearchDoc:
 
     def __init__(self, tool: Tool) -> None:
         meta = Metadata(tool.meta)
-        self.tool_id = tool.id
-        self.name = tool.name
-        self.namespace = tool.namespace
-        self.tags = tool.tags
-        self.description = f"{tool.title} {meta.summary} {tool.description}".strip()
-        self.extra = " ".join((meta.category, meta.security_summary, *meta.input_modes, *meta.output_modes)).strip()
-        self.parameters = parameter_words(tool)
+        self.tool_id: str = tool.id
+        self.name: str = tool.name
+        self.namespace: str = tool.namespace
+        self.tags: tuple[str, ...] = tool.tags
+        self.description: str = f"{tool.title} {meta.summary} {tool.description}".strip()
+        self.extra: str = " ".join(
+            (meta.category, meta.security_summary, *meta.input_modes, *meta.output_modes)
+        ).strip()
+        self.parameters: str = parameter_words(tool)
 
     def text(self) -> str:
         """Return all of it in one lower-case line."""

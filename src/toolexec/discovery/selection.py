@@ -56,8 +56,8 @@ class Selection:
     def __init__(
         self, filters: Filters, find: Callable[[str], Registered | None], ids: frozenset[str] | None = None
     ) -> None:
-        self.filters = filters
-        self.ids = ids
+        self.filters: Filters = filters
+        self.ids: frozenset[str] | None = ids
         self._find = find
 
     def __call__(self, tool_id: str) -> bool:

@@ -124,11 +124,11 @@ class Metadata:
     __slots__ = ("category", "input_modes", "output_modes", "security_summary", "summary")
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self.summary = _text(meta.get("summary"))
-        self.category = _text(meta.get("category"))
-        self.input_modes = _texts(meta.get("inputModes"))
-        self.output_modes = _texts(meta.get("outputModes"))
-        self.security_summary = ",".join(sorted(_schemes(meta)))
+        self.summary: str = _text(meta.get("summary"))
+        self.category: str = _text(meta.get("category"))
+        self.input_modes: tuple[str, ...] = _texts(meta.get("inputModes"))
+        self.output_modes: tuple[str, ...] = _texts(meta.get("outputModes"))
+        self.security_summary: str = ",".join(sorted(_schemes(meta)))
 
 
 def summarize(

@@ -21,7 +21,7 @@ from toolexec.model.tags import normalize_tags
 
 __all__ = ["Members", "Toolset"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TEXTS: Final = ("namespaces", "any_tags", "all_tags", "no_tags", "categories", "backends", "allow", "deny")
@@ -301,7 +301,7 @@ class Members:
     __slots__ = ("_all_of", "_any_of", "_best", "_index", "_none_of", "toolset")
 
     def __init__(self, toolset: Toolset, index: Index) -> None:
-        self.toolset = toolset
+        self.toolset: Toolset = toolset
         self._index = index
         self._all_of = tuple(Members(part, index) for part in toolset.all_of)
         self._any_of = None if toolset.any_of is None else tuple(Members(part, index) for part in toolset.any_of)

@@ -101,8 +101,8 @@ class Exec(VendorCalls, ChainsAhead):
         self.options = replace(options, **settings) if options is not None else Options(**settings)
         options = self.options
         discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
-        self.backends = options.backends if options.backends is not None else BackendRegistry()
-        self.local = self._local_backend()
+        self.backends: BackendRegistry = options.backends if options.backends is not None else BackendRegistry()
+        self.local: LocalBackend = self._local_backend()
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
         self._discovery = discovery

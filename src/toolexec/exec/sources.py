@@ -18,7 +18,7 @@ from toolexec.exec.home import Home
 
 __all__ = ["Added", "Sources"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Added(Sequence[Backend]):

@@ -57,7 +57,7 @@ class SyncExec:
     """
 
     def __init__(self, exec: Exec | None = None) -> None:
-        self.exec = exec if exec is not None else Exec()
+        self.exec: Exec = exec if exec is not None else Exec()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

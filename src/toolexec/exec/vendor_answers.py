@@ -30,7 +30,7 @@ from toolexec.run.types import Result
 
 __all__ = ["RESULT_READER", "Host", "answers", "kept_results"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _MAX_CALLS: Final = 256
 _DEFAULT_FOUND: Final = 5

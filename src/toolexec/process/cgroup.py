@@ -32,7 +32,7 @@ __all__ = [
     "mounted_controllers",
 ]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("memory", "pids", "cpu", "cpuacct")
 """What is asked of a hierarchy; `cpuacct` is part of each group in version 2."""

@@ -22,7 +22,7 @@ from toolexec.process.tree import MARK, ProcessTree, signal_group
 
 __all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "run_child", "to_the_end"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 STDERR_TAIL: Final = 4 << 10
 """The most bytes of stderr that are kept."""
 
@@ -72,7 +72,7 @@ class Child:
         mark = secrets.token_hex(8) if on_output is not None else ""
         env = {**env, MARK: mark} if mark else env
         ours = self._spawn(command, env, cwd, fds, keep_stderr=keep_stderr, lifeline=lifeline)
-        self.tree = ProcessTree(self._process.pid, mark)
+        self.tree: ProcessTree = ProcessTree(self._process.pid, mark)
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None

@@ -40,8 +40,8 @@ class WorkDirectory:
     """
 
     def __init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="toolexec-run-"))
-        self.work = self.root / "work"
+        self.root: Path = Path(tempfile.mkdtemp(prefix="toolexec-run-"))
+        self.work: Path = self.root / "work"
         self.work.mkdir(mode=0o700)
         self.left_out: list[str] = []
         """The files that `take` found and did not give back, as they were over a bound."""

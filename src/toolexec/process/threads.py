@@ -22,7 +22,7 @@ from toolexec.model.forks import forks
 
 __all__ = ["Job", "NoThreadError", "WorkerThreads"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 30.0
 _MANY: Final = 8
 _FOR_A_THREAD: Final = "a free worker thread"
@@ -50,7 +50,7 @@ class Job:
         self.future: asyncio.Future[_Outcome] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.state: _State = "waiting"
-        self.tool_call = tool_call
+        self.tool_call: ToolCall | None = tool_call
 
 
 class WorkerThreads:

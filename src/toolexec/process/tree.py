@@ -52,7 +52,7 @@ class ProcessTree:
 
     def __init__(self, root: int, mark: str = "") -> None:
         self.root = root
-        self.marked = bool(mark)
+        self.marked: bool = bool(mark)
         """Whether it has a mark."""
         self._mark = f"{MARK}={mark}".encode()
         self._known: set[tuple[int, int]] = set()  # with the start time, as numbers are used again

@@ -50,7 +50,7 @@ class Watch:
         """What does not count."""
         if from_now:
             used, _ = self._used()
-            self.before = used._replace(processes=used.processes - 1)
+            self.before: _Used = used._replace(processes=used.processes - 1)
 
     async def cpu_seconds(self) -> float:
         """Return the CPU time used, where it was seen."""

@@ -22,7 +22,7 @@ from toolexec.model.settings import checked
 
 __all__ = ["ApprovalMemory", "Approved", "approved"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
 _Stamp = tuple[int, int, int]
@@ -57,7 +57,7 @@ class ApprovalMemory:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._stamp: _Stamp | None = None
         self._known: frozenset[Approved] = frozenset()
         self._read()

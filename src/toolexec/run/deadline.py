@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 __all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"]
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _GRACE: Final = 0.1
 """How many seconds work has after its cancellation to clean up while its caller waits."""
 

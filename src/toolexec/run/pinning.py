@@ -29,7 +29,7 @@ from toolexec.run.runner import Runner
 
 __all__ = ["PinState", "PinStatus", "Pinned", "Pins", "definition_of"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 PinState: TypeAlias = Literal["accepted", "new", "changed"]
 

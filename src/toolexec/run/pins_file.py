@@ -79,7 +79,7 @@ class PinsFile:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.pins: dict[PinKey, Pin] = {}
-        self.version = 0
+        self.version: int = 0
         """Grows whenever the file was read."""
         self._stamp: tuple[int, ...] = ()
 

@@ -33,7 +33,7 @@ class Condition:
     __slots__ = ("_find", "_must_exist", "_tests", "path")
 
     def __init__(self, path: str, tests: Mapping[str, Any]) -> None:
-        self.path = path
+        self.path: str = path
         self._find = _compiled(path)
         self._must_exist: bool | None = None
         self._tests: list[tuple[str, _Test, bool]] = []

@@ -33,7 +33,7 @@ class Resolution:
 
     def __init__(self, find: Find, entry: Registered | None = None) -> None:
         self.find: Final = find
-        self.entry = entry
+        self.entry: Registered | None = entry
         self.decide: Decide | None = None
         self.verdict: Verdict | None = None
 

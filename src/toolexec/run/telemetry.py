@@ -14,6 +14,7 @@ from opentelemetry.trace import (
     Span,
     SpanKind,
     StatusCode,
+    Tracer,
     TracerProvider,
     get_current_span,
     get_tracer,
@@ -58,7 +59,7 @@ class Recorder:
         *,
         record_args: bool,
     ) -> None:
-        self.tracer = get_tracer(_SCOPE, __version__, tracer_provider)
+        self.tracer: Tracer = get_tracer(_SCOPE, __version__, tracer_provider)
         self.redact = redact
         self._record_args = record_args
         self._groups: dict[str, Context] = {}
@@ -216,9 +217,9 @@ class ToolFacts:
     __slots__ = ("attributes", "entry", "labels", "name", "schema")
 
     def __init__(self, name: str, attributes: dict[str, Any], label: str, entry: Registered | None) -> None:
-        self.name = name
-        self.attributes = attributes
-        self.entry = entry
+        self.name: str = name
+        self.attributes: dict[str, Any] = attributes
+        self.entry: Registered | None = entry
         self.schema: Any = None
         tool = label if label.startswith("(") else attributes["gen_ai.tool.name"]
         self.labels: dict[str, Any] = {**_OPERATION, "gen_ai.tool.name": tool, "toolexec.tool.id": label}

@@ -14,7 +14,7 @@ from typing import Final
 
 __all__ = ["ALARMS", "Alarm", "Alarms", "Deadline"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _MOST_OFF: Final = 1000
 
 
@@ -24,7 +24,7 @@ class Alarm:
     __slots__ = ("_ring", "due")
 
     def __init__(self, due: float, ring: Callable[[], None]) -> None:
-        self.due = due
+        self.due: float = due
         self._ring: Callable[[], None] | None = ring
 
     def off(self) -> None:
@@ -130,7 +130,7 @@ class Deadline:
         with self._lock:
             if self._is_over:
                 return
-            self.late = True
+            self.late: bool = True
             try:
                 self._stop()
             finally:

@@ -42,7 +42,7 @@ from toolexec.runtime.tunnel import Connect, Tunnels
 
 __all__ = ["MAX_OPEN", "Conversation", "execute_payload", "execute_text"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 MAX_OPEN: Final = 1000
 """How many requests of a guest are worked on at once; while there are as many, nothing more is read from it."""
 

@@ -24,7 +24,7 @@ class RuntimeEngine:
         if runtime is None:
             raise SandboxUnavailableError("an engine for sandboxed code needs a runtime; give it Runtime([...])")
         self.runtime = runtime
-        self.profile = profile or "standard"
+        self.profile: str = profile or "standard"
 
     @property
     def languages(self) -> frozenset[str]:

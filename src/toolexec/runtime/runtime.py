@@ -39,7 +39,7 @@ from toolexec.runtime.base import (
 __all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 CANDIDATES: Final[Mapping[str, Sequence[str]]] = {
     "dev": ("unsafe_host",),
     "standard": ("wasm", "bubblewrap", "docker", "containerd", "kubernetes", "proxmox_lxc", "remote"),
@@ -95,7 +95,7 @@ class Runtime:
     ) -> None:
         _check_profiles([default_profile.replace("wasm", "standard"), *deny_unsafe, *(order or {})])
         self.default_profile = default_profile
-        self.limits = limits or Limits()
+        self.limits: Limits = limits or Limits()
         self._deny_unsafe = frozenset(deny_unsafe)
         self._order = {**CANDIDATES, **(order or {})}
         self._by_kind: dict[str, SandboxBackend] = {}

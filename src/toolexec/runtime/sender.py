@@ -22,7 +22,7 @@ class Sender:
     """Sends messages in order; those that are ready at the same time travel in one frame."""
 
     def __init__(self, stream: Stream) -> None:
-        self.unsent = 0
+        self.unsent: int = 0
         """In bytes."""
         self._stream = stream
         self._quick = stream.write_now if isinstance(stream, QuickStream) else None

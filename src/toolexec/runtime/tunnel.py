@@ -19,7 +19,7 @@ from toolexec.runtime.sender import Sender
 
 __all__ = ["MAX_CONNECTIONS", "WINDOW", "Connect", "Tunnel", "Tunnels"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
 """How many connections a guest may have open at once."""
@@ -40,7 +40,7 @@ class Tunnel:
     def __init__(self, connection_id: str, sender: Sender) -> None:
         self.closed = False
         """Whether this side has ended it, or the other one."""
-        self.owed = 0
+        self.owed: int = 0
         """Bytes that came and were not acknowledged yet."""
         self._id = connection_id
         self._sender = sender
@@ -118,7 +118,7 @@ class Tunnel:
 
     def drop(self) -> None:
         """The guest is gone; what came before can still be read."""
-        self.closed = True
+        self.closed: bool = True
         self._changed.set()
 
     def leave(self) -> None:

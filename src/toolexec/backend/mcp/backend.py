@@ -38,7 +38,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["MCPBackend"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class MCPBackend:
@@ -53,8 +53,8 @@ class MCPBackend:
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server
-        self.name = server.name
-        self.enabled = server.enabled
+        self.name: str = server.name
+        self.enabled: bool = server.enabled
         self._connection = MCPConnection(server, self._read_tools)
         self._tools: dict[str, Tool] = {}
         self._skipped: dict[str, str] = {}

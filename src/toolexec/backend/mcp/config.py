@@ -16,7 +16,7 @@ from toolexec.model.settings import checked
 
 __all__ = ["MCPServer", "MCPSettings", "MCPTransport"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 MCPTransport: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 
 

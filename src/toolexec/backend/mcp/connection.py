@@ -31,7 +31,7 @@ from toolexec.version import __version__
 
 __all__ = ["MCPConnection"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 State: TypeAlias = Literal["idle", "connecting", "ready", "unavailable", "closed"]
 _KILL_PATIENCE = 10.0
 _FIRST_PAUSE = 0.1
@@ -53,8 +53,8 @@ class MCPConnection:
 
     def __init__(self, server: MCPServer, read_tools: Callable[[Client], Awaitable[None]]) -> None:
         self.server = server
-        self.target = server
-        self.restarts = 0
+        self.target: MCPServer = server
+        self.restarts: int = 0
         self._asked_before = False
         self._read_tools = read_tools
         self._failures: deque[float] = deque()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StdioTransport"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _MAX_LINE = 64 << 20
 _MAX_QUEUED = 1024
 _STDERR_TAIL = 4096

@@ -44,12 +44,12 @@ class Wire:
     """
 
     def __init__(self) -> None:
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = asyncio.Event()
         self.status: int | None = None
         self.probing = False
         self.ignores_probe = False
         self.faults: dict[str, str] = {}
-        self.ended = asyncio.Event()
+        self.ended: asyncio.Event = asyncio.Event()
         self.reason = ""
 
 

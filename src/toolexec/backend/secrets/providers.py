@@ -17,7 +17,7 @@ from toolexec.process.tree import signal_group
 
 __all__ = ["SecretProvider", "ask_command", "ask_environment", "ask_keyring", "read_secret_file"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 MAX_BYTES: Final = 64 << 10
 COMMAND_SECONDS: Final = 10.0
 

@@ -11,7 +11,7 @@ from toolexec.errors import CatalogueError
 
 __all__ = ["Keeper"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Keeper:

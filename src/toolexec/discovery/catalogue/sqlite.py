@@ -39,7 +39,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["SQLiteCatalogue"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _FEW_CHANGES: Final = 200
 _LARGE_PART: Final = 20
@@ -65,7 +65,7 @@ class SQLiteCatalogue:
         """Nothing is opened yet. Raises ConfigurationError for a delay below 0."""
         if not 0 <= delay < float("inf"):
             raise ConfigurationError(f"the delay of a catalogue must be 0 seconds or more, not {delay!r}")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._delay = delay
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None

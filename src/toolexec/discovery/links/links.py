@@ -69,7 +69,7 @@ class Links:
     """
 
     def __init__(self, index: Index, *, observations: Observations | None = None) -> None:
-        self.observations = observations if observations is not None else Observations()
+        self.observations: Observations = observations if observations is not None else Observations()
         self._index = index
         self._lock = threading.RLock()
         self._due_lock = threading.Lock()  # never held for long: who changes the index must not wait for a build

@@ -34,12 +34,12 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        self.words = Vocabulary()
+        self.words: Vocabulary = Vocabulary()
         self.lists: defaultdict[str, array[int]] = defaultdict(_empty)
         self.held: list[str] = []
-        self.lengths = array("I")
-        self.total_length = 0
-        self.count = 0
+        self.lengths: array[int] = array("I")
+        self.total_length: int = 0
+        self.count: int = 0
         self._free: list[int] = []
         self._dead: set[str] = set()
 

@@ -30,7 +30,7 @@ class Vocabulary:
         self.signs: dict[str, str] = {}
         self.families: dict[str, str] = {}
         """The signs of the stems with one root."""
-        self.changes = 0
+        self.changes: int = 0
         """Grows when a word comes or goes."""
         self._stems: list[str] = []
         self._forms: list[tuple[str, ...]] = []

@@ -18,7 +18,7 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 
 __all__ = ["Fault", "GuardedEmbedder", "Purpose"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Purpose: TypeAlias = Literal["query", "documents"]
 """What texts are for. Each has a pause of its own: documents that make an embedder hang must not keep queries off."""
@@ -46,9 +46,9 @@ class GuardedEmbedder:
         self._embedder = embedder
         name: Any = getattr(embedder, "name", None)
         batch: Any = getattr(embedder, "batch", 64)
-        self.name = (name if isinstance(name, str) and name else type(embedder).__name__)[:_MAX_NAME]
-        self.deterministic = getattr(embedder, "deterministic", False) is True
-        self.blocks = getattr(embedder, "blocks", True) is not False
+        self.name: str = (name if isinstance(name, str) and name else type(embedder).__name__)[:_MAX_NAME]
+        self.deterministic: bool = getattr(embedder, "deterministic", False) is True
+        self.blocks: bool = getattr(embedder, "blocks", True) is not False
         self.batch: int = batch if isinstance(batch, int) and batch > 0 else 64
         self._pause = pause
         self._side = SideLoop("toolexec-embedder")

@@ -23,7 +23,7 @@ from toolexec.model.tool import Tool
 
 __all__ = ["MAX_TEXT", "EmbeddingSearcher", "document_text", "plain_text"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _QUICK = 200
 _SPARE_VECTORS = 1000

@@ -43,9 +43,9 @@ class StaticEmbedder:
         if any(find_spec(package) is None for package in needed):
             raise MissingExtraError(_EXTRA, needed_for="the static embedder")
         self._folder = Path(folder) if folder is not None else None
-        self.name = f"static:{self._folder.name}" if self._folder else f"{_PACKAGE}-{metadata.version(_PACKAGE)}"
+        self.name: str = f"static:{self._folder.name}" if self._folder else f"{_PACKAGE}-{metadata.version(_PACKAGE)}"
         # Measured with the package's weights: texts with nothing in common are below, what is looked for is above.
-        self.min_score = 0.25 if folder is None else 0.0
+        self.min_score: float = 0.25 if folder is None else 0.0
         self._lock = threading.Lock()
         self._model: _Model | None = None
 

@@ -23,7 +23,7 @@ except ImportError:  # pragma: no cover - Windows
 
 __all__ = ["JsonLines", "last_line", "older_files"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 2.0
 _BLOCK: Final = 64 * 1024
@@ -194,7 +194,7 @@ class JsonLines:
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
             tail = read_line(last_line(fd, os.fstat(fd).st_size), self._key, str(file))
-            self.header = self._read_header(fd)
+            self.header: Header = self._read_header(fd)
         finally:
             os.close(fd)
         return tail

@@ -22,7 +22,7 @@ from toolexec.run.audit.record import args_digest, inside, redacted_args
 
 __all__ = ["ArgsMode", "AuditFormat", "AuditLog", "AuditReader", "Wanted", "format_of", "read_last"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
 AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
@@ -54,7 +54,7 @@ class AuditLog:
         self._append = lines.append
         self._owed: list[tuple[str, str]] = []
         self._mutex = threading.Lock()
-        self.digest_key = lines.header.digest_key(key)
+        self.digest_key: bytes = lines.header.digest_key(key)
 
     @classmethod
     def open(

@@ -15,7 +15,7 @@ from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
 __all__ = ["SqliteLines"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
@@ -92,7 +92,7 @@ class SqliteLines:
         header = Header.read(read_line(first[0].encode() + b"\n", self._key, str(self.path)).data)
         if header is None:
             raise AuditError(f"{self.path} is no audit log: its first record is not one's header", op="audit")
-        self.header = header
+        self.header: Header = header
 
     def _insert(self, database: sqlite3.Connection, body: str, moment: str, *, new: bool = False) -> None:
         database.execute("BEGIN IMMEDIATE")

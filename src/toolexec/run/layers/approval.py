@@ -34,7 +34,7 @@ from toolexec.run.runner import Runner
 
 __all__ = ["Approval", "AskFirst"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _ANSWERS: Final = get_args(ApprovalAnswer)
 _MAX_DESCRIPTION: Final = 500
 _MAX_SESSIONS: Final = 10_000

@@ -46,7 +46,7 @@ class Budget:
         if max_media_bytes < 0:
             raise ConfigurationError(f"max_media_bytes must be 0 or more, not {max_media_bytes}")
         self.store = store
-        self.max_bytes = store.max_bytes if max_bytes is None else max_bytes
+        self.max_bytes: int = store.max_bytes if max_bytes is None else max_bytes
         self.max_media_bytes = max_media_bytes
 
     def wrap(self, inner: Runner, find: Find) -> Runner:

@@ -28,7 +28,7 @@ from toolexec.run.types import Result
 
 __all__ = ["LinkWatch"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Fed: TypeAlias = dict[str, list[tuple[str, str]]]
 
@@ -72,7 +72,7 @@ class LinkWatch:
         for name, value in (("seconds", seconds), ("max_values", max_values), ("max_leaves", max_leaves)):
             if not value > 0:
                 raise ConfigurationError(f"{name} of a LinkWatch must be above 0, not {value}")
-        self.observations = observations if observations is not None else Observations()
+        self.observations: Observations = observations if observations is not None else Observations()
         self.find = find
         self._seconds = seconds
         self._max_values = max_values

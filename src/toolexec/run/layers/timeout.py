@@ -36,7 +36,7 @@ class Timeout(Layer):
             raise ConfigurationError(f"a timeout must be above 0 seconds, not {seconds!r}; None means no limit")
         super().__init__(inner)
         self.seconds = seconds
-        self.left = LeftBehind()
+        self.left: LeftBehind = LeftBehind()
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call within its limit."""

@@ -14,7 +14,7 @@ from toolexec.run.types import Result
 
 __all__ = ["Trace", "TraceEvent", "TraceHook"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from toolexec.runtime.outcome import Ending
 
 __all__ = ["ContainerBackend"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _CHECK_HOLDS: Final = 10.0
 _WARM_START: Final = 60.0
 _LATE: Final = 2.0

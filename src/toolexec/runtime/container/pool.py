@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["PoolStats", "WarmGuest", "WarmPool"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _HEAD_START = 0.01

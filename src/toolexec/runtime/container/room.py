@@ -17,7 +17,7 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.taken = 0
+        self.taken: int = 0
         self._queue: deque[asyncio.Future[None]] = deque()
 
     async def enter(self, ends: float, backend: Any) -> None:

@@ -47,12 +47,12 @@ class _Lane:
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
-        self.changed = asyncio.Event()
+        self.changed: asyncio.Event = asyncio.Event()
         self.closed = False
 
     def close(self) -> None:
         """Let nothing more in."""
-        self.closed = True
+        self.closed: bool = True
         self.changed.set()
 
 

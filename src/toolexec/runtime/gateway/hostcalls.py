@@ -35,7 +35,7 @@ from toolexec.runtime.gateway.server import RequestServer
 
 __all__ = ["GuestStoppedError", "HostCalls"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _MAX_OPEN = 10_000
 _PATIENCE_SECONDS = 0.001

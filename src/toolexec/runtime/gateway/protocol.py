@@ -380,7 +380,7 @@ class HostState:
             raise ProtocolError(f"the guest is {self.phase}; it cannot run anything now")
         self._check_transfer()
         self.phase = "running"
-        self.run_id = run_id
+        self.run_id: str = run_id
         self._open.clear()
 
     def begin_transfer(self, transfer: Literal["put", "take"], transfer_id: str) -> None:

@@ -27,7 +27,7 @@ from toolexec.runtime.gateway.wire import read_error
 
 __all__ = ["ProxyGateway"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _JSON: Final = JSONCodec()
 _HELLO: Final = "0"
 _PATIENCE: Final = 10.0

@@ -26,7 +26,7 @@ from toolexec.runtime.gateway.server import RequestServer
 
 __all__ = ["serve_gateway"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _JSON: Final = JSONCodec()
 _MAX_WAITING: Final = 10_000
 _MAX_WAITING_BYTES: Final = 64 << 20

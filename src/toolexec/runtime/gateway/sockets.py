@@ -24,7 +24,7 @@ from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES
 
 __all__ = ["ConnectionHandler", "TCPAddress"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _HOST = "127.0.0.1"
 _PATIENCE = 5.0
 _MAX_CONNECTIONS = 64

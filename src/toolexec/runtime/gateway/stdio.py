@@ -28,7 +28,7 @@ class ProcessConnection:
         self._child = child
         self._connection = connection
         self._closing: asyncio.Task[None] | None = None
-        self.pid = child.pid
+        self.pid: int = child.pid
 
     @property
     def exit_code(self) -> int | None:

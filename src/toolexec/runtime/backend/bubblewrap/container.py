@@ -21,7 +21,7 @@ from toolexec.runtime.container.spec import ContainerSpec
 
 __all__ = ["BubblewrapContainer", "Identity", "Start", "has_shell"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _OWN_PROCESSES: Final = 2  # bwrap itself, and the first process in the container
 
@@ -36,7 +36,7 @@ class Identity:
         self._users = users
         self._stage = stage
         self._own = own
-        self.number = users.take()
+        self.number: int = users.take()
 
     def becoming(self, command: Sequence[str]) -> list[str]:
         """A command that becomes that user and then *command*."""

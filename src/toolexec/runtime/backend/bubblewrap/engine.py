@@ -34,7 +34,7 @@ from toolexec.runtime.image.store import Hold, ImageStore
 
 __all__ = ["BubblewrapBackend", "BubblewrapConfig", "BubblewrapEngine", "UseCgroups"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 UseCgroups: TypeAlias = Literal["auto", "never", "require"]
 
@@ -90,7 +90,7 @@ class BubblewrapEngine:
     """
 
     def __init__(self, config: BubblewrapConfig | None = None, *, store: ImageStore | None = None) -> None:
-        self.config = config or BubblewrapConfig()
+        self.config: BubblewrapConfig = config or BubblewrapConfig()
         self._store = store
         self._machine: _Machine | None = None
         self._filters: dict[str, bytes] = {}

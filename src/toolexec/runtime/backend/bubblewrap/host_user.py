@@ -41,7 +41,7 @@ class HostUsers:
     changes the user."""
 
     def __init__(self, uid_map: Path = _UID_MAP) -> None:
-        self.numbers = _unprivileged(uid_map.read_text("ascii"))
+        self.numbers: range = _unprivileged(uid_map.read_text("ascii"))
         found = shutil.which("nsenter")
         if found is None:
             raise _unavailable("there is no nsenter, which starts containers as another user than root")

@@ -37,7 +37,7 @@ from toolexec.runtime.image.store import Hold, ImageStore
 
 __all__ = ["GvisorBackend", "GvisorConfig", "GvisorContainer", "GvisorEngine"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PLATFORMS: Final = ("systrap", "ptrace", "kvm")
 _LOOK: Final = 0.2
@@ -177,7 +177,7 @@ class GvisorEngine:
     """
 
     def __init__(self, config: GvisorConfig | None = None, *, store: ImageStore | None = None) -> None:
-        self.config = config or GvisorConfig()
+        self.config: GvisorConfig = config or GvisorConfig()
         self._roots = RootFilesystems(store)
         self._runsc = ""
         self._cgroups: Cgroups | None = None

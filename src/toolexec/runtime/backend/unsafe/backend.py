@@ -25,7 +25,7 @@ from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, re
 
 __all__ = ["UnsafeConfig", "UnsafeHostBackend"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _KNOWN_MODES: Final = ("subprocess", "interpreter")
 
 
@@ -63,7 +63,7 @@ class UnsafeHostBackend:
     languages: frozenset[str] = LANGUAGES
 
     def __init__(self, config: UnsafeConfig | None = None) -> None:
-        self.config = config or UnsafeConfig()
+        self.config: UnsafeConfig = config or UnsafeConfig()
         self._launcher = Launcher(self.config.python)
         self._runs = OwnRuns()
         self._sessions: set[GuestSession] = set()
