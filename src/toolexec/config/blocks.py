@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +19,7 @@ __all__ = ["BLOCKS", "KEYS", "Block", "Key", "Settings"]
 class Block(BaseModel):
     """A table of settings: nothing is converted that is not of its kind, and nothing unknown is allowed."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         strict=True,
         extra="forbid",
         frozen=True,

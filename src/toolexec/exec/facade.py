@@ -98,7 +98,7 @@ class Exec(VendorCalls, ChainsAhead):
         value; nothing has started then."""
         if options is not None and not isinstance(options, Options):
             raise ConfigurationError("Exec takes Options, or settings by keyword: Exec(default_timeout=5)")
-        self.options = replace(options, **settings) if options is not None else Options(**settings)
+        self.options: Options = replace(options, **settings) if options is not None else Options(**settings)
         options = self.options
         discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
         self.backends: BackendRegistry = options.backends if options.backends is not None else BackendRegistry()

@@ -36,7 +36,7 @@ _SHORT: Final = 600
 _MAX_LEAVES: Final = 10_000
 _FLAGS: Final = ("include_structured", "include_tool", "include_backend", "include_mcp_result")
 
-BACKEND: Final = closed({"kind": ANY, "name": ANY})
+BACKEND: Final[dict[str, Any]] = closed({"kind": ANY, "name": ANY})
 MAX_BYTES: Final = {"type": "integer", "minimum": MIN_BYTES}
 
 
