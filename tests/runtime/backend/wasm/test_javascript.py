@@ -435,6 +435,30 @@ async def test_files_have_bounds(language: JavaScriptLanguage, kit: Kit, code: s
     assert says in str(await failure(language, kit, code, **given))
 
 
+@pytest.mark.parametrize(
+    ("code", "files"),
+    [
+        ("files.write('a/b', '1'); files.remove('a/b'); files.write('a', '2')", {"a": b"2"}),
+        ("files.write('a', 'x'.repeat(900)); files.write('a', 'y'.repeat(900))", {"a": b"y" * 900}),
+        (
+            "files.write('a', '1'); try { files.write('a', 'x'.repeat(2000)) } catch (e) {} files.write('b', '2')",
+            {"a": b"1", "b": b"2"},
+        ),
+        (
+            "files.write('a', '1'); try { files.write('a/b', '2') } catch (e) {} files.write('c/d', '3')",
+            {"a": b"1", "c/d": b"3"},
+        ),
+    ],
+)
+async def test_a_quota_follows_what_is_there(
+    language: JavaScriptLanguage, kit: Kit, code: str, files: dict[str, bytes]
+) -> None:
+    """Replacing or removing a file makes room, and a write that is refused changes nothing."""
+    result = await run(language, kit, code, limits=Limits(disk_bytes=1000))
+    assert result.error is None
+    assert result.files == files
+
+
 async def test_given_files_must_fit(language: JavaScriptLanguage, kit: Kit) -> None:
     """A path that leads elsewhere is a bad request."""
     with pytest.raises(InvalidRequestError, match="no path"):

@@ -99,10 +99,11 @@ class MemoryFiles:
         """
         tree = cls(max_bytes=max_bytes, max_entries=max_entries, now=now)
         for path, content in files.items():
-            tree._put(path, content)
+            tree.put(path, content)
         return tree
 
-    def _put(self, path: str, content: bytes) -> None:
+    def put(self, path: str, content: bytes) -> None:
+        """Add a file that was not there, and the directories that lead to it; raises as `from_mapping`."""
         _check_given(path, content)
         content = bytes(content)  # the same object if it is bytes; a copy of anything that could change
         *folders, name = path.split("/")

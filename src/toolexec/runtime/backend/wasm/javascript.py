@@ -7,7 +7,8 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,10 +52,10 @@ class ScriptFiles:
     """
 
     def __init__(self, given: Mapping[str, bytes], max_bytes: int) -> None:
-        _check_paths(given, max_bytes)
         self._given = dict(given)
         self._files = dict(given)
         self._max_bytes = max_bytes
+        self._tree: MemoryFiles | None = self._fitted()
 
     def changed(self) -> dict[str, bytes]:
         """The files that are new, or no longer as they were given."""
@@ -77,6 +78,7 @@ class ScriptFiles:
             raise _RefusedError(f"there is no file {path!r}; files.list() names those that there are")
         if op == "remove":
             del self._files[path]
+            self._tree = None  # its directory may be gone with it
             return None
         data = self._files[path]
         if op == "bytes":
@@ -91,20 +93,29 @@ class ScriptFiles:
             data = base64.b64decode(request["bytes"]) if "bytes" in request else str(request["text"]).encode()
         except (KeyError, binascii.Error, UnicodeEncodeError, TypeError) as error:
             raise _RefusedError(f"{path!r} cannot be written: {error}") from None
-        after = {**self._files, path: data}
-        if len(after) > _MOST_FILES:
+        if path not in self._files and len(self._files) >= _MOST_FILES:
             raise _RefusedError(f"there can be {_MOST_FILES} files at most")
-        _check_paths(after, self._max_bytes)
-        self._files = after
+        tree, self._tree = self._tree or self._fitted(), None  # fitted again if this file does not fit
+        with _as_bad_requests():
+            if path in self._files:
+                tree.remove_file(tree.root, path)
+            tree.put(path, data)
+        self._files[path], self._tree = data, tree
+
+    def _fitted(self) -> MemoryFiles:
+        """Return the files as the tree that they would be on a disk."""
+        with _as_bad_requests():
+            return MemoryFiles.from_mapping(self._files, max_bytes=self._max_bytes, now=lambda: 0)
 
 
 class _RefusedError(Exception):
     """What was asked for cannot be done; the script gets the text."""
 
 
-def _check_paths(files: Mapping[str, bytes], max_bytes: int) -> None:
+@contextmanager
+def _as_bad_requests() -> Generator[None, None, None]:
     try:
-        MemoryFiles.from_mapping(files, max_bytes=max_bytes, now=lambda: 0)
+        yield
     except ConfigurationError as error:
         raise InvalidRequestError(str(error), details=error.details) from error
 
