@@ -27,10 +27,12 @@ LONG = 30
 def test_they_ring_in_order() -> None:
     """The one that is due first, first; in a thread of their own."""
     alarms, rang, done = Alarms(), [], threading.Event()
-    now = monotonic()
+    now, gate = monotonic(), threading.Event()
+    alarms.at(now - 1, lambda: gate.wait(LONG))  # until all are there
     alarms.at(now + 0.02, done.set)
     alarms.at(now + 0.01, lambda: rang.append((2, threading.current_thread().name)))
-    alarms.at(now - 1, lambda: rang.append((1, threading.current_thread().name)))
+    alarms.at(now, lambda: rang.append((1, threading.current_thread().name)))
+    gate.set()
     assert done.wait(LONG)
     assert rang == [(1, "toolexec-alarms"), (2, "toolexec-alarms")]
 

@@ -102,7 +102,17 @@ class TestRequests:
             ExecuteRequest(code="1", gateway=gateway, timeout=timeout).validate()
 
     @pytest.mark.parametrize(
-        "part", [{"env": {"A": 1}}, {"env": {1: "a"}}, {"files": {"a": "text"}}, {"files": {1: b""}}], ids=str
+        "part",
+        [
+            {"env": {"A": 1}},
+            {"env": {1: "a"}},
+            {"files": {"a": "text"}},
+            {"files": {1: b""}},
+            {"env": object()},
+            {"files": [1]},
+            {"env": "A=1"},
+        ],
+        ids=str,
     )
     def test_env_and_files(self, gateway: Tools, part: dict[str, Any]) -> None:
         """Texts to texts, and texts to bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
@@ -122,9 +122,9 @@ class ExecuteRequest:
             raise MissingCodeError("code is required")
         if self.timeout is not None and not _is_above_zero(self.timeout):
             raise InvalidRequestError(f"a timeout must be above 0 seconds, not {self.timeout!r}")
-        if not all(isinstance(name, str) and isinstance(value, str) for name, value in self.env.items()):
-            raise InvalidRequestError("env must map names to texts")
-        if not all(isinstance(name, str) and isinstance(value, bytes) for name, value in self.files.items()):
+        if not _maps_names_to(str, self.env):
+            raise InvalidRequestError("env must map names to strings")
+        if not _maps_names_to(bytes, self.files):
             raise InvalidRequestError("files must map relative paths to bytes")
         return self
 
@@ -271,6 +271,13 @@ class CodeResult:
             data["backend"] = self.backend.to_dict()
             data["limitsEnforced"] = self.limits_enforced.to_dict()
         return data
+
+
+def _maps_names_to(kind: type, value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    pairs = cast("Mapping[object, object]", value).items()
+    return all(isinstance(name, str) and isinstance(item, kind) for name, item in pairs)
 
 
 def _is_above_zero(value: object) -> bool:
