@@ -13,7 +13,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, Seconds, Size, kind_of
 
-__all__ = ["BLOCKS", "KEYS", "Block", "Key", "Settings"]
+__all__ = [
+    "BLOCKS",
+    "KEYS",
+    "ApprovalBlock",
+    "AuditBlock",
+    "AuthBlock",
+    "Block",
+    "CatalogueBlock",
+    "CodeBlock",
+    "HttpBlock",
+    "JwtBlock",
+    "Key",
+    "LimitsBlock",
+    "PinningBlock",
+    "PolicyBlock",
+    "ResultsBlock",
+    "SandboxesBlock",
+    "SecretsBlock",
+    "ServerBlock",
+    "Settings",
+    "SourcesBlock",
+    "TelemetryBlock",
+]
 
 
 class Block(BaseModel):

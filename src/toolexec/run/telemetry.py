@@ -33,7 +33,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 from toolexec.version import __version__
 
-__all__ = ["FactBook", "Recorder", "Traced"]
+__all__ = ["FactBook", "Recorder", "ToolFacts", "Traced"]
 
 _SCOPE: Final = "toolexec"
 _MOST_MESSAGE: Final = 500
