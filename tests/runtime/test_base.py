@@ -108,7 +108,7 @@ class TestRequests:
             {"env": {1: "a"}},
             {"files": {"a": "text"}},
             {"files": {1: b""}},
-            {"env": object()},
+            {"env": 5},
             {"files": [1]},
             {"env": "A=1"},
         ],
