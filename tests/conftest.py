@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import mcp.client.stdio  # noqa: F401 - its default for stderr is what that is at the first import, so not in a test
 import psutil
 import pytest
 from hypothesis import settings
 from tests import tiers
+from tests.scheduling import FileScheduling
 
 # A directory of this run's own, so that two runs on one machine do not take each other's for leaks. A worker of xdist
 # has its own inside of it; the process that the user started removes it, even after a worker that crashed.
@@ -75,6 +77,21 @@ def pytest_collection_finish() -> None:
     """Keep the collector from going through thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    """Share the files so that the run ends, also when a worker does."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure when it happens: the summary of a run that is stopped from outside is never printed."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(
+            f"\n{time.strftime('%H:%M:%S')} FAILED {report.nodeid} ({report.when})\n{report.longreprtext[-3000:]}",
+            flush=True,
+        )
 
 
 @pytest.hookimpl(trylast=True)

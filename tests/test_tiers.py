@@ -33,9 +33,13 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
     """The run reports it, goes on with the others, and ends the process that it had started."""
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(HANGS)
+    for number in range(8):  # enough for the worker to have ended some, and for the run to have more for its successor
+        (tmp_path / f"test_{number}.py").write_text("def test_one(): pass\ndef test_two(): pass\n" * (1 + number % 2))
     options = [
         "-n",
         "2",
+        "--dist",
+        "loadfile",
         "-p",
         "no:cacheprovider",
         "-o",
@@ -54,8 +58,8 @@ def test_a_hung_test_fails_by_name(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "test_it.py::test_hangs" in done.stdout
-    assert "1 failed, 2 passed" in done.stdout
+    assert "FAILED test_it.py::test_hangs" in done.stdout.split("short test summary")[0], "as soon as it happens"
+    assert "1 failed, 18 passed" in done.stdout
     assert "in test_hangs" in done.stderr, "the stacks of the worker that hung"
     child = int((tmp_path / "child.txt").read_text().split()[1])
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
