@@ -1,4 +1,4 @@
-"""Run one tool: what comes back when it works, when it fails, and when the call makes no sense.
+"""Run one tool: the result of a call that succeeds, of one that fails, and of an invalid one.
 
     python examples/basic.py
 

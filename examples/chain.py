@@ -1,4 +1,4 @@
-"""Run tools one after the other, with values that travel between the steps.
+"""Run tools in sequence, and pass values between the steps.
 
     python examples/chain.py
 
@@ -30,7 +30,7 @@ async def add(a: float, b: float) -> float:
 
 @tool(namespace="math")
 async def scale(previous: float, factor: float) -> float:
-    """Multiplies the number before by a factor."""
+    """Multiplies the previous number by a factor."""
     return previous * factor
 
 
@@ -59,7 +59,7 @@ async def main() -> None:
         for function in (add, scale, find_order, find_customer, invoice):
             ex.add(function)
 
-        # `use_previous` hands the value of the step before on, as the argument `previous`.
+        # `use_previous` passes the value of the preceding step as the argument `previous`.
         chain = await ex.run_chain(
             [
                 Step(tool_id="math:add", args={"a": 5, "b": 3}),
@@ -68,7 +68,7 @@ async def main() -> None:
         )
         print(f"5 + 3 = {chain.steps[0].value:g}, times 10 = {chain.value:g}")
 
-        # A reference takes any part of any earlier step's value, by the step's name or number.
+        # A reference selects any part of any earlier step's value, by the step's name or number.
         billing = [
             Step(tool_id="shop:find_order", args={"number": 7}, name="order", retries=2),
             Step(tool_id="shop:find_customer", args={"id": {"$ref": "order.customer"}}),
@@ -86,7 +86,7 @@ async def main() -> None:
         for step in chain.steps:
             print("step", step.index, step.tool_id, "ok" if step.ok else step.error)
 
-        # A failure stops the chain; what was done before is in the result, the rest is reported as skipped.
+        # A failure stops the chain; the completed steps are in the result, the rest are reported as skipped.
         chain = await ex.run_chain(
             [
                 Step(tool_id="shop:find_order", args={"number": 8}),

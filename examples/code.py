@@ -23,7 +23,7 @@ from toolexec import Exec, ExecutionError, tool
 NUMBERS = count(101)
 BUSY = ["just once"]
 
-# What a model writes. The object `tools` is there without an import.
+# A program as a model writes it. The object `tools` is available without an import.
 PROGRAM = """
 import asyncio
 
@@ -62,7 +62,7 @@ async def add(a: float, b: float) -> float:
 
 @tool(namespace="tracker", read_only=True)
 async def inbox() -> list[dict[str, str]]:
-    """Lists the messages that wait for somebody."""
+    """Lists the unread messages."""
     texts = {"Crash on empty input": "bug", "Dark mode": "wish", "Wrong total in March": "bug"}
     return [{"text": text, "kind": kind} for text, kind in texts.items()]
 
@@ -78,7 +78,7 @@ async def create_issue(title: str) -> dict[str, int | str]:
 
 @tool(namespace="tracker")
 async def add_labels(issue: int, labels: list[str]) -> int:
-    """Puts labels on an issue and tells how many."""
+    """Adds labels to an issue and returns their number."""
     return len(labels)
 
 
@@ -87,19 +87,19 @@ async def main() -> None:
         for function in (add, inbox, create_issue, add_labels):
             ex.add(function)
 
-        # A program is text. Its value is what it returns.
+        # A program is a string. Its value is what it returns.
         result = await ex.execute_code('return tools.run_tool("math:add", {"a": 1, "b": 2})')
         print("Code execution result:", result.value)
         print("Tool calls made:", len(result.tool_calls))
 
-        # Conditions, loops, retries, calls at the same time: the program has them all, the model sees one value.
+        # Conditions, loops, retries, concurrent calls: the program handles them, the model sees one value.
         result = await ex.execute_code(PROGRAM, timeout=10)
         calls = Counter(call.tool_id for call in result.tool_calls)
         print("bugs found:", result.value)
         print("tool calls:", ", ".join(f"{number} x {tool_id}" for tool_id, number in calls.items()))
         print("it printed:", result.stdout.strip())
 
-        # A mistake comes with the author's own line, and with all that was done until then.
+        # An error has the author's own line, and the record of everything done before it.
         result = await ex.execute_code(MISTAKEN)
         print("failed:", result.error)
         print("the line:", result.error.source.strip())

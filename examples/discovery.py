@@ -1,4 +1,4 @@
-r"""Find a tool by words, read about it, then run it: Python functions and an MCP server in one catalogue.
+r"""Find a tool by words, read its documentation, then run it: Python functions and an MCP server in one catalogue.
 
     pip install 'toolexec[mcp]' mcp-server-time
     python examples/discovery.py
@@ -39,13 +39,13 @@ async def read_file(path: str, max_lines: int = 100) -> str:
 
 @tool(namespace="files", read_only=True)
 async def list_files() -> list[str]:
-    """Lists all files of the folder."""
+    """Lists all files of the directory."""
     return sorted(FILES)
 
 
 @tool(namespace="files", destructive=True)
 async def delete_file(path: str) -> None:
-    """Deletes a file for good."""
+    """Deletes a file permanently."""
     del FILES[path]
 
 
@@ -57,26 +57,26 @@ async def main() -> None:
         ex.add(delete_file)
         await ex.add_mcp("time", command=[sys.executable, "-m", "mcp_server_time"])
 
-        # Search by words. Summaries are short and carry no schemas, so many fit into a model's context.
+        # Search by words. Summaries are short and have no schemas, so many fit into a model's context.
         for query in ("read the contents of a file", "what time is it in another timezone"):
             print(f"{query}?")
             for summary in await ex.search_tools(query, limit=2):
                 print(f"  {summary.id:22} {summary.short_description}")
 
-        # Filters narrow it down; an empty query lists all that is left.
+        # Filters narrow the search; an empty query lists all tools that remain.
         harmless = await ex.search_tools("", filters=Filters(namespace="files", read_only=True))
         print("harmless:", ", ".join(summary.id for summary in harmless))
 
-        # Read about the best one, as much as is needed: `summary`, `schema` or `full`.
+        # Read the documentation of the best one, in the detail that you need: `summary`, `schema` or `full`.
         doc = await ex.get_tool_doc("files:read_file", "full")
         print("about:", doc.summary, doc.notes)
         print("required:", *doc.schema_info.required, "- defaults:", dict(doc.schema_info.defaults))
 
-        # Run the example that its author gave.
+        # Run the author's example.
         result = await ex.run_tool(doc.id, doc.example_call)
         print("value:", repr(result.value))
 
-        # Tools of the MCP server are called in the same way.
+        # Tools of the MCP server are called the same way.
         result = await ex.run_tool(
             "time:convert_time", {"source_timezone": "UTC", "time": "09:00", "target_timezone": "Asia/Tokyo"}
         )

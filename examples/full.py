@@ -1,4 +1,4 @@
-"""All four layers together: define tools, find them, run and chain them, run code that calls them.
+"""Use all four layers together: define tools, find them, run and chain them, run code that calls them.
 
     python examples/full.py
 
@@ -24,7 +24,7 @@ from toolexec import Discovery, DocEntry, Exec, LocalBinding, Step, Tool, ToolAn
 OPERATIONS = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
 TEMPERATURES = {"Bern": 21, "Oslo": 9, "York": 14}
 
-# -- Layer 1: foundation. What the tools are, and what each of them does. --
+# -- Layer 1: foundation. The tools and their handlers. --
 
 NUMBER = {"type": "number"}
 CALCULATE = Tool(
@@ -54,7 +54,7 @@ def calculate(args: dict[str, Any]) -> float:
 
 HANDLERS = {"calc-handler": calculate, "forecast-handler": lambda args: TEMPERATURES[args["city"]]}
 
-# What a model could write: it decides by what it has read so far.
+# A program as a model could write it: it decides based on the values that it has read.
 REPORT = """
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One MCP server over all tools, with one gate: what a client sees, reads and runs, and what it is refused.
+"""Serve all tools as one MCP server with one gate: what a client sees, reads and runs, and what is refused.
 
     python examples/gateway.py
 
@@ -58,7 +58,7 @@ async def history() -> list[dict[str, str | int]]:
 
 
 def make_exec(audit: AuditLog, results: ResultStore) -> Exec:
-    """The tools behind a gate: what may be called, what is logged, how much a call gives back."""
+    """Put the tools behind a gate: which calls are allowed, what is logged, how large a result may be."""
     rules = [
         Rule("deny", tools=("*:wipe",)),
         Rule("deny", tools=("notes:read",), when={"name": "secret"}, reason="reading secrets is not for agents"),
@@ -95,11 +95,11 @@ async def use(client: Client) -> None:
     print("Takes:", ", ".join(doc["tool"]["inputSchema"]["properties"]))
     print("Result:", (await call("run_tool", tool_id="notes:search", args={"words": "tea"}))["structured"])
 
-    # What the policy denies is refused; what it denies altogether is not found, either.
+    # A call that the policy denies is refused; a tool that it denies entirely is not found either.
     refused = await call("run_tool", tool_id="notes:read", args={"name": "secret"})
     print("Refused:", refused["error"]["code"], "because", refused["error"]["details"]["reason"])
 
-    # What is too large for a model comes as an outline; the whole is kept for this client.
+    # A result that is too large for a model is an outline; the whole is stored for this client.
     outline = (await call("run_tool", tool_id="notes:history"))["structured"]
     print("Outline:", outline["bytes"], "bytes,", outline["parts"][""])
     page = await call("read_result", handle=outline["handle"], grep="entry 1999")

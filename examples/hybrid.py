@@ -67,11 +67,11 @@ def read_file(path: str) -> None:
 
 TOOLS = (delete_message, send_message, create_event, list_events, refund_charge, create_invoice, forecast, read_file)
 QUERIES = ("get my money back", "delte mesage", "make an appointment")
-EMBEDDER = StaticEmbedder()  # offline: it looks up a vector for each piece of a word, in a table that a package brings
+EMBEDDER = StaticEmbedder()  # offline: it looks up a vector for each token in a table that a package contains
 
 
 def index_with(searcher: HybridSearcher) -> InMemoryIndex:
-    """Vectors are made at the first search."""
+    """Index the tools; their vectors are computed at the first search."""
     index = InMemoryIndex(searcher)
     for each in TOOLS:
         index.register(each.tool, LocalBinding(each.tool.id))
@@ -94,7 +94,7 @@ def main() -> None:
         best = [next(iter(index.search(query, limit=1).ids()), "-") for query in QUERIES]
         print(row(name, best))
 
-    # Why? Each side's own score, and the words that matched.
+    # Explain the hits: which searchers found each one.
     index = index_with(searchers["alpha 0.50"])
     for query in QUERIES:
         found = index.search(query, limit=1, explain=True)[0]

@@ -1,4 +1,4 @@
-"""One policy for every way to a tool: single calls, chains, code, and what a caller can find at all.
+"""Apply one policy to every path to a tool: single calls, chains, code, and what a caller can find.
 
     python examples/policy.py
 
@@ -44,7 +44,7 @@ except ToolError as error:
 def ask(request: ApprovalRequest) -> str:
     who, what = request.caller.id, request.tool_id
     print(f"  (asked: may {who} call {what} with {request.args}? {request.reason})")
-    return "no"  # nobody here trusts eve
+    return "no"  # eve is not trusted
 
 
 @tool(namespace="bank")
@@ -55,7 +55,7 @@ async def transfer(to: str, amount: float) -> str:
 
 @tool(namespace="bank", read_only=True)
 async def balance() -> float:
-    """How much money there is."""
+    """Returns the balance."""
     return 1000.0
 
 
@@ -93,7 +93,7 @@ async def main() -> None:
         with acting(guest):
             await attempt("code of the guest", ex.execute_code(CODE))
 
-        approval.ask = None  # nobody is there any more
+        approval.ask = None  # there is no approver any more
         await attempt("shop:order, which may destroy data elsewhere", ex.run_tool("shop:order"))
         for _ in range(2):
             await ex.run_tool("bank:balance")

@@ -31,7 +31,7 @@ from toolexec.runtime import ExecuteRequest, Runtime
 from toolexec.runtime.backend.unsafe import UnsafeHostBackend
 from toolexec.runtime.backend.wasm import WasmBackend
 
-# A module is usually a file that a compiler made. This one returns 42.
+# A module is usually a file produced by a compiler. This one returns 42.
 MODULE = bytes(wat2wasm('(module (func (export "_start") (result i32) i32.const 42))'))
 
 
@@ -41,26 +41,26 @@ def show(title: str, result: CodeResult) -> None:
 
 async def profiles() -> None:
     async with Exec() as ex:
-        # Without a word about it: the profile `standard`, served by the embedded sandbox.
+        # The default is the profile `standard`, served by the embedded sandbox.
         limits = Limits(max_tool_calls=100, memory_bytes=64 << 20, cpu_ms=60_000)
         show("standard", await ex.execute_code("__out = 1 + 1", limits=limits))
         result = await ex.execute_code('open("/etc/passwd").read()')
         print("the host's files:", result.error)
 
-        # `dev` is this machine, without isolation. It must be asked for, and it is logged as unsafe.
+        # `dev` is this machine, without isolation. It needs an opt-in, and is logged as unsafe.
         try:
             await ex.execute_code('__out = "ok"', profile="dev")
         except ToolExecError as error:
             print("dev without the opt-in:", error.code)
         show("dev", await ex.execute_code('__out = "ok"', profile="dev", unsafe_opt_in=True))
 
-        # A raw WebAssembly module comes as bytes or as base64.
+        # Pass a raw WebAssembly module as bytes or as base64.
         for key, module in {"wasm_module": MODULE, "wasm_module_b64": base64.b64encode(MODULE).decode()}.items():
             show(f"a module from {key}", await ex.execute_code("", language="wasm", metadata={key: module}))
 
 
 async def own_sandboxes() -> None:
-    # Only what the mapping has serves a profile. There is no way from one profile to another.
+    # Only the sandboxes of the mapping serve a profile. A run never moves to another profile.
     async with Exec(runtime_backends={"standard": WasmBackend(memory_bytes=64 << 20, max_guests=8)}) as ex:
         show("our own sandbox", await ex.execute_code('__out = "small"'))
         try:
@@ -70,7 +70,7 @@ async def own_sandboxes() -> None:
 
 
 async def by_hand() -> None:
-    # The parts that an Exec puts together: a gateway to the tools, and a runtime that chooses the sandbox.
+    # The parts that an Exec assembles: a gateway to the tools, and a runtime that chooses the sandbox.
     ex = Exec()
     ex.add(lambda: "hello", "demo:hello")
     gateway = Tools(ex.index, ex.docs, ex.runner, limits=Limits(max_tool_calls=100))

@@ -1,8 +1,8 @@
-"""The same program in each sandbox of this machine: what it costs to start, and what is around it.
+"""Run the same program in each sandbox of this machine: its start-up time and its isolation.
 
     python examples/sandbox_compare.py
 
-A sandbox that is not here says so, and what would mend that: `toolexec doctor` tells more.
+An unavailable sandbox is reported as such; `toolexec doctor` says how to install it.
 
 Prints:
 
@@ -29,7 +29,7 @@ return answer
 
 
 async def compare(kind: str, image: str) -> None:
-    """Run the program twice in one kind of sandbox; the times go to stderr if somebody looks."""
+    """Run the program twice in one kind of sandbox; print the times to stderr if it is a terminal."""
     settings = SandboxSettings(use=(kind,), image=image if kind not in ("wasm", "bubblewrap") else "")
     runtime: Runtime = make_runtime(settings)
     profile = "hardened" if kind == "gvisor" else "standard"

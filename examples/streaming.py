@@ -1,4 +1,4 @@
-"""Watch a tool while it works: progress, pieces of the answer, and exactly one last event.
+"""Watch a tool while it works: progress, chunks of the answer, and exactly one final event.
 
     python examples/streaming.py
 
@@ -35,7 +35,7 @@ async def countdown(start: int) -> AsyncIterator[int]:
 
 @tool(namespace="system")
 async def install(packages: int, ctx: ToolContext) -> str:
-    """Pretends to install packages and reports how far it is."""
+    """Pretends to install packages and reports its progress."""
     for number, what in enumerate(("fetch", "unpack", "install"), start=1):
         ctx.report(number, 3, what)
     return f"{packages} packages"
@@ -56,15 +56,15 @@ async def main() -> None:
         ex.add(countdown)
         ex.add(install)
 
-        # What a generator yields arrives at once as chunks; the last event has all of them.
+        # Values that a generator yields arrive immediately as chunks; the last event has all of them.
         async for event in ex.stream_tool("math:countdown", {"start": 3}):
             show(event)
 
-        # Any handler may report progress. Tools of MCP servers stream theirs in the same way.
+        # Any handler may report progress. Tools of MCP servers stream theirs the same way.
         async for event in ex.stream_tool("system:install", {"packages": 3}):
             show(event)
 
-        # Leaving early stops the tool; `aclosing` makes sure that happens here and now.
+        # Leaving early stops the tool; `aclosing` makes sure that it stops immediately.
         async with aclosing(ex.stream_tool("math:countdown", {"start": 5})) as events:
             async for event in events:
                 show(event)

@@ -1,4 +1,4 @@
-"""One set of tools for several vendors' APIs, and answers to what their models call: the messages are recorded.
+"""Export one set of tools to several providers' APIs, and answer the calls of their models: the messages are recorded.
 
     python examples/vendors.py
 
