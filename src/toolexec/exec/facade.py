@@ -34,7 +34,7 @@ from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler
-from toolexec.model.json_value import NotJSONError, own_args
+from toolexec.model.json_value import own_parts
 from toolexec.model.origin import HERE, current_origin
 from toolexec.model.settings import check_settings
 from toolexec.model.tool import Tool
@@ -332,7 +332,7 @@ class Exec(VendorCalls, ChainsAhead):
         if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
         if self._is_watched and args:
-            args = _settled(args)
+            args = own_parts(args)
         return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
 
     async def _run_with_progress(
@@ -343,7 +343,7 @@ class Exec(VendorCalls, ChainsAhead):
             if self._sources.pending and self._sources.is_needed(tool_id):
                 await self.start()
             if self._is_watched and args:
-                args = _settled(args)
+                args = own_parts(args)
             result = await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
         except Exception:
             notify(on_progress, 1, 1, "error")
@@ -388,7 +388,7 @@ class Exec(VendorCalls, ChainsAhead):
         if self._sources.pending and self._sources.is_needed(tool_id):
             await self.start()
         if self._is_watched and args:
-            args = _settled(args)
+            args = own_parts(args)
         events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
         try:
             async for event in events:
@@ -435,14 +435,3 @@ class Exec(VendorCalls, ChainsAhead):
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox for code."""
         return self._code.runtime
-
-
-def _settled(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments as rules around the call may see them: plain JSON that nobody changes between a rule and the call.
-
-    What is not JSON is left to the runner, which refuses it.
-    """
-    try:
-        return own_args(args)
-    except NotJSONError:
-        return args

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
-from toolexec.model.json_value import NotJSONError, own_args
+from toolexec.model.json_value import own_parts
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
@@ -56,11 +56,7 @@ async def run_chain(
 
 async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -> tuple[StepResult, Result | None]:
     """Make one call as a step: what could not be run is the step's error here, as what failed is."""
-    args = call.args or {}
-    try:
-        call.args = args = own_args(args)  # they share nothing with earlier values, and stay with the step
-    except NotJSONError:
-        call.args = args  # the runner raises it again, as what it is
+    call.args = args = own_parts(call.args or {})  # they share nothing with earlier values, and stay with the step
     try:
         result = await runner.run(call)
     except ToolExecError as error:

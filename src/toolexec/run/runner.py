@@ -26,6 +26,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
@@ -131,6 +132,7 @@ class DefaultRunner:
         self._resolve = (resolver or Resolver(index, backends)).resolve
         self._validate_input = validate_input
         self._validate_output = validate_output
+        self._takes_anything = validate_output == "off"
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
@@ -149,7 +151,7 @@ class DefaultRunner:
         except BaseException as error:
             failure = handler_failure(entry.tool.id, error).locate(tool_id=entry.tool.id, op="execute")
             return Result(entry.tool.id, None, failure, perf_counter() - started, entry.binding)
-        if self._validate_output == "off" and type(raw) in _SCALARS:
+        if self._takes_anything and type(raw) in _SCALARS:
             return Result(entry.tool.id, raw, None, perf_counter() - started, entry.binding)
         return self._finish(entry, raw, started)
 
@@ -254,7 +256,7 @@ class DefaultRunner:
         except NotJSONError as error:
             if event.kind == "error":
                 data = to_json_lossy(event.data)
-            elif self._validate_output != "off":
+            elif not self._takes_anything:
                 raise result_not_json(tool_id, error, f"streamed a {event.kind}") from None
             else:
                 data = event.data
@@ -284,17 +286,16 @@ class DefaultRunner:
         try:
             value = to_json(value)
         except NotJSONError as error:
-            if self._validate_output != "off":
+            if not self._takes_anything:
                 failure = result_not_json(tool.id, error).locate(tool_id=tool.id)
                 return Result(tool.id, None, failure, perf_counter() - started, entry.binding, reply)
         result = Result(tool.id, value, None, perf_counter() - started, entry.binding, reply)
-        if tool.output_schema is not None and self._validate_output != "off":
-            self._check_output(entry, result)
+        schema = tool.output_schema
+        if schema is not None and not self._takes_anything:
+            self._check_output(entry, schema, result)
         return result
 
-    def _check_output(self, entry: Registered, result: Result) -> None:
-        schema = entry.tool.output_schema
-        assert schema is not None
+    def _check_output(self, entry: Registered, schema: Schema, result: Result) -> None:
         try:
             if schema.conforms(result.value):
                 return
