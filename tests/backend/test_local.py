@@ -15,6 +15,7 @@ from typing import Any
 
 import pydantic
 import pytest
+from tests.waiting import until
 
 from toolexec import LocalBackend, Progress, StreamEvent, Tool, ToolContext, ToolReply, tool
 from toolexec.backend import StreamingBackend
@@ -375,14 +376,12 @@ async def test_progress_after_the_end_is_not_heard(backend: LocalBackend) -> Non
         over.set()
 
     task = asyncio.ensure_future(call(backend, work, None, lambda p: heard.append(p.done)))
-    while not (started.is_set() and heard):
-        await asyncio.sleep(0.001)
+    await until(lambda: started.is_set() and heard)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     gate.set()
-    while not over.is_set():
-        await asyncio.sleep(0.001)
+    await until(over.is_set)
     await asyncio.sleep(0.01)
     assert heard == [1]
 
@@ -402,8 +401,7 @@ def test_progress_to_a_loop_that_is_closed() -> None:
 
     async def leave() -> None:
         task = asyncio.ensure_future(call(backend, work, None, print))
-        while not started.is_set():
-            await asyncio.sleep(0.001)
+        await until(started.is_set)
         task.cancel()
 
     asyncio.run(leave())

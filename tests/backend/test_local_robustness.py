@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, LocalBackend, ToolTimeoutError, tool
 from toolexec.errors import ExecutionError, HandlerError
@@ -154,8 +155,7 @@ async def test_a_real_cancellation_goes_through(backend: LocalBackend, kind: str
     function = {"async": async_work, "thread": work, "generator": generate, "async generator": agenerate}[kind]
     backend.add(tool("work")(function))
     task = asyncio.ensure_future(backend.call("work", ToolCall("work")))
-    while not started.is_set():
-        await asyncio.sleep(0.001)
+    await until(started.is_set)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
@@ -236,8 +236,11 @@ async def test_a_time_limit_kills_a_killable_handler_and_its_children(killable: 
         assert isinstance(result.error, ToolTimeoutError)
         pids = [int(pid) for pid in path.read_text().split()]
         async with asyncio.timeout(30):
-            while any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
-                await asyncio.sleep(0.01)
+            await until(
+                lambda: (
+                    not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
+                )
+            )
 
 
 async def test_closing_a_call_that_nobody_runs(backend: LocalBackend) -> None:

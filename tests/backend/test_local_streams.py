@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import LocalBackend, Progress, StreamEvent, ToolContext, tool
 from toolexec.backend import local
@@ -263,8 +264,7 @@ async def test_a_generator_that_is_left_while_a_thread_is_inside(backend: LocalB
 
     backend.add(work)
     task = asyncio.ensure_future(anext(backend.stream("work", ToolCall("work"))))
-    while not started.is_set():
-        await asyncio.sleep(0.001)
+    await until(started.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

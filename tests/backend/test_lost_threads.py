@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, LocalBackend, tool
 from toolexec.backend import BackendRegistry
@@ -32,13 +33,6 @@ class Gate:
         self.entered.release()
         self.opened.wait(60)
         return "late"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until *condition* holds, for 30 s at most."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import LocalBackend, ProviderBackend, Tool, tool
 from toolexec.backend import Backend, BackendRegistry
@@ -342,8 +343,7 @@ async def test_a_cancelled_start_is_rolled_back(registry: BackendRegistry, log: 
     registry.register(Recorder("a", log))
     registry.register(Slow("b", log))
     task = asyncio.ensure_future(registry.start_all())
-    while not log:
-        await asyncio.sleep(0)
+    await until(lambda: log, 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

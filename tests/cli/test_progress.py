@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 
 import pytest
+from tests.waiting import until
 
 from toolexec.cli.progress import watch
 from toolexec.cli.terminal import Screen, clean
@@ -45,8 +45,7 @@ async def test_long_work_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("toolexec.cli.progress._PATIENCE", 0)
     out = Terminal()
     with watch(Screen(out), "git:git_log"):
-        while "git:git_log" not in out.getvalue():
-            await asyncio.sleep(0.01)
+        await until(lambda: "git:git_log" in out.getvalue())
     assert "/" not in clean(out.getvalue())
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Progress, Step, Tool, ToolAnnotations
 from toolexec.errors import (
@@ -93,8 +94,7 @@ class TestRetries:
         """No attempt follows a cancellation."""
         kitchen.failures = 9
         task = asyncio.create_task(kitchen.run(Step(tool_id="flaky", retries=3, retry_pause=LONG)))
-        while not kitchen.calls:
-            await asyncio.sleep(0)
+        await until(lambda: kitchen.calls, 0)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()

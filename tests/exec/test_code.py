@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.limits import Limits
@@ -277,8 +278,7 @@ class TestLimits:
         heard: list[CodeEvent] = []
         task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=heard.append))
         async with asyncio.timeout(30):
-            while not heard:
-                await asyncio.sleep(0.01)
+            await until(lambda: heard)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -340,8 +340,7 @@ class TestProfiles:
         heard: list[CodeEvent] = []
         task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=heard.append))
         async with asyncio.timeout(30):
-            while not heard:
-                await asyncio.sleep(0.01)
+            await until(lambda: heard)
         await ex.aclose()
         result = await task
         assert isinstance(result.error, ClosedError)

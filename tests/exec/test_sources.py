@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, LocalBackend, ProviderBackend, Step, Tool
 from toolexec.backend.registry import BackendRegistry
@@ -102,8 +103,7 @@ class TestStarting:
             backend = Slow()
             ex.add_backends(backend)
             calls = [asyncio.create_task(ex.run_tool("slow:t")) for _ in range(10)]
-            while not backend.starts:
-                await asyncio.sleep(0)
+            await until(lambda: backend.starts, 0)
             backend.ready.set()
             assert [(await call).value for call in calls] == ["t"] * 10
             assert backend.starts == 1
@@ -114,8 +114,7 @@ class TestStarting:
         ex = Exec()
         ex.add_backends(one, two)
         task = asyncio.create_task(ex.start())
-        while not (one.starts and two.starts):
-            await asyncio.sleep(0)
+        await until(lambda: one.starts and two.starts, 0)
         one.ready.set()
         two.ready.set()
         await task
@@ -131,8 +130,7 @@ class TestStarting:
             with pytest.raises(ToolNotFoundError):
                 await ex.run_tool("slow:t")
             backend.ready.set()
-            while ex.index.find("slow:t") is None:
-                await asyncio.sleep(0)
+            await until(lambda: ex.index.find("slow:t") is not None, 0)
             assert (await ex.run_tool("slow:t")).ok
             assert backend.starts == 1
 
@@ -151,8 +149,7 @@ class TestStarting:
             backend = Slow()
             ex.add_backends(backend)
             task = asyncio.create_task(ex.start())
-            while not backend.starts:
-                await asyncio.sleep(0)
+            await until(lambda: backend.starts, 0)
             task.cancel()
             await asyncio.wait([task])
             backend.ready.set()
@@ -248,8 +245,7 @@ class TestRemoving:
             backend = Slow()
             ex.add_backends(backend)
             task = asyncio.create_task(ex.start())
-            while not backend.starts:
-                await asyncio.sleep(0)
+            await until(lambda: backend.starts, 0)
             await ex.remove("slow")
             await task
             assert ex.backends.get("slow") is None
@@ -293,8 +289,7 @@ class TestClosing:
         backend = Slow()
         ex.add_backends(backend)
         task = asyncio.create_task(ex.start())
-        while not backend.starts:
-            await asyncio.sleep(0)
+        await until(lambda: backend.starts, 0)
         await ex.aclose()
         await task
         assert backend.stops == 1

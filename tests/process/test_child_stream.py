@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.servers import server_environment
+from tests.waiting import until
 
 from toolexec.process import tree as module
 from toolexec.process.child import Child
@@ -294,8 +295,7 @@ async def test_what_cannot_be_ended_is_said(
     monkeypatch.setattr(module.signal, "pidfd_send_signal", lambda *_: None)
     child = start("setsid sleep 1000 & echo $!; wait")
     other = int(await child.stream.read())
-    while not await asyncio.to_thread(lambda: Path(f"/proc/{other}/cmdline").read_bytes().startswith(b"sleep")):
-        await asyncio.sleep(0.01)
+    await until(lambda: Path(f"/proc/{other}/cmdline").read_bytes().startswith(b"sleep"))
     await child.aclose()
     assert "cannot be ended" in caplog.text
     os.kill(other, signal.SIGKILL)

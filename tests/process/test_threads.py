@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.errors import ConfigurationError
 from toolexec.process import threads
@@ -25,13 +26,6 @@ def pool() -> Any:
     pool = WorkerThreads()
     yield pool
     pool.close()
-
-
-async def until(condition: Any) -> None:
-    """Wait for something that another thread does."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def workers(pool: WorkerThreads) -> int:
@@ -319,8 +313,7 @@ def test_a_loop_that_is_closed_early_harms_nobody() -> None:
 
     async def leave() -> None:
         task = asyncio.ensure_future(pool.run(work))
-        while not started.is_set():
-            await asyncio.sleep(0.001)
+        await until(started.is_set)
         task.cancel()
 
     asyncio.run(leave())

@@ -9,12 +9,12 @@ import signal
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.waiting import until_blocking
 
 from toolexec.process import worker, workers
 
@@ -175,8 +175,9 @@ def test_serving_until_the_answer_cannot_be_sent(ended: list[tuple[int, int]], m
         ours.sendall(len(body).to_bytes(4, "big") + body)
         serving.join()
         assert ended == [(0, signal.SIGKILL)]
-    while len(ended) < 2:  # the reading thread must not come to its end when the real one is back in place
-        time.sleep(0.001)
+    until_blocking(
+        lambda: len(ended) >= 2
+    )  # the reading thread must not come to its end when the real one is back in place
 
 
 def test_taking_over_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
 from toolexec.model.content import ToolReply
@@ -46,16 +47,14 @@ async def pool() -> Any:
 async def content_of(path: Path) -> str:
     """What a worker writes into a file, once it has."""
     async with asyncio.timeout(60):
-        while not (path.exists() and path.read_text()):
-            await asyncio.sleep(0.01)
+        await until(lambda: path.exists() and path.read_text())
     return path.read_text()
 
 
 async def until_dead(pid: int) -> None:
     """Wait until a process is no more, or only a zombie of someone else."""
     async with asyncio.timeout(30):
-        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            await asyncio.sleep(0.01)
+        await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
 async def test_a_handler_runs_in_another_process(pool: WorkerProcesses) -> None:
@@ -153,8 +152,7 @@ async def test_a_worker_that_died_in_its_sleep_is_replaced(pool: WorkerProcesses
     pid = await run(pool, "pid")
     os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(30):
-        while pool._idle[0].usable():
-            await asyncio.sleep(0.01)
+        await until(lambda: not pool._idle[0].usable())
     assert await run(pool, "pid") != pid
 
 
@@ -247,8 +245,7 @@ async def test_a_worker_that_answers_a_closed_pool_is_ended() -> None:
     pool._closed = False
     call = asyncio.ensure_future(run(pool, "add", a=1))
     async with asyncio.timeout(60):
-        while not pool._started:
-            await asyncio.sleep(0)
+        await until(lambda: pool._started, 0)
     pool._closed = True
     assert await call == 2
     assert psutil.Process().children() == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from tests.waiting import until
+
 from toolexec.runtime.gateway.protocol import MAX_FRAME_BYTES, FrameReader, encode_message
 from toolexec.runtime.sender import PIECE, Sender
 
@@ -48,8 +50,7 @@ def message(number: int, size: int = 0) -> str:
 
 async def until_sent(sender: Sender) -> None:
     """Wait until nothing is left."""
-    while sender.unsent:
-        await asyncio.sleep(0)
+    await until(lambda: not sender.unsent, 0)
 
 
 async def test_what_is_ready_together_travels_together() -> None:

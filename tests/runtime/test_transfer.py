@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.output import Output
@@ -295,8 +296,7 @@ async def test_files_that_nobody_asked_for_are_refused(bench: Bench) -> None:
     await bench.greet()
     for _ in range(101):
         await bench.give("a", bytes(1000))
-    while not bench.talk.over:
-        await asyncio.sleep(0.01)
+    await until(lambda: bench.talk.over)
 
 
 async def test_what_comes_after_a_cancelled_take_is_dropped(bench: Bench) -> None:
@@ -312,8 +312,7 @@ async def test_what_comes_after_a_cancelled_take_is_dropped(bench: Bench) -> Non
         await bench.talk.take_files()
     assert bench.talk._files._received is None
     await bench.say("response", "files1")
-    while bench.talk._state.transfer:
-        await asyncio.sleep(0.01)
+    await until(lambda: not bench.talk._state.transfer)
 
 
 async def test_a_guest_that_hangs_up_has_no_files(bench: Bench) -> None:

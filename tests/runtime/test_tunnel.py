@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.output import Output
@@ -112,8 +113,7 @@ class Bench:
         """Open a connection, and give the host's end of it."""
         count = len(self.streams)
         await self.say("net_open", connection)
-        while len(self.streams) == count:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(self.streams) != count)
         return self.streams[-1]
 
     async def until(self, condition: Callable[[], Any]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 
@@ -21,7 +20,7 @@ from toolexec.run.types import Result
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 
-__all__ = ["ERAS", "AskFirst", "connect", "eventually", "gated", "serving"]
+__all__ = ["ERAS", "AskFirst", "connect", "gated", "serving"]
 
 ERAS = ["legacy", "auto"]
 
@@ -87,9 +86,3 @@ async def connect(server: ToolServer, era: str, **options: Any) -> AsyncIterator
     """The official client over JSON-RPC in memory: also in the newer era, which it would else call directly."""
     async with Client(InMemoryTransport(server.lowlevel), mode=era, **options) as client:
         yield client
-
-
-async def eventually(condition: Any, seconds: float = 5.0) -> None:
-    with anyio.fail_after(seconds):
-        while not condition():
-            await anyio.sleep(0.005)

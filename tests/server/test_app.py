@@ -10,7 +10,8 @@ import anyio
 import jsonschema
 import pytest
 from mcp.shared.exceptions import MCPError
-from tests.server.harness import ERAS, connect, eventually, serving
+from tests.server.harness import ERAS, connect, serving
+from tests.waiting import until
 
 from toolexec import Exec, Tool, ToolContext, ToolReply
 from toolexec.errors import ConfigurationError, InvalidCursorError, RateLimitedError
@@ -275,7 +276,7 @@ async def test_progress_rises_and_only_with_a_token(era: str) -> None:
 
     async with serving(ex) as server, connect(server, era) as client:
         await client.call_tool("run_tool", {"tool_id": "t:work"}, progress_callback=hear)
-        await eventually(lambda: heard and heard[-1][0] == 5)
+        await until(lambda: heard and heard[-1][0] == 5)
         numbers = [done for done, _, _ in heard]
         assert numbers == sorted(set(numbers))
         assert len(numbers) >= 5
@@ -303,7 +304,7 @@ async def test_a_flood_of_progress_is_thinned(era: str) -> None:
 
     async with serving(ex) as server, connect(server, era) as client:
         await client.call_tool("run_tool", {"tool_id": "t:flood"}, progress_callback=hear)
-        await eventually(lambda: 1000 in heard)
+        await until(lambda: 1000 in heard)
         assert len(heard) < 20
 
 

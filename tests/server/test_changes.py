@@ -8,7 +8,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from tests.server.harness import connect, eventually, serving
+from tests.server.harness import connect, serving
+from tests.waiting import until
 
 from toolexec import Exec
 
@@ -34,11 +35,11 @@ async def test_one_notice_per_burst_in_the_handshake_era() -> None:
             assert client.server_capabilities.tools.list_changed is True
             async with connect(server, "legacy", message_handler=second):
                 grow(ex, "a", "b", "c")
-                await eventually(lambda: first.count == second.count == 1)
+                await until(lambda: first.count == second.count == 1)
                 await asyncio.sleep(0.15)
                 assert first.count == 1
             grow(ex, "d")
-            await eventually(lambda: first.count == 2)
+            await until(lambda: first.count == 2)
             await asyncio.sleep(0.1)
             assert second.count == 1
 
@@ -56,7 +57,7 @@ async def test_listeners_of_the_newer_era() -> None:
 
             task = asyncio.create_task(hear())
             grow(ex, "a", "b")
-            await eventually(lambda: len(heard) == 1)
+            await until(lambda: len(heard) == 1)
             await asyncio.sleep(0.15)
             assert len(heard) == 1
             task.cancel()
@@ -69,7 +70,7 @@ async def test_changes_from_a_thread() -> None:
         async with connect(server, "legacy", message_handler=ear):
             thread = threading.Thread(target=grow, args=(ex, "a"))
             thread.start()
-            await eventually(lambda: ear.count == 1)
+            await until(lambda: ear.count == 1)
             thread.join()
 
 

@@ -9,7 +9,7 @@ import anyio
 import jsonschema
 import pytest
 from mcp.shared.exceptions import MCPError
-from tests.server.harness import ERAS, connect, eventually, serving
+from tests.server.harness import ERAS, connect, serving
 
 from toolexec import Exec, Tool, ToolAnnotations, ToolReply
 from toolexec.discovery.index import Registered
@@ -364,4 +364,3 @@ async def test_schemas_for_headers() -> None:
         schema_of = server.lowlevel.get_tool_input_schema
         assert schema_of is not None
         assert schema_of("x") is None
-    await eventually(lambda: True)

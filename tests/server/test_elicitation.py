@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, ErrorData, InputRequiredResult
-from tests.server.harness import ERAS, connect, eventually, gated, serving
+from tests.server.harness import ERAS, connect, gated, serving
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.model.origin import ApprovalRequest, Caller
@@ -257,7 +258,7 @@ async def test_an_answer_that_comes_too_late() -> None:
         async with connect(server, "auto", elicitation_callback=Person("no")) as client:
             modern = Modern(client)
             first = await modern.call()
-            await eventually(lambda: part.answers == ["no"])
+            await until(lambda: part.answers == ["no"])
             reply = await modern.answer(first.request_state)
             assert reply.structured_content["error"]["code"] == "approval_denied"
             assert "requestState" in await refused(modern.answer(first.request_state))

@@ -11,6 +11,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp_types import PROTOCOL_VERSION_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION
+from tests.waiting import until
 
 from toolexec import Exec, ToolContext
 from toolexec.errors import ToolExecError
@@ -59,8 +60,7 @@ class Bench:
         return await self.send("tools/call", id, name=f"t__{name}", arguments=arguments)
 
     async def until_running(self, count: int = 1) -> None:
-        while self.running < count:
-            await asyncio.sleep(0.005)
+        await until(lambda: self.running >= count)
 
 
 @pytest.fixture
@@ -116,8 +116,7 @@ async def test_the_newer_era(bench: Bench) -> None:
     task = asyncio.create_task(bench.send("tools/call", 9, name="t__wait", arguments={}, _meta=meta))
     await bench.until_running()
     await bench.client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}})
-    while not bench.ended:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.ended)
     task.cancel()
     await asyncio.wait([task])
 
@@ -179,15 +178,13 @@ async def test_a_request_can_be_cancelled(bench: Bench) -> None:
     first = asyncio.create_task(bench.call("wait", "mine"))
     await bench.until_running()
     await bench.client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}})
-    while len(bench.ended) < 1:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.ended) >= 1)
     second = asyncio.create_task(bench.call("wait", 2))
     await bench.until_running(2)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
-    while len(bench.ended) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.ended) >= 2)
     first.cancel()
     await asyncio.wait([first])
     assert (await bench.call("echo", value=1))["id"] == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from mcp_types import LOG_LEVEL_META_KEY
-from tests.server.harness import ERAS, connect, eventually, serving
+from tests.server.harness import ERAS, connect, serving
+from tests.waiting import until
 
 from toolexec import Exec, ToolContext
 from toolexec.errors import ConfigurationError
@@ -53,12 +54,12 @@ async def test_handshake_levels() -> None:
         async with connect(server, "legacy", logging_callback=ear) as client:
             async with connect(server, "legacy", logging_callback=other) as second:
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
-                await eventually(lambda: ear.heard == [("warning", "care!")])
+                await until(lambda: ear.heard == [("warning", "care!")])
                 await client.set_logging_level("debug")
                 await second.set_logging_level("error")
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
                 await second.call_tool("run_tool", {"tool_id": "t:talk"})
-                await eventually(lambda: len(ear.heard) == 3)
+                await until(lambda: len(ear.heard) == 3)
                 assert ear.heard[1:] == [("debug", "details"), ("warning", "care!")]
                 assert other.heard == []
 
@@ -90,7 +91,7 @@ async def test_on_every_path(name: str, args: dict[str, Any]) -> None:
     async with serving(talker()) as server, connect(server, "legacy", logging_callback=ear) as client:
         reply = await client.call_tool(name, args)
         assert not reply.is_error
-        await eventually(lambda: len(ear.heard) == 1)
+        await until(lambda: len(ear.heard) == 1)
         assert ear.heard[0][1].startswith("from a ")
 
 
@@ -107,7 +108,7 @@ async def test_a_flood_of_messages_is_bounded() -> None:
     ear = Ear()
     async with serving(ex) as server, connect(server, "legacy", logging_callback=ear) as client:
         await client.call_tool("run_tool", {"tool_id": "t:flood"})
-        await eventually(lambda: any("800 messages were lost" in str(data) for _, data in ear.heard))
+        await until(lambda: any("800 messages were lost" in str(data) for _, data in ear.heard))
         assert len(ear.heard) == 201
 
 

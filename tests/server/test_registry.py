@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from mcp import Client
 from tests.servers import server_environment
+from tests.waiting import until
 
 from toolexec import Options, Tool, ToolAnnotations
 from toolexec.backend.mcp import MCPServer
@@ -211,8 +212,7 @@ async def test_a_start_that_is_cancelled() -> None:
     registry = echoing(Options(start_timeout=60))
     await registry.register_mcp(scripted("slow", "tool", trouble={"list": Trouble(delay=30)}))
     task = asyncio.create_task(registry.start())
-    while not registry.ex.backends.get("slow"):
-        await asyncio.sleep(0.01)
+    await until(lambda: registry.ex.backends.get("slow"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -9,7 +9,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
-from tests.server.harness import ERAS, connect, eventually, serving
+from tests.server.harness import ERAS, connect, serving
+from tests.waiting import until
 
 from toolexec import Exec, Tool, ToolAnnotations
 from toolexec.backend import ProviderBackend
@@ -98,4 +99,4 @@ async def test_notices_are_of_what_can_be_seen() -> None:
             await asyncio.sleep(0.2)
             assert heard == []
             add(ex, "peek", READS)
-            await eventually(lambda: len(heard) == 1)
+            await until(lambda: len(heard) == 1)

@@ -14,6 +14,7 @@ import pytest
 from tests.engines.backends import KINDS, maker
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.process.owner import this_owner
@@ -67,8 +68,7 @@ async def test_container_runs(kind: str, request: pytest.FixtureRequest) -> None
         groups, descriptors = traces()["control groups"], len(os.listdir("/proc/self/fd"))
         await asyncio.gather(*(run_many(ex, 100) for _ in range(5)))
         async with asyncio.timeout(60):
-            while traces()["control groups"] - groups:
-                await asyncio.sleep(0.1)
+            await until(lambda: traces()["control groups"] <= groups, 0.1)
         assert len(os.listdir("/proc/self/fd")) < descriptors + 20
 
 

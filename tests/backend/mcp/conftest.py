@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -10,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests import waiting
 from tests.servers import server_environment
 
 from toolexec.backend.mcp import MCPBackend, MCPServer
@@ -96,17 +96,9 @@ async def connect() -> AsyncIterator[Callable[..., MCPBackend]]:
 
 
 @pytest.fixture
-def until() -> Callable[[Callable[[], object]], object]:
-    """Poll until a condition holds, at most 30 s: `await until(lambda: ...)`."""
-
-    async def wait(condition: Callable[[], object]) -> object:
-        deadline = time.monotonic() + PATIENCE
-        while not (value := condition()):
-            assert time.monotonic() < deadline, "it did not happen in time"
-            await asyncio.sleep(0.01)
-        return value
-
-    return wait  # type: ignore[return-value]
+def until() -> Callable[..., Awaitable[object]]:
+    """Poll until a condition holds: `await until(lambda: ...)`."""
+    return waiting.until
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ async def handshake_only(ctx: Any, call_next: Any) -> Any:
 
 def make(era: str) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("sdk", log_level="ERROR", middleware=[handshake_only] if era == "old" else [])
-    cancelled: list[str] = []
 
     @server.tool()
     def add(a: int, b: int) -> int:
@@ -36,18 +35,9 @@ def make(era: str) -> MCPServer[Any]:
 
     @server.tool()
     async def wait(seconds: float) -> str:
-        """Wait, and remember being cancelled."""
-        try:
-            await asyncio.sleep(seconds)
-        except asyncio.CancelledError:
-            cancelled.append("wait")
-            raise
+        """Wait."""
+        await asyncio.sleep(seconds)
         return "waited"
-
-    @server.tool()
-    def cancellations() -> int:
-        """How many waits were cancelled."""
-        return len(cancelled)
 
     @server.tool()
     def size(text: str) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.model.call import ToolCall
@@ -83,13 +84,19 @@ async def test_progress_arrives_in_order(backend):
 async def test_cancelling_reaches_the_server(backend):
     """A cancelled call stops the tool on the server, and the connection goes on."""
     await backend.start()
-    task = asyncio.create_task(call(backend, "wait", {"seconds": 60}))
-    await call(backend, "add", {"a": 1, "b": 1})
+
+    async def running() -> int:
+        return (await call(backend, "running")).structured["result"]
+
+    async def over() -> bool:
+        return await running() == 0
+
+    task = asyncio.create_task(call(backend, "slow"))
+    assert await until(running) == 1  # another call may overtake this one: over HTTP each has a connection of its own
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    while (await call(backend, "cancellations")).structured != {"result": 1}:
-        await asyncio.sleep(0.01)
+    assert await until(over)
 
 
 async def test_ten_megabytes_each_way(backend, request):

@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +20,7 @@ from tests.engines.backends import KINDS, Make, maker
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 from tests.engines.images import test_image
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code import CodeResult, Limits
@@ -205,8 +206,11 @@ async def test_a_daemon_that_is_killed_in_the_middle(kind: str, request: pytest.
                     await ex.execute_code("1")
             await asyncio.to_thread(daemon.restart if kind == "docker" else daemon.start)
             backend.forget_check()
-            while not (await backend.check()).ok:  # the connection is made anew after a moment
-                await asyncio.sleep(0.1)
+
+            async def back() -> bool:
+                return (await backend.check()).ok
+
+            await until(back, 0.1)
             await adds(ex)
     finally:
         daemon.stop()
@@ -419,9 +423,3 @@ asyncio.run(main())
     left = [path for path in Path("/sys/fs/cgroup").glob("**/toolexec/*") if f"-{process.pid}-" in path.name]
     assert left == []
     assert not list(Path(tempfile.gettempdir()).glob(f"toolexec-*-{process.pid}-*"))
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something to become true; the time cap of tests ends what never does."""
-    while not true():
-        await asyncio.sleep(0.01)

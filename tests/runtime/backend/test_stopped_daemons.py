@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from tests.engines.backends import maker
 from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code import CodeResult
@@ -64,12 +65,6 @@ async def opened(stand: Stand, **settings: Any) -> AsyncIterator[tuple[Exec, Con
         ex.add(wait, "test:wait")
         assert (await ex.execute_code("return 1")).value == 1
         yield ex, backend, waits
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something to become true; the time cap of tests ends what never does."""
-    while not true():
-        await asyncio.sleep(0.05)
 
 
 async def nothing_is_left(stand: Stand, backend: ContainerBackend) -> None:

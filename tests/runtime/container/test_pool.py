@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
+from tests.waiting import until
 
 from toolexec.runtime.container import pool as module
 from toolexec.runtime.container.pool import WarmPool
@@ -59,11 +59,6 @@ class Maker:
         guest = Guest(key, len(self.made))
         self.made.append(guest)
         return guest
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await asyncio.sleep(0.001)
 
 
 async def test_a_guest_is_taken_once_and_replaced() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.egress.conftest import TOKEN, Bridge, Handler, Server, World, policy
+from tests.waiting import until
 
 from toolexec.errors import SecretError
 from toolexec.runtime.egress import Authority, Egress, EgressProxy
@@ -496,8 +497,11 @@ class TestMessages:
             assert status_of(await bridge.say(get)) == 503
             writer.close()
             await writer.wait_closed()
-            while status_of(await bridge.say(get)) != 200:
-                await asyncio.sleep(0.01)
+
+            async def answers() -> bool:
+                return status_of(await bridge.say(get)) == 200
+
+            await until(answers)
 
     async def test_a_listener_that_fails(
         self, bridged: Callable[..., Any], plain: Server, caplog: pytest.LogCaptureFixture

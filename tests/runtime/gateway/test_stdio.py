@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from toolexec.errors import ConnectionClosedError, ProtocolError, SandboxUnavailableError
 from toolexec.runtime.gateway.stdio import ProcessConnection, start_process
@@ -94,8 +95,9 @@ time.sleep(600)
     await child.aclose()
     assert child.exit_code == -9
     async with asyncio.timeout(10):
-        while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
-            await asyncio.sleep(0.01)
+        await until(
+            lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+        )
 
 
 async def test_a_child_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.errors import ConnectionClosedError
 from toolexec.runtime.guest import bundle
@@ -97,8 +98,7 @@ async def test_output_comes_while_a_program_runs(box: Callable[..., Any]) -> Non
     """The host has it before a call that follows."""
     guest = await box()
     running = asyncio.create_task(guest.run("import os\nos.system('echo early')\ntools.test.hold()"))
-    while guest.output.text() != "early\n":
-        await asyncio.sleep(0.01)
+    await until(lambda: guest.output.text() == "early\n")
     running.cancel()
     await asyncio.wait({running})
 

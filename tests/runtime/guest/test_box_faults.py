@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.runtime.guest.bundle import GuestSettings, boot_bytes, boot_command
 
@@ -102,8 +103,7 @@ async def test_it_ends_when_the_host_is_gone(box: Callable[..., Any], where: str
     """In the middle of a program that does not listen."""
     guest = await box(where, init=True)
     task = asyncio.create_task(guest.run("import os\nos.system('sleep 1000 &')\nprint('x')\nwhile True: pass"))
-    while not guest.order:
-        await asyncio.sleep(0.01)
+    await until(lambda: guest.order)
     guest.process.stdin.close()
     assert await asyncio.wait_for(guest.process.wait(), 60) == 0
     await task
@@ -117,8 +117,7 @@ async def test_sigterm_ends_all_at_once(box: Callable[..., Any], where: str, ini
         "import os, signal\nsignal.signal(2, signal.SIG_IGN)\nprint('x')\nprint(os.getpid())\nos.system('sleep 1000')"
     )
     task = asyncio.create_task(guest.run(code))
-    while len(guest.order) < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(guest.order) >= 2)
     first = guest.process.pid
     if where == "bwrap":  # its child is the first process of the container
         first = int(subprocess.check_output(["pgrep", "-P", str(first)]).split()[0])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.output import Output
@@ -293,8 +294,7 @@ async def test_files_move_only_between_runs(bench: Bench) -> None:
     with pytest.raises(ProtocolError, match="ready"):
         await bench.take()
     run = asyncio.create_task(bench.run("import time; open('f', 'w').close(); time.sleep(0.2)"))
-    while bench.talk._state.phase != "running":
-        await asyncio.sleep(0)
+    await until(lambda: bench.talk._state.phase == "running", 0)
     for attempt in (bench.take(), bench.put(f=b"")):
         with pytest.raises(ProtocolError, match="running"):
             await attempt

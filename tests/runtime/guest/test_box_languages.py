@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.tiers import missing
+from tests.waiting import until
 
 from toolexec.runtime.guest.box import compiled, processes
 from toolexec.runtime.image.store import ImageStore
@@ -151,8 +152,7 @@ async def test_good_bye_ends_a_javascript_program(box: Callable[..., Any], where
     """Though it does not listen."""
     guest = await box(where, init=True)
     task = asyncio.create_task(guest.run("console.log('x'); for (;;);", "javascript"))
-    while not guest.order:
-        await asyncio.sleep(0.01)
+    await until(lambda: guest.order)
     assert await guest.end() == 137
     await task
 

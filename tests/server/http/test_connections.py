@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 import uvicorn
+from tests.waiting import until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.server import ServerState
 
@@ -79,8 +80,7 @@ async def test_a_client_that_does_not_read(serve: Serve) -> None:
     writer.transport.set_write_buffer_limits(high=2**26)
     writer.write((HEAD.replace(b"/healthz", b"/metrics") + b"\r\n") * 20_000 + request)
     async with asyncio.timeout(60):
-        while b'{reason="reading"} 1.0' not in metrics.text():
-            await asyncio.sleep(0.1)
+        await until(lambda: b'{reason="reading"} 1.0' in metrics.text(), 0.1)
     writer.transport.abort()
 
 
@@ -150,8 +150,7 @@ async def test_a_client_that_reads_slowly() -> None:
     assert not transport.aborted
     connection.pause_writing()
     async with asyncio.timeout(20):
-        while not transport.aborted:
-            await asyncio.sleep(0.05)
+        await until(lambda: transport.aborted, 0.05)
 
 
 async def test_heads_that_are_too_long(serve: Serve) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from tests.waiting import until
 
 from toolexec.server.http import HttpSettings, Metrics
 from toolexec.server.http.limits import too_deep
@@ -61,8 +62,7 @@ async def test_a_client_that_goes_away_within_its_body(serve: Serve) -> None:
     await writer.drain()
     await asyncio.sleep(0.1)
     writer.transport.abort()
-    while b'{reason="disconnected"} 1.0' not in metrics.text():
-        await asyncio.sleep(0.02)
+    await until(lambda: b'{reason="disconnected"} 1.0' in metrics.text())
 
 
 @pytest.mark.parametrize(

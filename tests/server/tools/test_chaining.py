@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Limits, ToolReply
 from toolexec.model.content import audio, image, text
@@ -176,8 +177,7 @@ class TestFailures:
     async def test_cancelling(self, counter: Counter) -> None:
         """Stops the chain."""
         task = asyncio.ensure_future(counter.ask(RUN_CHAIN, steps=[{"tool_id": "shop:slow"}]))
-        while not counter.progress:
-            await asyncio.sleep(0)
+        await until(lambda: counter.progress, 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

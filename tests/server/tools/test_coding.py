@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.code.types import CodeResult, ToolCallRecord
 from toolexec.errors import HandlerError
@@ -139,8 +140,7 @@ class TestFailures:
     async def test_cancelling(self, counter: Counter) -> None:
         """Stops the code."""
         task = asyncio.ensure_future(counter.ask(EXECUTE_CODE, code="tools.shop.slow()"))
-        while not counter.progress:
-            await asyncio.sleep(0)
+        await until(lambda: counter.progress, 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import ProviderBackend, ProviderBinding, Tool, ToolReply
 from toolexec.errors import PolicyError
@@ -277,8 +278,7 @@ class TestFailures:
     async def test_cancelling_stops_the_tool(self, counter: Counter) -> None:
         """The cancellation goes through, and the end is told."""
         task = asyncio.ensure_future(counter.ask(RUN_TOOL, tool_id="shop:slow"))
-        while not counter.progress:
-            await asyncio.sleep(0)
+        await until(lambda: counter.progress, 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

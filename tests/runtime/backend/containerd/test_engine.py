@@ -18,6 +18,7 @@ import pytest
 from tests.engines import containerd as daemons
 from tests.engines.containerd import NAMESPACE, ContainerdDaemon, engine_for, require_runsc
 from tests.engines.images import test_image
+from tests.waiting import until
 
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
@@ -512,9 +513,11 @@ class TestDaemonLost:
 
 async def _back(engine: ContainerdEngine) -> None:
     """Wait until the connection to a daemon that was started again is there."""
-    async with asyncio.timeout(20):
-        while not (await engine.check()).ok:
-            await asyncio.sleep(0.1)
+
+    async def back() -> bool:
+        return (await engine.check()).ok
+
+    await until(back, 0.1)
 
 
 class TestGvisor:

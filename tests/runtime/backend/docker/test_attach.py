@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from toolexec.runtime.backend.docker.attach import AttachedStream, RefusedError
 
@@ -117,8 +118,7 @@ async def test_a_write_waits_until_it_is_taken(tmp_path: Path) -> None:
         assert not writing.done()
         go.set()
         await writing
-        while got < 8 << 20:
-            await asyncio.sleep(0.01)
+        await until(lambda: got >= 8 << 20)
 
 
 async def test_a_refusal_has_its_status_and_what_was_said(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from tests.waiting import until
+
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
@@ -59,8 +61,7 @@ class Kit:
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             async with asyncio.timeout(5):
-                while self.most_at_once < guests:
-                    await asyncio.sleep(0.001)
+                await until(lambda: self.most_at_once >= guests)
         finally:
             self.at_once -= 1
         return guests

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.backend.wasm.language_kit import Kit
+from tests.waiting import until
 
 from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
@@ -185,8 +186,7 @@ found = [
         code = "import asyncio\ntry:\n    await asyncio.wait_for(tools.kit.wait(), 0.05)\nexcept TimeoutError:\n    return 'late'"
         assert await value(python, kit.request(code)) == "late"
         async with asyncio.timeout(30):
-            while not kit.stopped:
-                await asyncio.sleep(0.01)
+            await until(lambda: kit.stopped)
         assert kit.stopped == ["wait"]
 
     async def test_a_large_result_is_a_handle(self, python: PythonLanguage, kit: Kit) -> None:
@@ -288,8 +288,7 @@ class TestStart:
         await value(python, kit.request("1"))
         assert python.pool is not None
         async with asyncio.timeout(30):
-            while not python.pool.ready:
-                await asyncio.sleep(0.01)
+            await until(lambda: python.pool.ready)
         hits = python.pool.hits
         await value(python, kit.request("1"))
         assert python.pool.hits == hits + 1

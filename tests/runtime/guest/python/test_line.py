@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.waiting import until, until_blocking
 
 from toolexec.runtime.guest.python import stream
 from toolexec.runtime.guest.python.errors import ToolError
@@ -144,8 +145,7 @@ def test_only_so_much_data_waits(host: Host) -> None:
     for _ in range(39):
         assert len(host.line.take_data(taken.pop())) == 1 << 20
         taken.append(host.line.inbox.get(timeout=LONG))
-    while len(sent) < 40:
-        time.sleep(0.01)
+    until_blocking(lambda: len(sent) >= 40)
 
 
 def test_who_handles_a_type_of_message_gets_it(host: Host) -> None:
@@ -216,8 +216,7 @@ def test_what_a_loop_queues_in_one_round_is_one_frame(host: Host) -> None:
         frame = await asyncio.to_thread(host.hear)
         assert [message["payload"]["n"] for message in frame] == [0, 1, 2]
         host.say(*({"type": "response", "id": message["id"], "payload": {}} for message in frame))
-        while len(heard) < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(heard) >= 3)
         return heard
 
     assert len(asyncio.run(main())) == 3
