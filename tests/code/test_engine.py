@@ -8,7 +8,7 @@ from toolexec.code.engine import ALIASES, Engines
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
 
 class Named:
@@ -24,9 +24,9 @@ class Named:
 
 
 @pytest.fixture
-async def tools(exam: GatewayExam) -> Tools:
+async def tools(testbed: GatewayTestbed) -> Tools:
     """Tools for code."""
-    return Tools(exam.index, exam.docs, exam.runner)
+    return Tools(testbed.index, testbed.docs, testbed.runner)
 
 
 async def test_each_language_has_its_engine(tools: Tools) -> None:

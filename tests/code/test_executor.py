@@ -26,7 +26,7 @@ from toolexec.errors import (
     ToolNotAllowedError,
 )
 from toolexec.run.layers.timeout import Timeout
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
 Program = Callable[[ExecuteRequest, Tools], Awaitable[Any]]
 
@@ -49,9 +49,9 @@ class ScriptedEngine:
         return value if isinstance(value, CodeResult) else CodeResult(value=value)
 
 
-def executor(exam: GatewayExam, program: Program, **config: Any) -> Executor:
+def executor(testbed: GatewayTestbed, program: Program, **config: Any) -> Executor:
     """An executor whose code is *program*."""
-    parts: dict[str, Any] = {"index": exam.index, "docs": exam.docs, "run": exam.runner}
+    parts: dict[str, Any] = {"index": testbed.index, "docs": testbed.docs, "run": testbed.runner}
     return Executor(CodeConfig(engine=ScriptedEngine(program), **{**parts, **config}))
 
 
@@ -74,26 +74,26 @@ class TestConfig:
         with pytest.raises(ConfigurationError, match=r"missing required fields: index, run$"):
             CodeConfig()
 
-    async def test_a_missing_runner_is_named(self, exam: GatewayExam) -> None:
+    async def test_a_missing_runner_is_named(self, testbed: GatewayTestbed) -> None:
         """Nothing stands in for the runner."""
         with pytest.raises(ConfigurationError, match=r"missing required fields: run$"):
-            CodeConfig(index=exam.index, docs=exam.docs, engine=Engines([]))
+            CodeConfig(index=testbed.index, docs=testbed.docs, engine=Engines([]))
 
-    async def test_a_runner_that_knows_no_index_needs_one(self, exam: GatewayExam) -> None:
+    async def test_a_runner_that_knows_no_index_needs_one(self, testbed: GatewayTestbed) -> None:
         """The index is asked of the runner, and named where that has none."""
-        layer = Timeout(exam.runner, 1)
+        layer = Timeout(testbed.runner, 1)
         with pytest.raises(ConfigurationError, match=r"missing required fields: index$"):
             Executor(layer)
-        assert Executor(CodeConfig(index=exam.index, run=layer)).config.index is exam.index
+        assert Executor(CodeConfig(index=testbed.index, run=layer)).config.index is testbed.index
 
-    async def test_a_runner_alone_is_enough(self, exam: GatewayExam) -> None:
+    async def test_a_runner_alone_is_enough(self, testbed: GatewayTestbed) -> None:
         """Index and docs come from the runner, and Python runs in the embedded sandbox."""
-        made = Executor(exam.runner)
-        assert made.config.index is exam.index
-        code = "found = tools.search_tools('', 100)\nreturn [len(found), tools.exam.add(a=5, b=3)]"
+        made = Executor(testbed.runner)
+        assert made.config.index is testbed.index
+        code = "found = tools.search_tools('', 100)\nreturn [len(found), tools.suite.add(a=5, b=3)]"
         result = await made.execute(ExecuteRequest(code=code, timeout=60))
-        assert result.raise_for_error().value == [len(list(exam.index.tools())), 8]
-        assert [call.tool_id for call in result.tool_calls] == ["exam:add"]
+        assert result.raise_for_error().value == [len(list(testbed.index.tools())), 8]
+        assert [call.tool_id for call in result.tool_calls] == ["suite:add"]
         assert result.backend is not None
         assert result.backend.kind == "wasm"
 
@@ -106,19 +106,19 @@ class TestConfig:
         ],
     )
     async def test_without_an_engine_other_languages_are_refused(
-        self, exam: GatewayExam, language: str, message: str
+        self, testbed: GatewayTestbed, language: str, message: str
     ) -> None:
         """The refusal says what to do instead."""
         with pytest.raises(ConfigurationError, match=message):
-            await Executor(exam.runner).execute(ExecuteRequest(code="return 1", language=language))
+            await Executor(testbed.runner).execute(ExecuteRequest(code="return 1", language=language))
 
-    async def test_timeout_and_max_tool_calls_are_settings(self, exam: GatewayExam) -> None:
+    async def test_timeout_and_max_tool_calls_are_settings(self, testbed: GatewayTestbed) -> None:
         """They are other names of `default_timeout` and the limit, and hold."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> list[Any]:
             return [params.timeout, params.limits.max_tool_calls]
 
-        made = executor(exam, program, timeout=4, max_tool_calls=7, limits=Limits(max_chain_steps=3))
+        made = executor(testbed, program, timeout=4, max_tool_calls=7, limits=Limits(max_chain_steps=3))
         assert (made.config.default_timeout, made.config.limits) == (4, Limits(max_tool_calls=7, max_chain_steps=3))
         assert (await made.execute(ExecuteRequest(code=""))).value == [4, 7]
         assert (await made.execute(ExecuteRequest(code="", timeout=9, limits=Limits(max_tool_calls=9)))).value == [4, 7]
@@ -133,53 +133,53 @@ class TestConfig:
             {"timeout": "3"},
         ],
     )
-    async def test_two_values_of_one_setting_are_refused(self, exam: GatewayExam, config: dict[str, Any]) -> None:
+    async def test_two_values_of_one_setting_are_refused(self, testbed: GatewayTestbed, config: dict[str, Any]) -> None:
         """Nobody can know which of them is meant."""
         with pytest.raises(ConfigurationError, match=r"timeout|max_tool_calls"):
-            CodeConfig(run=exam.runner, **config)
+            CodeConfig(run=testbed.runner, **config)
 
     @pytest.mark.parametrize("timeout", [0, -1, "3", True])
-    async def test_a_timeout_must_be_above_zero(self, exam: GatewayExam, timeout: Any) -> None:
+    async def test_a_timeout_must_be_above_zero(self, testbed: GatewayTestbed, timeout: Any) -> None:
         """In the configuration and in the parameters."""
         with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
-            executor(exam, nothing, default_timeout=timeout)
+            executor(testbed, nothing, default_timeout=timeout)
         with pytest.raises(ConfigurationError, match=r"above 0 seconds|must be a number"):
-            await executor(exam, nothing).execute(ExecuteRequest(code="", timeout=timeout))
+            await executor(testbed, nothing).execute(ExecuteRequest(code="", timeout=timeout))
 
 
 class TestParams:
     """What the engine is handed."""
 
-    async def test_defaults_are_filled_in(self, exam: GatewayExam) -> None:
+    async def test_defaults_are_filled_in(self, testbed: GatewayTestbed) -> None:
         """Language and timeout; the code goes through unchanged, and may be empty."""
-        runs = executor(exam, nothing, default_timeout=20.0)
+        runs = executor(testbed, nothing, default_timeout=20.0)
         await runs.execute(ExecuteRequest(code=""))
         await runs.execute(ExecuteRequest(code="  x\n", language="JS", timeout=5.0))
         first, second = engine_of(runs).seen
         assert (first.code, first.language, first.timeout) == ("", "python", 20.0)
         assert (second.code, second.language, second.timeout) == ("  x\n", "javascript", 5.0)
 
-    async def test_the_operators_language_is_kept(self, exam: GatewayExam) -> None:
+    async def test_the_operators_language_is_kept(self, testbed: GatewayTestbed) -> None:
         """Where the parameters name none."""
-        runs = executor(exam, nothing, default_language="javascript")
+        runs = executor(testbed, nothing, default_language="javascript")
         result = await runs.execute(ExecuteRequest(code=""))
         assert engine_of(runs).seen[0].language == result.language == "javascript"
 
-    async def test_a_timeout_can_only_be_lowered(self, exam: GatewayExam) -> None:
+    async def test_a_timeout_can_only_be_lowered(self, testbed: GatewayTestbed) -> None:
         """The operator's is the most there is; without one, that of the parameters holds."""
-        runs = executor(exam, nothing, default_timeout=10.0)
+        runs = executor(testbed, nothing, default_timeout=10.0)
         await runs.execute(ExecuteRequest(code="", timeout=100.0))
         assert engine_of(runs).seen[0].timeout == 10.0
-        runs = executor(exam, nothing)
+        runs = executor(testbed, nothing)
         await runs.execute(ExecuteRequest(code=""))
         await runs.execute(ExecuteRequest(code="", timeout=100.0))
         assert [params.timeout for params in engine_of(runs).seen] == [None, 100.0]
 
     @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, 5), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
-    async def test_caps_can_only_be_lowered(self, exam: GatewayExam, ours: int, asked: int, holds: int) -> None:
+    async def test_caps_can_only_be_lowered(self, testbed: GatewayTestbed, ours: int, asked: int, holds: int) -> None:
         """And the engine is told what holds, for calls and for steps."""
         limits = Limits(max_tool_calls=ours, max_chain_steps=ours)
-        runs = executor(exam, nothing, limits=limits)
+        runs = executor(testbed, nothing, limits=limits)
         await runs.execute(ExecuteRequest(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
         expected = Limits(max_tool_calls=holds, max_chain_steps=holds)
         assert engine_of(runs).seen[0].limits == engine_of(runs).tools[0].limits == expected
@@ -193,22 +193,22 @@ class TestParams:
 class TestResult:
     """What comes back."""
 
-    async def test_value_trace_and_output(self, exam: GatewayExam) -> None:
+    async def test_value_trace_and_output(self, testbed: GatewayTestbed) -> None:
         """All that the run did, and how long it took."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("two and three", 5)
-            return (await tools.run_tool("exam:add", {"a": 2, "b": 3})).value
+            return (await tools.run_tool("suite:add", {"a": 2, "b": 3})).value
 
-        result = await executor(exam, program).execute(ExecuteRequest(code="x"))
+        result = await executor(testbed, program).execute(ExecuteRequest(code="x"))
         assert (result.value, result.stdout, result.stderr, result.ok) == (5, "two and three 5\n", "", True)
         assert [(record.tool_id, record.args, record.value) for record in result.tool_calls] == [
-            ("exam:add", {"a": 2, "b": 3}, 5)
+            ("suite:add", {"a": 2, "b": 3}, 5)
         ]
         assert result.duration > 0
         assert result.language == "python"
 
-    async def test_output_of_the_engine_is_kept(self, exam: GatewayExam) -> None:
+    async def test_output_of_the_engine_is_kept(self, testbed: GatewayTestbed) -> None:
         """What it captured by itself comes before what went through the tools; the same text is there once."""
 
         async def both(params: ExecuteRequest, tools: Tools) -> Any:
@@ -219,127 +219,127 @@ class TestResult:
             tools.println("tools")
             return CodeResult(stdout=tools.output.text())
 
-        result = await executor(exam, both).execute(ExecuteRequest(code=""))
+        result = await executor(testbed, both).execute(ExecuteRequest(code=""))
         assert (result.stdout, result.stderr) == ("engine\ntools\n", "bad\n")
-        assert (await executor(exam, same).execute(ExecuteRequest(code=""))).stdout == "tools\n"
+        assert (await executor(testbed, same).execute(ExecuteRequest(code=""))).stdout == "tools\n"
 
-    async def test_a_failure_keeps_what_there_was(self, exam: GatewayExam) -> None:
+    async def test_a_failure_keeps_what_there_was(self, testbed: GatewayTestbed) -> None:
         """The engine's error is the result's, as it is."""
         failure = CodeError("boom", line=3)
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("before")
-            await tools.run_tool("exam:add", {"a": 1})
+            await tools.run_tool("suite:add", {"a": 1})
             return CodeResult(error=failure)
 
-        result = await executor(exam, program).execute(ExecuteRequest(code=""))
+        result = await executor(testbed, program).execute(ExecuteRequest(code=""))
         assert result.error is failure
         assert (result.stdout, len(result.tool_calls)) == ("before\n", 1)
         with pytest.raises(CodeError, match=r"boom \(line 3, col 0\)"):
             result.raise_for_error()
 
-    async def test_a_tool_that_fails_is_no_failure_of_the_code(self, exam: GatewayExam) -> None:
+    async def test_a_tool_that_fails_is_no_failure_of_the_code(self, testbed: GatewayTestbed) -> None:
         """Code that goes on after a failed call succeeds; the trace has the failure."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
-            return (await tools.run_tool("exam:fail")).ok
+            return (await tools.run_tool("suite:fail")).ok
 
-        result = await executor(exam, program).execute(ExecuteRequest(code=""))
+        result = await executor(testbed, program).execute(ExecuteRequest(code=""))
         assert result.value is False
         (record,) = result.tool_calls
         assert record.error is not None
         assert (record.error.code, record.error_op, record.backend_kind) == ("handler_failed", "run", "local")
 
-    async def test_what_was_not_run_raises(self, exam: GatewayExam) -> None:
+    async def test_what_was_not_run_raises(self, testbed: GatewayTestbed) -> None:
         """There is no result to put it into."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             raise SandboxUnavailableError("install something")
 
         with pytest.raises(SandboxUnavailableError, match="install something"):
-            await executor(exam, program).execute(ExecuteRequest(code=""))
+            await executor(testbed, program).execute(ExecuteRequest(code=""))
 
-    async def test_a_summary_is_logged(self, exam: GatewayExam, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_summary_is_logged(self, testbed: GatewayTestbed, caplog: pytest.LogCaptureFixture) -> None:
         """One line for each run."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
-            await tools.run_tool("exam:add", {"a": 1})
+            await tools.run_tool("suite:add", {"a": 1})
 
         with caplog.at_level(logging.INFO, logger="toolexec.code"):
-            await executor(exam, program).execute(ExecuteRequest(code=""))
+            await executor(testbed, program).execute(ExecuteRequest(code=""))
         assert [record.getMessage().rpartition("with ")[2] for record in caplog.records] == ["1 tool calls"]
 
-    async def test_output_is_bounded(self, exam: GatewayExam) -> None:
+    async def test_output_is_bounded(self, testbed: GatewayTestbed) -> None:
         """What is over the bound is dropped and counted."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("x" * 1000)
 
-        result = await executor(exam, program, output_chars=10).execute(ExecuteRequest(code=""))
+        result = await executor(testbed, program, output_chars=10).execute(ExecuteRequest(code=""))
         assert result.stdout.startswith("x" * 10 + "\n... output limit reached: 991 more")
 
 
 class TestLimits:
     """What a run may do."""
 
-    async def test_the_cap_on_calls(self, exam: GatewayExam) -> None:
+    async def test_the_cap_on_calls(self, testbed: GatewayTestbed) -> None:
         """The third of two is not made; catching the error does not help."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             refused = 0
             for _ in range(5):
                 try:
-                    await tools.run_tool("exam:add", {"a": 1})
+                    await tools.run_tool("suite:add", {"a": 1})
                 except ToolCallLimitError:
                     refused += 1
             return refused
 
-        result = await executor(exam, program, limits=Limits(max_tool_calls=2)).execute(ExecuteRequest(code=""))
-        assert (result.value, len(result.tool_calls), exam.calls) == (3, 2, ["add", "add"])
+        result = await executor(testbed, program, limits=Limits(max_tool_calls=2)).execute(ExecuteRequest(code=""))
+        assert (result.value, len(result.tool_calls), testbed.calls) == (3, 2, ["add", "add"])
 
-    async def test_no_cap(self, exam: GatewayExam) -> None:
+    async def test_no_cap(self, testbed: GatewayTestbed) -> None:
         """0 is none."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             for _ in range(150):
-                await tools.run_tool("exam:add", {"a": 1})
+                await tools.run_tool("suite:add", {"a": 1})
 
-        assert len((await executor(exam, program).execute(ExecuteRequest(code=""))).tool_calls) == 150
+        assert len((await executor(testbed, program).execute(ExecuteRequest(code=""))).tool_calls) == 150
 
-    async def test_each_run_has_its_own_cap(self, exam: GatewayExam) -> None:
+    async def test_each_run_has_its_own_cap(self, testbed: GatewayTestbed) -> None:
         """Runs at the same time do not count each other's calls."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             for _ in range(3):
-                await tools.run_tool("exam:add", {"a": 1})
+                await tools.run_tool("suite:add", {"a": 1})
             return params.code
 
-        runs = executor(exam, program, limits=Limits(max_tool_calls=3))
+        runs = executor(testbed, program, limits=Limits(max_tool_calls=3))
         results = await asyncio.gather(*(runs.execute(ExecuteRequest(code=str(number))) for number in range(10)))
         assert [result.value for result in results] == [str(number) for number in range(10)]
         assert {len(result.tool_calls) for result in results} == {3}
 
-    async def test_the_list_of_allowed_tools(self, exam: GatewayExam) -> None:
+    async def test_the_list_of_allowed_tools(self, testbed: GatewayTestbed) -> None:
         """Others are refused before they are run, and the refusal is in the trace."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             with pytest.raises(ToolNotAllowedError):
                 await tools.run_tool("vault:secret")
 
-        result = await executor(exam, program).execute(ExecuteRequest(code="", allowed_tools=["exam:*"]))
-        assert exam.calls == []
+        result = await executor(testbed, program).execute(ExecuteRequest(code="", allowed_tools=["suite:*"]))
+        assert testbed.calls == []
         assert [record.error.code for record in result.tool_calls if record.error] == ["tool_not_allowed"]
 
-    async def test_tools_are_closed_after_the_run(self, exam: GatewayExam) -> None:
+    async def test_tools_are_closed_after_the_run(self, testbed: GatewayTestbed) -> None:
         """Code that kept them can call nothing any more."""
-        runs = executor(exam, nothing)
+        runs = executor(testbed, nothing)
         await runs.execute(ExecuteRequest(code=""))
         with pytest.raises(ConnectionClosedError, match="the run is over"):
-            await engine_of(runs).tools[0].run_tool("exam:add", {"a": 1})
+            await engine_of(runs).tools[0].run_tool("suite:add", {"a": 1})
 
-    async def test_a_large_result_stays_outside(self, exam: GatewayExam) -> None:
+    async def test_a_large_result_stays_outside(self, testbed: GatewayTestbed) -> None:
         """`result_bytes` is the budget of the tools' handles."""
-        runs = executor(exam, nothing, result_bytes=10)
+        runs = executor(testbed, nothing, result_bytes=10)
         await runs.execute(ExecuteRequest(code=""))
         assert engine_of(runs).tools[0].handles.budget == 10
 
@@ -347,66 +347,66 @@ class TestLimits:
 class TestDeadline:
     """One deadline for the whole run."""
 
-    async def test_a_slow_engine_is_stopped(self, exam: GatewayExam) -> None:
+    async def test_a_slow_engine_is_stopped(self, testbed: GatewayTestbed) -> None:
         """The tool that is under way is, too; what there was until then is kept."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("before")
-            await tools.run_tool("exam:wait")
+            await tools.run_tool("suite:wait")
 
-        result = await executor(exam, program).execute(ExecuteRequest(code="", timeout=0.1))
+        result = await executor(testbed, program).execute(ExecuteRequest(code="", timeout=0.1))
         assert isinstance(result.error, CodeTimeoutError)
         assert isinstance(result.error, TimeoutError)
         assert str(result.error) == "limit exceeded: timeout after 0.1 s"
         assert result.error.details == {"timeout": 0.1}
-        assert (result.stdout, exam.stopped, len(result.tool_calls)) == ("before\n", ["wait"], 1)
+        assert (result.stdout, testbed.stopped, len(result.tool_calls)) == ("before\n", ["wait"], 1)
 
-    async def test_a_deadline_of_the_engine_is_one_of_the_code(self, exam: GatewayExam) -> None:
+    async def test_a_deadline_of_the_engine_is_one_of_the_code(self, testbed: GatewayTestbed) -> None:
         """Even where nobody has set a timeout."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             raise TimeoutError("mine")
 
-        result = await executor(exam, program).execute(ExecuteRequest(code=""))
+        result = await executor(testbed, program).execute(ExecuteRequest(code=""))
         assert isinstance(result.error, CodeTimeoutError)
         assert str(result.error.__cause__) == "mine"
 
-    async def test_an_engine_that_keeps_the_deadline_is_left_to_it(self, exam: GatewayExam) -> None:
+    async def test_an_engine_that_keeps_the_deadline_is_left_to_it(self, testbed: GatewayTestbed) -> None:
         """It has more to tell than one that is cancelled, and may need time before the code runs."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await asyncio.sleep(0.1)
             return CodeResult(error=CodeTimeoutError("its own"))
 
-        runs = executor(exam, program)
+        runs = executor(testbed, program)
         engine_of(runs).keeps_deadline = True  # type: ignore[attr-defined]
         result = await runs.execute(ExecuteRequest(code="", timeout=0.01))
         assert str(result.error) == "its own"
 
-    async def test_cancelling_is_no_timeout(self, exam: GatewayExam) -> None:
+    async def test_cancelling_is_no_timeout(self, testbed: GatewayTestbed) -> None:
         """It comes out as what it is, and stops the code."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
-            await tools.run_tool("exam:wait")
+            await tools.run_tool("suite:wait")
 
-        task = asyncio.create_task(executor(exam, program).execute(ExecuteRequest(code="", timeout=60.0)))
-        await exam.until(lambda: exam.calls == ["wait"])
+        task = asyncio.create_task(executor(testbed, program).execute(ExecuteRequest(code="", timeout=60.0)))
+        await testbed.until(lambda: testbed.calls == ["wait"])
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert exam.stopped == ["wait"]
+        assert testbed.stopped == ["wait"]
 
 
 class TestEvents:
     """What a callback hears while the code runs."""
 
-    async def test_in_order_on_the_event_loop(self, exam: GatewayExam) -> None:
+    async def test_in_order_on_the_event_loop(self, testbed: GatewayTestbed) -> None:
         """Prints and calls, from whatever thread they come."""
         heard: list[tuple[str, str]] = []
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("one")
-            await tools.run_tool("exam:add", {"a": 1})
+            await tools.run_tool("suite:add", {"a": 1})
             await asyncio.to_thread(tools.output.write, "two", "stderr")
             await asyncio.sleep(0)
 
@@ -414,17 +414,17 @@ class TestEvents:
             asyncio.get_running_loop()
             heard.append((event.kind, event.text or (event.call.tool_id if event.call else "")))
 
-        await executor(exam, program).execute(ExecuteRequest(code="", on_event=hear))
+        await executor(testbed, program).execute(ExecuteRequest(code="", on_event=hear))
         await asyncio.sleep(0)
         assert heard == [
             ("print", "one\n"),
-            ("call_start", "exam:add"),
-            ("call_end", "exam:add"),
+            ("call_start", "suite:add"),
+            ("call_end", "suite:add"),
             ("print", "two"),
         ]
 
     async def test_a_callback_that_fails_harms_nobody(
-        self, exam: GatewayExam, caplog: pytest.LogCaptureFixture
+        self, testbed: GatewayTestbed, caplog: pytest.LogCaptureFixture
     ) -> None:
         """What it raises is logged."""
 
@@ -436,7 +436,7 @@ class TestEvents:
         def hear(event: CodeEvent) -> None:
             raise ValueError("deaf")
 
-        result = await executor(exam, program).execute(ExecuteRequest(code="", on_event=hear))
+        result = await executor(testbed, program).execute(ExecuteRequest(code="", on_event=hear))
         assert result.value == 1
         assert "a callback for events of code failed" in caplog.text
 

@@ -11,55 +11,55 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.errors import InvalidLimitsError, ToolCallLimitError
 from toolexec.run.chain import ChainStep
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
-ADD = ChainStep(tool_id="exam:add", args={"a": 1})
+ADD = ChainStep(tool_id="suite:add", args={"a": 1})
 
 
-def direct(exam: GatewayExam, **limits: Any) -> Tools:
-    return Tools(exam.index, exam.docs, exam.runner, limits=Limits(**limits))
+def direct(testbed: GatewayTestbed, **limits: Any) -> Tools:
+    return Tools(testbed.index, testbed.docs, testbed.runner, limits=Limits(**limits))
 
 
 @pytest.mark.parametrize("limit", ["max_tool_calls", "max_chain_steps"])
-async def test_caps_are_not_negative(exam: GatewayExam, limit: str) -> None:
+async def test_caps_are_not_negative(testbed: GatewayTestbed, limit: str) -> None:
     """A negative cap would mean none."""
     with pytest.raises(InvalidLimitsError, match=limit):
-        direct(exam, **{limit: -1})
+        direct(testbed, **{limit: -1})
 
 
-async def test_beginning_anew(exam: GatewayExam) -> None:
+async def test_beginning_anew(testbed: GatewayTestbed) -> None:
     """After a reset the whole cap is there again, and the trace is empty; one taken before stays."""
-    gateway = direct(exam, max_tool_calls=1)
-    await gateway.run_tool("exam:add", {"a": 1})
+    gateway = direct(testbed, max_tool_calls=1)
+    await gateway.run_tool("suite:add", {"a": 1})
     trace = gateway.tool_calls()
     gateway.reset()
     assert (gateway.tool_calls(), gateway.calls_made, len(trace)) == ([], 0, 1)
-    await gateway.run_tool("exam:add", {"a": 1})
+    await gateway.run_tool("suite:add", {"a": 1})
     with pytest.raises(ToolCallLimitError):
-        await gateway.run_tool("exam:add", {"a": 1})
+        await gateway.run_tool("suite:add", {"a": 1})
 
 
-async def test_a_chain_over_a_reset(exam: GatewayExam) -> None:
+async def test_a_chain_over_a_reset(testbed: GatewayTestbed) -> None:
     """What it gives back belongs to the old count: the new one does not grow by it."""
-    gateway = direct(exam, max_tool_calls=3)
-    steps = [ChainStep(tool_id="exam:meet", args={"number": 1}), ChainStep(tool_id="exam:fail"), ADD]
+    gateway = direct(testbed, max_tool_calls=3)
+    steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
     chain = asyncio.ensure_future(gateway.run_chain(steps))
-    await exam.until(lambda: exam.calls == ["meet"])
+    await testbed.until(lambda: testbed.calls == ["meet"])
     gateway.reset()
-    exam.release.set()
+    testbed.release.set()
     await chain
     assert gateway.calls_made == 0
 
 
-async def test_a_cancellation_that_was_taken_back(exam: GatewayExam) -> None:
+async def test_a_cancellation_that_was_taken_back(testbed: GatewayTestbed) -> None:
     """A task that was cancelled and cleans up may still call tools."""
-    gateway = direct(exam)
+    gateway = direct(testbed)
 
     async def work() -> Any:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            return (await gateway.run_tool("exam:add", {"a": 1})).value
+            return (await gateway.run_tool("suite:add", {"a": 1})).value
 
     task = asyncio.ensure_future(work())
     await asyncio.sleep(0)
@@ -67,19 +67,19 @@ async def test_a_cancellation_that_was_taken_back(exam: GatewayExam) -> None:
     assert await task == 2
 
 
-async def test_a_time_limit_for_one_call(exam: GatewayExam) -> None:
+async def test_a_time_limit_for_one_call(testbed: GatewayTestbed) -> None:
     """It is handed to the runner."""
     from toolexec.errors import ToolTimeoutError
     from toolexec.run import Timeout
 
-    gateway = Tools(exam.index, exam.docs, Timeout(exam.runner, None))
-    result = await gateway.run_tool("exam:wait", {}, timeout=0.01)
+    gateway = Tools(testbed.index, testbed.docs, Timeout(testbed.runner, None))
+    result = await gateway.run_tool("suite:wait", {}, timeout=0.01)
     assert isinstance(result.error, ToolTimeoutError)
 
 
-async def test_the_former_name_still_works(exam: GatewayExam) -> None:
+async def test_the_former_name_still_works(testbed: GatewayTestbed) -> None:
     """A DirectGateway is `Tools` with its caps as arguments."""
     from toolexec.runtime.gateway.direct import DirectGateway
 
-    gateway = DirectGateway(exam.index, exam.docs, exam.runner, max_tool_calls=1, max_chain_steps=2)
+    gateway = DirectGateway(testbed.index, testbed.docs, testbed.runner, max_tool_calls=1, max_chain_steps=2)
     assert gateway.limits == Limits(max_tool_calls=1, max_chain_steps=2)

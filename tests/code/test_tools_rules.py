@@ -19,49 +19,49 @@ from toolexec.errors import (
 )
 from toolexec.model import ProviderBinding, Tool
 from toolexec.run.chain import ChainStep
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
 ANY = {"type": "object"}
-ADD = ChainStep(tool_id="exam:add", args={"a": 1})
+ADD = ChainStep(tool_id="suite:add", args={"a": 1})
 
 
-def tools_of(exam: GatewayExam, *, max_tool_calls: int = 0, max_chain_steps: int = 0, **parts: Any) -> Tools:
+def tools_of(testbed: GatewayTestbed, *, max_tool_calls: int = 0, max_chain_steps: int = 0, **parts: Any) -> Tools:
     limits = Limits(max_tool_calls=max_tool_calls, max_chain_steps=max_chain_steps)
-    return Tools(exam.index, exam.docs, exam.runner, limits=limits, **parts)
+    return Tools(testbed.index, testbed.docs, testbed.runner, limits=limits, **parts)
 
 
 class TestLimits:
     """The caps hold, whoever calls and however many at once."""
 
-    async def test_the_cap(self, exam: GatewayExam) -> None:
+    async def test_the_cap(self, testbed: GatewayTestbed) -> None:
         """The call over it is neither made nor counted nor recorded, and says what the cap was."""
-        tools = tools_of(exam, max_tool_calls=2)
+        tools = tools_of(testbed, max_tool_calls=2)
         for number in range(2):
-            await tools.run_tool("exam:add", {"a": number})
+            await tools.run_tool("suite:add", {"a": number})
         with pytest.raises(ToolCallLimitError, match=r"limit exceeded: max tool calls \(2\) exceeded") as caught:
-            await tools.run_tool("exam:add", {"a": 1})
+            await tools.run_tool("suite:add", {"a": 1})
         assert caught.value.details == {"limit": 2, "made": 2}
-        assert len(exam.calls) == len(tools.tool_calls()) == tools.calls_made == 2
+        assert len(testbed.calls) == len(tools.tool_calls()) == tools.calls_made == 2
 
-    async def test_no_cap(self, exam: GatewayExam) -> None:
+    async def test_no_cap(self, testbed: GatewayTestbed) -> None:
         """0 means any number."""
-        tools = tools_of(exam)
+        tools = tools_of(testbed)
         for number in range(100):
-            await tools.run_tool("exam:add", {"a": number})
+            await tools.run_tool("suite:add", {"a": number})
         assert tools.calls_made == 100
 
-    async def test_many_tasks(self, exam: GatewayExam) -> None:
+    async def test_many_tasks(self, testbed: GatewayTestbed) -> None:
         """Tasks cannot get past the cap together."""
-        tools = tools_of(exam, max_tool_calls=10)
+        tools = tools_of(testbed, max_tool_calls=10)
         outcomes = await asyncio.gather(
-            *(tools.run_tool("exam:add", {"a": 1}) for _ in range(50)), return_exceptions=True
+            *(tools.run_tool("suite:add", {"a": 1}) for _ in range(50)), return_exceptions=True
         )
         assert sum(isinstance(each, ToolCallLimitError) for each in outcomes) == 40
-        assert len(exam.calls) == tools.calls_made == 10
+        assert len(testbed.calls) == tools.calls_made == 10
 
-    async def test_many_threads(self, exam: GatewayExam) -> None:
+    async def test_many_threads(self, testbed: GatewayTestbed) -> None:
         """Nor can threads, however they meet."""
-        tools = tools_of(exam, max_tool_calls=1000)
+        tools = tools_of(testbed, max_tool_calls=1000)
         start = threading.Barrier(8)
 
         def admit_many() -> int:
@@ -69,7 +69,7 @@ class TestLimits:
             admitted = 0
             for _ in range(500):
                 try:
-                    tools.admit("exam:add", {"a": 1})
+                    tools.admit("suite:add", {"a": 1})
                 except ToolCallLimitError:
                     continue
                 admitted += 1
@@ -80,43 +80,43 @@ class TestLimits:
             admitted = sum(future.result() for future in futures)
         assert admitted == tools.calls_made == len(tools.tool_calls()) == 1000
 
-    async def test_a_chain_counts_its_steps(self, exam: GatewayExam) -> None:
+    async def test_a_chain_counts_its_steps(self, testbed: GatewayTestbed) -> None:
         """A chain that needs more than there is left does not begin."""
-        tools = tools_of(exam, max_tool_calls=4)
+        tools = tools_of(testbed, max_tool_calls=4)
         await tools.run_chain([ADD] * 3)
         with pytest.raises(ToolCallLimitError, match=r"need 2, have 1 remaining"):
             await tools.run_chain([ADD] * 2)
         assert tools.calls_made == 3
-        await tools.run_tool("exam:add", {"a": 1})
-        assert len(exam.calls) == 4
+        await tools.run_tool("suite:add", {"a": 1})
+        assert len(testbed.calls) == 4
 
-    async def test_the_step_limit(self, exam: GatewayExam) -> None:
+    async def test_the_step_limit(self, testbed: GatewayTestbed) -> None:
         """A chain that is too long does not reach the runner."""
-        tools = tools_of(exam, max_chain_steps=1)
+        tools = tools_of(testbed, max_chain_steps=1)
         with pytest.raises(ChainStepLimitError, match=r"max chain steps \(1\) exceeded \(got 2\)") as caught:
             await tools.run_chain([ADD] * 2)
         assert caught.value.details == {"limit": 1, "steps": 2}
-        assert (exam.calls, tools.calls_made) == ([], 0)
+        assert (testbed.calls, tools.calls_made) == ([], 0)
         await tools.run_chain([ADD])
 
-    async def test_a_chain_reserves_all_its_steps(self, exam: GatewayExam) -> None:
+    async def test_a_chain_reserves_all_its_steps(self, testbed: GatewayTestbed) -> None:
         """While it is under way its later steps cannot be taken by anybody else; what it did not use comes back."""
-        tools = tools_of(exam, max_tool_calls=3)
-        steps = [ChainStep(tool_id="exam:meet", args={"number": 1}), ChainStep(tool_id="exam:fail"), ADD]
+        tools = tools_of(testbed, max_tool_calls=3)
+        steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
         chain = asyncio.ensure_future(tools.run_chain(steps))
-        await exam.until(lambda: exam.calls == ["meet"])
+        await testbed.until(lambda: testbed.calls == ["meet"])
         with pytest.raises(ToolCallLimitError):
-            await tools.run_tool("exam:add", {"a": 1})
-        exam.release.set()
+            await tools.run_tool("suite:add", {"a": 1})
+        testbed.release.set()
         await chain
         assert tools.calls_made == 2
-        await tools.run_tool("exam:add", {"a": 1})
+        await tools.run_tool("suite:add", {"a": 1})
 
-    async def test_a_cancelled_chain(self, exam: GatewayExam) -> None:
+    async def test_a_cancelled_chain(self, testbed: GatewayTestbed) -> None:
         """The step that had begun counts, those after it are given back: cancelling is no way around the cap."""
-        tools = tools_of(exam, max_tool_calls=3)
-        chain = asyncio.ensure_future(tools.run_chain([ChainStep(tool_id="exam:wait"), ADD, ADD]))
-        await exam.until(lambda: exam.calls == ["wait"])
+        tools = tools_of(testbed, max_tool_calls=3)
+        chain = asyncio.ensure_future(tools.run_chain([ChainStep(tool_id="suite:wait"), ADD, ADD]))
+        await testbed.until(lambda: testbed.calls == ["wait"])
         chain.cancel()
         await asyncio.wait([chain])
         assert chain.cancelled()
@@ -128,85 +128,85 @@ class TestLimits:
 class TestAllowedTools:
     """Code sees and calls what it may, and nothing else."""
 
-    async def test_a_tool_that_is_not_on_the_list(self, exam: GatewayExam) -> None:
+    async def test_a_tool_that_is_not_on_the_list(self, testbed: GatewayTestbed) -> None:
         """It is recorded, not called, and the error says what is allowed; the call counts."""
-        tools = tools_of(exam, allowed=["exam:add"])
-        with pytest.raises(ToolNotAllowedError, match="it may call exam:add") as caught:
+        tools = tools_of(testbed, allowed=["suite:add"])
+        with pytest.raises(ToolNotAllowedError, match="it may call suite:add") as caught:
             await tools.run_tool("vault:secret", {})
         assert caught.value.tool_id == "vault:secret"
         (record,) = tools.tool_calls()
         assert (record.tool_id, record.error) == ("vault:secret", caught.value)
-        assert (exam.calls, tools.calls_made) == ([], 1)
-        assert (await tools.run_tool("exam:add", {"a": 1})).ok
+        assert (testbed.calls, tools.calls_made) == ([], 1)
+        assert (await tools.run_tool("suite:add", {"a": 1})).ok
 
-    async def test_a_pattern(self, exam: GatewayExam) -> None:
+    async def test_a_pattern(self, testbed: GatewayTestbed) -> None:
         """`*` stands for any text, in a namespace or a name."""
-        tools = tools_of(exam, allowed=["exam:*", "*:sec*"])
-        assert tools.allows("exam:add")
+        tools = tools_of(testbed, allowed=["suite:*", "*:sec*"])
+        assert tools.allows("suite:add")
         assert tools.allows("vault:secret")
-        assert not tools_of(exam, allowed=["exam:a*"]).allows("exam:echo")
-        assert not tools_of(exam, allowed=["exam:ADD"]).allows("exam:add")
+        assert not tools_of(testbed, allowed=["suite:a*"]).allows("suite:echo")
+        assert not tools_of(testbed, allowed=["suite:ADD"]).allows("suite:add")
 
-    async def test_versions(self, exam: GatewayExam) -> None:
+    async def test_versions(self, testbed: GatewayTestbed) -> None:
         """A version may be allowed alone; an ID without one stands for the highest; a pattern for all."""
         for version in ("1.0.0", "2.0.0"):
-            exam.index.register(
+            testbed.index.register(
                 Tool(name="v", namespace="x", version=version, input_schema=ANY), ProviderBinding("p", "v")
             )
-        one = tools_of(exam, allowed=["x:v:1.0.0"])
+        one = tools_of(testbed, allowed=["x:v:1.0.0"])
         assert [one.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [True, False, False]
-        highest = tools_of(exam, allowed=["x:v"])
+        highest = tools_of(testbed, allowed=["x:v"])
         assert [highest.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [False, True, True]
-        every = tools_of(exam, allowed=["x:*"])
+        every = tools_of(testbed, allowed=["x:*"])
         assert [every.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [True, True, True]
 
-    async def test_an_unknown_tool(self, exam: GatewayExam) -> None:
+    async def test_an_unknown_tool(self, testbed: GatewayTestbed) -> None:
         """It is not allowed, unless a pattern says so."""
-        assert not tools_of(exam, allowed=["exam:add"]).allows("exam:nothing")
-        assert tools_of(exam, allowed=["exam:*"]).allows("exam:nothing")
+        assert not tools_of(testbed, allowed=["suite:add"]).allows("suite:nothing")
+        assert tools_of(testbed, allowed=["suite:*"]).allows("suite:nothing")
 
-    async def test_a_search(self, exam: GatewayExam) -> None:
+    async def test_a_search(self, testbed: GatewayTestbed) -> None:
         """It finds as many allowed tools as asked for, however many others fit better."""
         for number in range(300):
-            exam.index.register(
+            testbed.index.register(
                 Tool(name=f"add{number}", namespace="crowd", input_schema=ANY), ProviderBinding("p", "t")
             )
-        tools = tools_of(exam, allowed=["exam:add", "vault:secret"])
-        assert [tool.id for tool in await tools.search_tools("", 5)] == ["exam:add", "vault:secret"]
-        assert [tool.id for tool in await tools.search_tools("add", 1)] == ["exam:add"]
+        tools = tools_of(testbed, allowed=["suite:add", "vault:secret"])
+        assert [tool.id for tool in await tools.search_tools("", 5)] == ["suite:add", "vault:secret"]
+        assert [tool.id for tool in await tools.search_tools("add", 1)] == ["suite:add"]
         assert await tools.search_tools("add", 0) == []
         assert await tools.search_tools("add", -1) == []
 
-    async def test_what_else_can_be_found(self, exam: GatewayExam) -> None:
+    async def test_what_else_can_be_found(self, testbed: GatewayTestbed) -> None:
         """Namespaces, lists, documentation and examples know the list, too."""
-        tools = tools_of(exam, allowed=["exam:add"])
-        assert await tools.list_namespaces() == ["exam"]
-        assert [tool.id for tool in await tools.list_tools("exam")] == ["exam:add"]
+        tools = tools_of(testbed, allowed=["suite:add"])
+        assert await tools.list_namespaces() == ["suite"]
+        assert [tool.id for tool in await tools.list_tools("suite")] == ["suite:add"]
         assert await tools.list_tools("vault") == []
-        assert (await tools.describe_tool("exam:add")).id == "exam:add"
+        assert (await tools.describe_tool("suite:add")).id == "suite:add"
         for attempt in (tools.describe_tool("vault:secret"), tools.list_tool_examples("vault:secret")):
             with pytest.raises(ToolNotAllowedError):
                 await attempt
 
-    async def test_hints_keep_the_secret(self, exam: GatewayExam) -> None:
+    async def test_hints_keep_the_secret(self, testbed: GatewayTestbed) -> None:
         """No suggestion names a tool that the code may not know of."""
-        exam.index.register(Tool(name="adder", namespace="exam", input_schema=ANY), ProviderBinding("p", "t"))
-        tools = tools_of(exam, allowed=["exam:add*x", "exam:add"])
+        testbed.index.register(Tool(name="adder", namespace="suite", input_schema=ANY), ProviderBinding("p", "t"))
+        tools = tools_of(testbed, allowed=["suite:add*x", "suite:add"])
         for attempt in (
-            tools.run_tool("exam:add_x"),
-            tools.describe_tool("exam:add_x"),
-            tools.list_tool_examples("exam:add_x"),
+            tools.run_tool("suite:add_x"),
+            tools.describe_tool("suite:add_x"),
+            tools.list_tool_examples("suite:add_x"),
         ):
             with pytest.raises(ToolNotFoundError) as caught:
                 await attempt
-            assert caught.value.details["close"] == ["exam:add"]
+            assert caught.value.details["close"] == ["suite:add"]
             assert "adder" not in str(caught.value)
 
-    async def test_a_chain_with_a_forbidden_step(self, exam: GatewayExam) -> None:
+    async def test_a_chain_with_a_forbidden_step(self, testbed: GatewayTestbed) -> None:
         """None of its steps is run, and nothing is counted."""
-        tools = tools_of(exam, max_tool_calls=2, allowed=["exam:add"])
+        tools = tools_of(testbed, max_tool_calls=2, allowed=["suite:add"])
         with pytest.raises(ToolNotAllowedError):
             await tools.run_chain([ADD, ChainStep(tool_id="vault:secret")])
-        assert exam.calls == []
+        assert testbed.calls == []
         assert [record.tool_id for record in tools.tool_calls()] == ["vault:secret"]
         assert tools.calls_made == 0

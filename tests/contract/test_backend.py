@@ -1,4 +1,4 @@
-"""Every backend takes the exam of `toolexec.testing.backend_suite`."""
+"""The contract suite for backends against every backend."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from toolexec.testing.backend_suite import (
     BACKEND_CHECKS,
     MakeBackend,
     check_backend,
-    exam_tools,
     run_backend_check,
+    suite_tools,
 )
 from toolexec.testing.memory import InMemoryBackend
 
 
 def local(name: str) -> LocalBackend:
-    """A local backend with the exam's tools."""
+    """A local backend with the suite's tools."""
     backend = LocalBackend(name)
-    for function in exam_tools():
+    for function in suite_tools():
         backend.add(function)
     return backend
 
 
 def provider() -> ProviderBackend:
     """A provider behind an async function."""
-    tools = {function.tool.name: function for function in exam_tools()}
+    tools = {function.tool.name: function for function in suite_tools()}
 
     async def call_tool(name: str, args: Mapping[str, Any]) -> Any:
         if name not in tools:
             raise BackendNotFoundError(f"no {name}")
         return await tools[name].handler.call(args)
 
-    return ProviderBackend("exam", call_tool, tools=[function.tool for function in tools.values()])
+    return ProviderBackend("suite", call_tool, tools=[function.tool for function in tools.values()])
 
 
 def memory() -> InMemoryBackend:
     """A scripted backend."""
     never = asyncio.Event()
-    functions = {function.tool.name: function.handler.call for function in exam_tools()}
+    functions = {function.tool.name: function.handler.call for function in suite_tools()}
 
     def running(_: dict[str, Any]) -> int:
         return sum(call.outcome == "running" and call.name != "running" for call in backend.calls)
 
     chunks = [StreamEvent(kind="chunk", data=number) for number in range(3)]
     answers = functions | {"running": running, "count": chunks, "forever": [chunks[0], never]}
-    backend = InMemoryBackend("exam", answers)
+    backend = InMemoryBackend("suite", answers)
     return backend
 
 
@@ -74,7 +74,7 @@ def maker(build: Callable[[], Backend]) -> MakeBackend:
 
 BACKENDS: dict[str, MakeBackend] = {
     "local": maker(lambda: local("local")),
-    "named local": maker(lambda: local("exam")),
+    "named local": maker(lambda: local("suite")),
     "provider": maker(provider),
     "memory": maker(memory),
 }
@@ -90,7 +90,7 @@ async def test_backend_contract(kind: str, check: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", BACKENDS)
-async def test_the_whole_exam_in_one_go(kind: str) -> None:
+async def test_the_whole_suite_in_one_go(kind: str) -> None:
     """`check_backend` takes all checks."""
     await check_backend(BACKENDS[kind])
 
@@ -113,9 +113,9 @@ class Forgetful(LocalBackend):
 
 
 def forgetful() -> Forgetful:
-    """A Forgetful backend with the exam's tools."""
+    """A Forgetful backend with the suite's tools."""
     backend = Forgetful()
-    for function in exam_tools():
+    for function in suite_tools():
         backend.add(function)
     return backend
 
@@ -144,6 +144,6 @@ async def test_an_unknown_gap_is_an_error() -> None:
 
 
 async def test_a_backend_without_the_tools_is_told_so() -> None:
-    """The exam says which tool it misses."""
-    with pytest.raises(AssertionError, match="the exam needs the tool echo"):
+    """The suite names the missing tool."""
+    with pytest.raises(AssertionError, match="the suite needs the tool echo"):
         await run_backend_check(maker(LocalBackend), "calls_answer")

@@ -1,4 +1,4 @@
-"""Every container sandbox takes the exam of all sandboxes, and is attacked, in each language that its image has."""
+"""The contract suite and the escape battery against every container sandbox, in each language of its image."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def opened(make: Make, **settings: Any) -> Callable[[], AbstractAsyncContextMana
 
 
 @pytest.mark.parametrize("check", SANDBOX_CHECKS)
-async def test_the_exam_in_python(make: Make, check: str) -> None:
+async def test_the_suite_in_python(make: Make, check: str) -> None:
     await run_sandbox_check(opened(make), check, PYTHON)
 
 
 @pytest.mark.parametrize("check", SANDBOX_CHECKS)
 @pytest.mark.parametrize("language", ["bash", "javascript"])
 @pytest.mark.parametrize("kind", ["bubblewrap"], indirect=False)
-async def test_the_exam_in_other_languages(make: Make, language: str, check: str) -> None:
+async def test_the_suite_in_other_languages(make: Make, language: str, check: str) -> None:
     await run_sandbox_check(opened(make), check, SNIPPETS[language])
 
 

@@ -1,4 +1,4 @@
-"""A gateway in this process and one over each kind of connection take the exam that `toolexec.testing` ships."""
+"""The contract suite for gateways against one in this process and one over each kind of connection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from toolexec.runtime.gateway.proxy import ProxyGateway
 from toolexec.runtime.gateway.serving import serve_gateway
 from toolexec.runtime.gateway.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
 from toolexec.runtime.gateway.stdio import start_process
-from toolexec.testing.gateway_exam import GatewayParts
 from toolexec.testing.gateway_suite import GATEWAY_CHECKS, check_gateway, run_gateway_check
+from toolexec.testing.gateway_testbed import GatewayParts
 
 # A gateway over its own stdio, served again over a socket that it was given: requests go from here to the child, from
 # there to the tools, which are here, and the answers all the way back.
@@ -42,7 +42,7 @@ asyncio.run(main())
 
 
 class Traced(ProxyGateway):
-    """A proxy in the exam, where the other side's trace is at hand."""
+    """A proxy under test, where the other side's trace is at hand."""
 
     def __init__(self, connection: Connection, host: Tools) -> None:
         super().__init__(connection, timeout=60)

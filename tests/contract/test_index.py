@@ -1,4 +1,4 @@
-"""Every index takes the same exam, with each searcher."""
+"""The contract suite for indexes against every index, with each searcher."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestCheckIndex:
         assert "lists_namespaces" not in report
 
     def test_a_check_that_crashes_is_a_failure(self) -> None:
-        """An exception of the index does not end the exam."""
+        """An exception of the index does not end the run of the suite."""
         with pytest.raises(ExceptionGroup) as caught:
             check_index(_Shut)
         assert "closed; index check: lists_namespaces" in _report(caught)

@@ -1,4 +1,4 @@
-"""The MCP backend takes the exam of `toolexec.testing.backend_suite`, over stdio and HTTP and in both eras."""
+"""The contract suite for backends against the MCP backend, over stdio and HTTP and with both protocol versions."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("check", BACKEND_CHECKS)
 async def test_contract_over_stdio(check: str) -> None:
     """A server in a child process, in the modern era."""
-    server = MCPServer(name="exam", command=sys.executable, args=[PROGRAM, "stdio", "new", "0"])
+    server = MCPServer(name="suite", command=sys.executable, args=[PROGRAM, "stdio", "new", "0"])
     await run_backend_check(maker(server), check)
 
 
 @pytest.mark.parametrize("check", BACKEND_CHECKS)
 async def test_contract_over_http(address: str, check: str) -> None:
     """A server behind streamable HTTP."""
-    await run_backend_check(maker(MCPServer(name="exam", url=address)), check)
+    await run_backend_check(maker(MCPServer(name="suite", url=address)), check)

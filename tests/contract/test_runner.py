@@ -1,4 +1,4 @@
-"""The pipeline, each layer and stacks of them take the exam that `toolexec.testing` ships."""
+"""The contract suite for runners against the pipeline, each layer and stacks of layers."""
 
 from __future__ import annotations
 

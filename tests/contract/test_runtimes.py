@@ -1,4 +1,4 @@
-"""The router takes the exam of `toolexec.testing.runtime_suite`."""
+"""The contract suite for routers against the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every sandbox takes the exam of `toolexec.testing.sandbox_suite`, in every language that it runs."""
+"""The contract suite for sandboxes against every sandbox, in each language that it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every searcher takes the same exam."""
+"""The contract suite for searchers against every searcher."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestCheckSearcher:
         assert "finds_nothing_when_empty" not in report
 
     def test_a_check_that_crashes_is_a_failure(self) -> None:
-        """An exception of the searcher does not end the exam."""
+        """An exception of the searcher does not end the run of the suite."""
         with pytest.raises(ExceptionGroup) as caught:
             check_searcher(_Broken)
         assert "no room" in _report(caught)

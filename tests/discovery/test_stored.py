@@ -34,7 +34,7 @@ def backend(name: str = "git") -> ProviderBackend:
 
 
 def test_it_is_an_index() -> None:
-    """An empty one passes the exam of all indexes."""
+    """An empty one passes the contract suite for indexes."""
     check_index(lambda: StoredIndex({}, BM25Searcher()))
 
 

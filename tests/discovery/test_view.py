@@ -85,7 +85,7 @@ MAKERS: dict[str, MakeIndex] = {
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("check", INDEX_CHECKS, ids=lambda check: check.__name__)
 def test_a_view_is_an_index(check: Callable[[MakeIndex], None], make: MakeIndex) -> None:
-    """A view that shows all there is takes the exam of every index."""
+    """A view without a filter passes the contract suite for indexes."""
     check(make)
 
 

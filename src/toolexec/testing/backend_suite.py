@@ -1,9 +1,9 @@
-"""The exam that every backend takes.
+"""The contract suite for backends.
 
 The checks are plain async functions, free of any test framework. `check_backend` takes them all; to have each one as a
 test of its own, go through `BACKEND_CHECKS` with `run_backend_check`.
 
-The backend under examination hosts these tools, by these names, among others if it likes. `exam_tools` has them as
+The backend under examination hosts these tools, by these names, among others if it likes. `suite_tools` has them as
 Python functions; a backend that cannot host those gets its own.
 
 - `echo(value)` answers *value*, whatever JSON it is.
@@ -35,12 +35,13 @@ from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
+from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 
-__all__ = ["BACKEND_CHECKS", "BackendCheck", "MakeBackend", "check_backend", "exam_tools", "run_backend_check"]
+__all__ = ["BACKEND_CHECKS", "BackendCheck", "MakeBackend", "check_backend", "run_backend_check", "suite_tools"]
 
 MakeBackend: TypeAlias = Callable[[], AbstractAsyncContextManager[Backend]]
-"""Gives a backend that is started and hosts the exam's tools; leaving the context closes it. Each check has its own."""
+"""Gives each check a backend of its own that is started and hosts the suite's tools; leaving the context closes it."""
 
 _PATIENCE: Final = 30.0
 _SAMPLES: Final[Sequence[Any]] = (
@@ -56,8 +57,8 @@ _SAMPLES: Final[Sequence[Any]] = (
 )
 
 
-def exam_tools() -> list[FunctionTool[..., Any]]:
-    """The exam's tools as Python functions, with a count of their own."""
+def suite_tools() -> list[FunctionTool[..., Any]]:
+    """The suite's tools as Python functions, with a count of their own."""
     under_way: list[str] = []
 
     async def echo(value: Any) -> Any:
@@ -135,7 +136,7 @@ async def listing_is_stable(backend: Backend) -> None:
         first.clear()
     assert list(await backend.list_tools()) == kept
     needed = {"echo", "fail", "slow", "running"}
-    assert needed <= {tool.name for tool in kept}, f"the exam needs {needed}"
+    assert needed <= {tool.name for tool in kept}, f"the suite needs {needed}"
 
 
 async def bindings_lead_back(backend: Backend) -> None:
@@ -343,7 +344,7 @@ async def _tool(backend: Backend, name: str) -> Tool:
     for tool in await backend.list_tools():
         if tool.name == name:
             return tool
-    raise AssertionError(f"the exam needs the tool {name}")
+    raise AssertionError(f"the suite needs the tool {name}")
 
 
 async def _call(backend: Backend, name: str, args: Mapping[str, Any] | None) -> Any:
@@ -397,3 +398,6 @@ async def _wait_for_running(backend: Backend, wanted: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while await _call(backend, "running", {}) != wanted:  # noqa: ASYNC110 - it may be in another process
             await asyncio.sleep(0.01)
+
+
+__getattr__ = former_names(__name__, {"exam_tools": suite_tools})

@@ -1,4 +1,4 @@
-"""The exam that every runner takes: the pipeline itself, each layer around it, and stacks of layers.
+"""The contract suite for runners: the pipeline itself, each layer around it, and stacks of layers.
 
 The checks are plain async functions, free of any test framework. `check_runner` takes them all; to have each one as a
 test of its own, go through `RUNNER_CHECKS` with `run_runner_check`.
@@ -34,12 +34,13 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.handler import ToolContext
 from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
+from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 
-__all__ = ["RUNNER_CHECKS", "Exam", "MakeRunner", "RunnerCheck", "check_runner", "run_runner_check"]
+__all__ = ["RUNNER_CHECKS", "MakeRunner", "RunnerCheck", "RunnerTestbed", "check_runner", "run_runner_check"]
 
 MakeRunner: TypeAlias = Callable[[Index, BackendRegistry], Runner]
-"""Makes the runner to examine from an index and backends that have the exam's tools."""
+"""Makes the runner to examine from an index and backends that have the suite's tools."""
 
 _PATIENCE: Final = 30.0
 _caller: ContextVar[str] = ContextVar("_caller", default="nobody")
@@ -57,7 +58,7 @@ class _Down(ProviderBackend):
         raise self._trouble
 
 
-class Exam:
+class RunnerTestbed:
     """One runner with the tools that the checks call; each check gets a fresh one."""
 
     def __init__(self, make: MakeRunner) -> None:
@@ -70,7 +71,7 @@ class Exam:
         self.release: asyncio.Event = asyncio.Event()
         """Set it to let `meet` go on."""
         self.trouble: BackendUnavailableError = BackendUnavailableError(
-            "the exam's provider is down", details={"since": "the beginning"}
+            "the suite's provider is down", details={"since": "the beginning"}
         )
         self.index: Index = InMemoryIndex()
         self.backends: BackendRegistry = BackendRegistry()
@@ -81,15 +82,15 @@ class Exam:
 
     def _add_tools(self) -> None:
         for function in (self.add, self.fail, self.refuse, self.wait, self.count, self.tick, self.break_off, self.meet):
-            declared = declare(function, f"exam:{function.__name__}")
+            declared = declare(function, f"suite:{function.__name__}")
             self.index.register(declared.tool, LocalBinding(declared.tool.id))
             self.local.add(declared)
-        spoiler = Tool(name="spoil", namespace="exam", input_schema={"type": "object"})
+        spoiler = Tool(name="spoil", namespace="suite", input_schema={"type": "object"})
         self.index.register(spoiler, LocalBinding(spoiler.id))
         self.local.register(spoiler.id, self.spoil)
-        self.backends.register(_Down("exam-provider", self.trouble))
-        remote = Tool(name="down", namespace="exam", input_schema={"type": "object"})
-        self.index.register(remote, ProviderBinding("exam-provider", "down"))
+        self.backends.register(_Down("suite-provider", self.trouble))
+        remote = Tool(name="down", namespace="suite", input_schema={"type": "object"})
+        self.index.register(remote, ProviderBinding("suite-provider", "down"))
 
     async def add(self, a: int, b: int = 1) -> int:
         """Add two numbers."""
@@ -151,149 +152,149 @@ class Exam:
             return [event async for event in stream]
 
 
-async def a_result_passes_through(exam: Exam) -> None:
+async def a_result_passes_through(testbed: RunnerTestbed) -> None:
     """The value, the canonical ID, the binding and the time taken arrive."""
-    result = await exam.runner.run(ToolCall("exam:add", {"a": 2, "b": 3}))
+    result = await testbed.runner.run(ToolCall("suite:add", {"a": 2, "b": 3}))
     assert result.ok, result.error
     assert result.value == 5
-    assert result.tool_id == "exam:add"
-    assert result.binding == LocalBinding("exam:add")
+    assert result.tool_id == "suite:add"
+    assert result.binding == LocalBinding("suite:add")
     assert result.duration >= 0
     assert result.raise_for_error() is result
 
 
-async def no_arguments_are_an_empty_mapping(exam: Exam) -> None:
+async def no_arguments_are_an_empty_mapping(testbed: RunnerTestbed) -> None:
     """A call without `args` reaches the handler as one with `{}`."""
-    assert (await exam.runner.run(ToolCall("exam:spoil"))).value == 1
-    assert (await exam.runner.run(ToolCall("exam:spoil", {}))).value == 1
+    assert (await testbed.runner.run(ToolCall("suite:spoil"))).value == 1
+    assert (await testbed.runner.run(ToolCall("suite:spoil", {}))).value == 1
 
 
-async def a_tool_that_raises_is_a_result(exam: Exam) -> None:
+async def a_tool_that_raises_is_a_result(testbed: RunnerTestbed) -> None:
     """The handler's exception is the cause of `Result.error`."""
-    result = await exam.runner.run(ToolCall("exam:fail"))
+    result = await testbed.runner.run(ToolCall("suite:fail"))
     assert not result.ok
     assert isinstance(result.error, HandlerError), result.error
     assert isinstance(result.error.__cause__, ValueError)
-    assert result.error.tool_id == "exam:fail"
+    assert result.error.tool_id == "suite:fail"
 
 
-async def a_reported_error_is_a_result(exam: Exam) -> None:
+async def a_reported_error_is_a_result(testbed: RunnerTestbed) -> None:
     """A reply with `isError` is a failure that keeps the reply."""
-    result = await exam.runner.run(ToolCall("exam:refuse"))
+    result = await testbed.runner.run(ToolCall("suite:refuse"))
     assert isinstance(result.error, RemoteToolError), result.error
     assert "not today" in str(result.error)
     assert list(result.content) == [text("not today")]
 
 
-async def an_unknown_tool_raises(exam: Exam) -> None:
+async def an_unknown_tool_raises(testbed: RunnerTestbed) -> None:
     """What does not exist cannot be called."""
-    error = await _raised(exam, ToolCall("exam:ad"), ToolNotFoundError)
-    assert "exam:add" in error.details["close"]
+    error = await _raised(testbed, ToolCall("suite:ad"), ToolNotFoundError)
+    assert "suite:add" in error.details["close"]
 
 
-async def a_malformed_id_raises(exam: Exam) -> None:
+async def a_malformed_id_raises(testbed: RunnerTestbed) -> None:
     """What is no ID cannot be looked up."""
-    for tool_id in ("", "a:b:c:d", "exam:", "exam add"):
-        await _raised(exam, ToolCall(tool_id), InvalidToolIDError)
+    for tool_id in ("", "a:b:c:d", "suite:", "suite add"):
+        await _raised(testbed, ToolCall(tool_id), InvalidToolIDError)
 
 
-async def wrong_arguments_raise(exam: Exam) -> None:
+async def wrong_arguments_raise(testbed: RunnerTestbed) -> None:
     """Every violation is listed, and the handler is not called."""
-    error = await _raised(exam, ToolCall("exam:add", {"b": "x", "c": 1}), InputValidationError)
+    error = await _raised(testbed, ToolCall("suite:add", {"b": "x", "c": 1}), InputValidationError)
     assert len(error.violations) == 3, error.violations
-    assert exam.calls == []
+    assert testbed.calls == []
 
 
-async def a_raised_error_arrives_as_it_is(exam: Exam) -> None:
+async def a_raised_error_arrives_as_it_is(testbed: RunnerTestbed) -> None:
     """No layer wraps, copies or replaces what the inner runner raises, not even an error that is retryable."""
-    error = await _raised(exam, ToolCall("exam:down"), BackendUnavailableError)
-    assert error is exam.trouble
+    error = await _raised(testbed, ToolCall("suite:down"), BackendUnavailableError)
+    assert error is testbed.trouble
     assert error.retryable
     assert error.details == {"since": "the beginning"}
 
 
-async def cancelling_stops_the_tool(exam: Exam) -> None:
+async def cancelling_stops_the_tool(testbed: RunnerTestbed) -> None:
     """A cancellation reaches the handler and comes out as a cancellation."""
-    task = asyncio.ensure_future(exam.runner.run(ToolCall("exam:wait")))
-    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    task = asyncio.ensure_future(testbed.runner.run(ToolCall("suite:wait")))
+    await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()
     await asyncio.wait([task], timeout=_PATIENCE)
     assert task.cancelled()
-    assert exam.stopped == ["wait"]
+    assert testbed.stopped == ["wait"]
 
 
-async def a_runner_survives_failures(exam: Exam) -> None:
+async def a_runner_survives_failures(testbed: RunnerTestbed) -> None:
     """A failed, a refused and a cancelled call leave nothing behind that the next call would notice."""
-    await cancelling_stops_the_tool(exam)
-    await a_tool_that_raises_is_a_result(exam)
-    await an_unknown_tool_raises(exam)
-    await a_result_passes_through(exam)
+    await cancelling_stops_the_tool(testbed)
+    await a_tool_that_raises_is_a_result(testbed)
+    await an_unknown_tool_raises(testbed)
+    await a_result_passes_through(testbed)
 
 
-async def arguments_stay_untouched(exam: Exam) -> None:
+async def arguments_stay_untouched(testbed: RunnerTestbed) -> None:
     """What a handler does to its arguments does not reach the caller's mapping, nor the call."""
     args = {"given": 1}
-    call = ToolCall("exam:spoil", args)
-    assert (await exam.runner.run(call)).value == 2
+    call = ToolCall("suite:spoil", args)
+    assert (await testbed.runner.run(call)).value == 2
     assert args == {"given": 1}
-    assert call == ToolCall("exam:spoil", {"given": 1})
+    assert call == ToolCall("suite:spoil", {"given": 1})
     assert call.args is args
 
 
-async def progress_reaches_the_caller(exam: Exam) -> None:
+async def progress_reaches_the_caller(testbed: RunnerTestbed) -> None:
     """`on_progress` hears what the handler reports."""
     heard: list[Progress] = []
-    exam.release.set()
-    await exam.runner.run(ToolCall("exam:meet", {"name": "one"}, on_progress=heard.append))
+    testbed.release.set()
+    await testbed.runner.run(ToolCall("suite:meet", {"name": "one"}, on_progress=heard.append))
     assert heard == [Progress(done=1, total=2, message="one")]
 
 
-async def concurrent_calls_are_independent(exam: Exam) -> None:
+async def concurrent_calls_are_independent(testbed: RunnerTestbed) -> None:
     """Calls run at the same time, each with its own result, progress and context; one that fails harms no other."""
     names = [f"call-{number}" for number in range(20)] + ["bad"]
     heard: dict[str, list[Progress]] = {name: [] for name in names}
 
     async def call(name: str) -> Any:
         _caller.set(f"caller of {name}")
-        return await exam.runner.run(ToolCall("exam:meet", {"name": name}, on_progress=heard[name].append))
+        return await testbed.runner.run(ToolCall("suite:meet", {"name": name}, on_progress=heard[name].append))
 
     tasks = [asyncio.ensure_future(call(name)) for name in names]
-    while len(exam.calls) < len(names):
+    while len(testbed.calls) < len(names):
         await asyncio.sleep(0)
         for task in tasks:
             assert not task.done(), f"a call has ended before its time: {task}"
-    exam.release.set()
+    testbed.release.set()
     results = await asyncio.gather(*tasks)
     assert [r.value for r in results[:-1]] == [[name, f"caller of {name}"] for name in names[:-1]]
     assert isinstance(results[-1].error, HandlerError)
     assert all(heard[name] == [Progress(done=1, total=2, message=name)] for name in names)
 
 
-async def a_stream_ends_with_one_done(exam: Exam) -> None:
+async def a_stream_ends_with_one_done(testbed: RunnerTestbed) -> None:
     """Chunks in order, then `done` with all of them, and nothing after that; every event has the tool's ID."""
-    events = await exam.events(ToolCall("exam:count", {"to": 3}))
+    events = await testbed.events(ToolCall("suite:count", {"to": 3}))
     assert [(e.kind, e.data) for e in events] == [("chunk", 0), ("chunk", 1), ("chunk", 2), ("done", [0, 1, 2])]
-    assert {event.tool_id for event in events} == {"exam:count"}
+    assert {event.tool_id for event in events} == {"suite:count"}
 
 
-async def a_failing_stream_ends_with_one_error(exam: Exam) -> None:
+async def a_failing_stream_ends_with_one_error(testbed: RunnerTestbed) -> None:
     """What came before the failure is not lost, and the `error` event carries the exception and its data."""
-    events = await exam.events(ToolCall("exam:break_off"))
+    events = await testbed.events(ToolCall("suite:break_off"))
     assert [event.kind for event in events] == ["chunk", "error"]
     error = events[-1].error
     assert isinstance(error, HandlerError)
     assert events[-1].data == error.to_dict()
 
 
-async def a_stream_refuses_at_its_first_step(exam: Exam) -> None:
+async def a_stream_refuses_at_its_first_step(testbed: RunnerTestbed) -> None:
     """What `run` raises, `stream` raises before any event."""
     for call, kind in (
-        (ToolCall("exam:ad"), ToolNotFoundError),
+        (ToolCall("suite:ad"), ToolNotFoundError),
         (ToolCall("a:b:c:d"), InvalidToolIDError),
-        (ToolCall("exam:count", {"to": "x"}), InputValidationError),
-        (ToolCall("exam:add", {"a": 1}), StreamNotSupportedError),
+        (ToolCall("suite:count", {"to": "x"}), InputValidationError),
+        (ToolCall("suite:add", {"a": 1}), StreamNotSupportedError),
     ):
-        async with aclosing(exam.runner.stream(call)) as stream:
+        async with aclosing(testbed.runner.stream(call)) as stream:
             try:
                 event = await anext(stream)
             except kind:
@@ -301,32 +302,32 @@ async def a_stream_refuses_at_its_first_step(exam: Exam) -> None:
         raise AssertionError(f"{call} gave {event} instead of raising {kind.__name__}")
 
 
-async def a_plain_tool_streams_one_event_on_request(exam: Exam) -> None:
+async def a_plain_tool_streams_one_event_on_request(testbed: RunnerTestbed) -> None:
     """With `fallback`, a tool that answers in one piece gives a single `done` or `error`."""
-    events = await exam.events(ToolCall("exam:add", {"a": 1}, fallback=True))
+    events = await testbed.events(ToolCall("suite:add", {"a": 1}, fallback=True))
     assert [(event.kind, event.data) for event in events] == [("done", 2)]
-    events = await exam.events(ToolCall("exam:fail", fallback=True))
+    events = await testbed.events(ToolCall("suite:fail", fallback=True))
     assert [event.kind for event in events] == ["error"]
 
 
-async def closing_a_stream_stops_the_tool(exam: Exam) -> None:
+async def closing_a_stream_stops_the_tool(testbed: RunnerTestbed) -> None:
     """A consumer that leaves early closes the generator of the handler."""
-    async with aclosing(exam.runner.stream(ToolCall("exam:tick"))) as stream:
+    async with aclosing(testbed.runner.stream(ToolCall("suite:tick"))) as stream:
         assert (await anext(stream)).data == 0
-    assert exam.stopped == ["tick"]
+    assert testbed.stopped == ["tick"]
 
 
-async def cancelling_a_stream_stops_the_tool(exam: Exam) -> None:
+async def cancelling_a_stream_stops_the_tool(testbed: RunnerTestbed) -> None:
     """A cancellation reaches the handler and comes out as a cancellation."""
-    task = asyncio.ensure_future(exam.events(ToolCall("exam:tick")))
-    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    task = asyncio.ensure_future(testbed.events(ToolCall("suite:tick")))
+    await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()
     await asyncio.wait([task], timeout=_PATIENCE)
     assert task.cancelled()
-    assert exam.stopped == ["tick"]
+    assert testbed.stopped == ["tick"]
 
 
-RunnerCheck: TypeAlias = Callable[[Exam], Awaitable[None]]
+RunnerCheck: TypeAlias = Callable[[RunnerTestbed], Awaitable[None]]
 _ALL: Final[tuple[Any, ...]] = (
     a_result_passes_through,
     no_arguments_are_an_empty_mapping,
@@ -355,11 +356,11 @@ RUNNER_CHECKS: Final[Mapping[str, RunnerCheck]] = {check.__name__: check for che
 async def run_runner_check(make: MakeRunner, name: str) -> None:
     """Put a runner that *make* gives through one check; raises AssertionError, or what went wrong, KeyError for an
     unknown name."""
-    exam = Exam(make)
+    testbed = RunnerTestbed(make)
     try:
-        await RUNNER_CHECKS[name](exam)
+        await RUNNER_CHECKS[name](testbed)
     finally:
-        await exam.backends.stop_all()
+        await testbed.backends.stop_all()
 
 
 async def check_runner(make: MakeRunner, *, known_gaps: Collection[str] = ()) -> None:
@@ -371,9 +372,12 @@ async def check_runner(make: MakeRunner, *, known_gaps: Collection[str] = ()) ->
     report.conclude()
 
 
-async def _raised(exam: Exam, call: ToolCall, kind: type[Exception]) -> Any:
+async def _raised(testbed: RunnerTestbed, call: ToolCall, kind: type[Exception]) -> Any:
     try:
-        result = await exam.runner.run(call)
+        result = await testbed.runner.run(call)
     except kind as error:
         return error
     raise AssertionError(f"{call} gave {result} instead of raising {kind.__name__}")
+
+
+__getattr__ = former_names(__name__, {"Exam": RunnerTestbed})

@@ -1,4 +1,4 @@
-"""The exam that every router of code takes: `Runtime` itself, and whatever stands in for it.
+"""The contract suite for routers of code: `Runtime` itself, and replacements for it.
 
 The checks are plain async functions, free of any test framework. `check_runtime` takes them all; to have each one as a
 test of its own, go through `RUNTIME_CHECKS` with `run_runtime_check`.
@@ -31,16 +31,17 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
+from toolexec.testing.renamed import former_names
 from toolexec.testing.report import Report
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
-__all__ = ["RUNTIME_CHECKS", "MakeRuntime", "Router", "RuntimeExam", "check_runtime", "run_runtime_check"]
+__all__ = ["RUNTIME_CHECKS", "MakeRuntime", "Router", "RuntimeTestbed", "check_runtime", "run_runtime_check"]
 
 _PATIENCE: Final = 30.0
 
 
 class Router(Protocol):
-    """What the exam asks of a router; see `Runtime`."""
+    """The methods that the suite calls; see `Runtime`."""
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program."""
@@ -55,7 +56,7 @@ MakeRuntime: TypeAlias = Callable[..., Router]
 """Makes a router from a list of sandboxes; by keyword come `limits`, `default_profile` and `deny_unsafe`."""
 
 
-class RuntimeExam:
+class RuntimeTestbed:
     """Scripted sandboxes, and a tool that their programs call; each check gets a fresh one."""
 
     def __init__(self, make: MakeRuntime) -> None:
@@ -73,7 +74,7 @@ class RuntimeExam:
         self._backends = BackendRegistry()
         local = LocalBackend()
         self._backends.register(local)
-        declared = declare(self._double, "exam:double")
+        declared = declare(self._double, "suite:double")
         self._index.register(declared.tool, LocalBinding(declared.tool.id))
         local.add(declared)
 
@@ -101,7 +102,7 @@ class RuntimeExam:
 
     async def _calls(self, request: ExecuteRequest) -> Any:
         assert request.gateway is not None
-        return (await request.gateway.run_tool("exam:double", {"number": 4})).value
+        return (await request.gateway.run_tool("suite:double", {"number": 4})).value
 
     async def _waits(self, request: ExecuteRequest) -> None:
         self.begun.set()
@@ -114,7 +115,7 @@ class RuntimeExam:
 
 async def _dies(request: ExecuteRequest) -> Exception:
     assert request.gateway is not None
-    await request.gateway.run_tool("exam:double", {"number": 1})
+    await request.gateway.run_tool("suite:double", {"number": 1})
     return SandboxFailedError("the sandbox died")
 
 
@@ -123,17 +124,17 @@ def _where(result: CodeResult) -> str:
     return result.backend.kind if result.backend is not None else ""
 
 
-async def a_program_is_run(exam: RuntimeExam) -> None:
+async def a_program_is_run(testbed: RuntimeTestbed) -> None:
     """Its value, its trace and the sandbox that ran it arrive."""
-    result = (await exam.runtime(exam.wasm).execute(exam.request("calls"))).raise_for_error()
+    result = (await testbed.runtime(testbed.wasm).execute(testbed.request("calls"))).raise_for_error()
     assert (result.value, _where(result)) == (8, "wasm")
-    assert [(record.tool_id, record.value) for record in result.tool_calls] == [("exam:double", 8)]
+    assert [(record.tool_id, record.value) for record in result.tool_calls] == [("suite:double", 8)]
 
 
-async def a_failed_program_is_a_result(exam: RuntimeExam) -> None:
+async def a_failed_program_is_a_result(testbed: RuntimeTestbed) -> None:
     """Failure of the program and death of the sandbox are told apart; the trace survives both."""
-    runtime = exam.runtime(exam.wasm)
-    failed, dead = [await runtime.execute(exam.request(code)) for code in ("fails", "dies")]
+    runtime = testbed.runtime(testbed.wasm)
+    failed, dead = [await runtime.execute(testbed.request(code)) for code in ("fails", "dies")]
     assert failed.error is not None
     assert failed.error.code == "code_error"
     assert dead.error is not None
@@ -141,131 +142,135 @@ async def a_failed_program_is_a_result(exam: RuntimeExam) -> None:
     assert len(dead.tool_calls) == 1
 
 
-async def a_request_needs_gateway_and_code(exam: RuntimeExam) -> None:
+async def a_request_needs_gateway_and_code(testbed: RuntimeTestbed) -> None:
     """Without them nothing is run."""
-    runtime = exam.runtime(exam.wasm)
+    runtime = testbed.runtime(testbed.wasm)
     await _refused(runtime, ExecuteRequest(code="value"), MissingGatewayError)
-    await _refused(runtime, exam.request(" \n"), MissingCodeError)
-    await _refused(runtime, exam.request(timeout=0), InvalidRequestError)
-    assert exam.wasm.requests == []
+    await _refused(runtime, testbed.request(" \n"), MissingCodeError)
+    await _refused(runtime, testbed.request(timeout=0), InvalidRequestError)
+    assert testbed.wasm.requests == []
 
 
-async def an_unknown_profile_is_refused(exam: RuntimeExam) -> None:
+async def an_unknown_profile_is_refused(testbed: RuntimeTestbed) -> None:
     """The error lists the profiles."""
-    error = await _refused(exam.runtime(exam.wasm), exam.request(profile="safe"), InvalidRequestError)
+    error = await _refused(testbed.runtime(testbed.wasm), testbed.request(profile="safe"), InvalidRequestError)
     assert "standard" in str(error)
 
 
-async def a_profile_without_a_sandbox_is_refused(exam: RuntimeExam) -> None:
+async def a_profile_without_a_sandbox_is_refused(testbed: RuntimeTestbed) -> None:
     """No sandbox of another profile steps in, and the error says which could serve it."""
-    error = await _refused(exam.runtime(exam.docker), exam.request(profile="hardened"), SandboxDeniedError)
+    error = await _refused(testbed.runtime(testbed.docker), testbed.request(profile="hardened"), SandboxDeniedError)
     assert "container" in str(error)
-    error = await _refused(exam.runtime(exam.gvisor), exam.request(profile="standard"), SandboxUnavailableError)
+    error = await _refused(
+        testbed.runtime(testbed.gvisor), testbed.request(profile="standard"), SandboxUnavailableError
+    )
     assert "docker" in str(error)
-    assert exam.docker.requests == exam.gvisor.requests == []
+    assert testbed.docker.requests == testbed.gvisor.requests == []
 
 
-async def nothing_falls_back_to_the_host(exam: RuntimeExam) -> None:
+async def nothing_falls_back_to_the_host(testbed: RuntimeTestbed) -> None:
     """A sandbox without isolation serves `dev` alone."""
-    runtime = exam.runtime(exam.unsafe)
+    runtime = testbed.runtime(testbed.unsafe)
     for profile in ("", "standard", "hardened"):
-        await _refused(runtime, exam.request(profile=profile), SandboxUnavailableError)
-    assert exam.unsafe.requests == []
-    result = await runtime.execute(exam.request(profile="dev", metadata={"unsafeOptIn": True}))
+        await _refused(runtime, testbed.request(profile=profile), SandboxUnavailableError)
+    assert testbed.unsafe.requests == []
+    result = await runtime.execute(testbed.request(profile="dev", metadata={"unsafeOptIn": True}))
     assert _where(result) == "unsafe_host"
 
 
-async def isolation_is_judged_by_what_is_underneath(exam: RuntimeExam) -> None:
+async def isolation_is_judged_by_what_is_underneath(testbed: RuntimeTestbed) -> None:
     """A sandbox that only looks like a safe one is denied for a safe profile."""
-    exam.docker.isolation = "none"
-    await _refused(exam.runtime(exam.docker), exam.request(profile="standard"), SandboxDeniedError)
-    assert exam.docker.requests == []
+    testbed.docker.isolation = "none"
+    await _refused(testbed.runtime(testbed.docker), testbed.request(profile="standard"), SandboxDeniedError)
+    assert testbed.docker.requests == []
 
 
-async def dev_can_be_denied(exam: RuntimeExam) -> None:
+async def dev_can_be_denied(testbed: RuntimeTestbed) -> None:
     """`deny_unsafe` closes the one way to the host, too."""
-    runtime = exam.runtime(exam.unsafe, deny_unsafe=("dev", "standard", "hardened"))
-    await _refused(runtime, exam.request(profile="dev"), SandboxDeniedError)
-    assert exam.unsafe.requests == []
+    runtime = testbed.runtime(testbed.unsafe, deny_unsafe=("dev", "standard", "hardened"))
+    await _refused(runtime, testbed.request(profile="dev"), SandboxDeniedError)
+    assert testbed.unsafe.requests == []
 
 
-async def candidates_are_tried_in_order(exam: RuntimeExam) -> None:
+async def candidates_are_tried_in_order(testbed: RuntimeTestbed) -> None:
     """The first that is available and speaks the language gets it; the order in which they were added is nothing."""
-    runtime = exam.runtime(exam.docker, exam.wasm)
-    assert _where(await runtime.execute(exam.request())) == "wasm"
-    assert _where(await runtime.execute(exam.request(language="go"))) == "docker"
-    exam.wasm.availability = Availability(ok=False, reason="it is not built", remedy="build it")
-    assert _where(await runtime.execute(exam.request())) == "docker"
-    exam.docker.availability = Availability(ok=False, reason="no daemon")
-    error = await _refused(runtime, exam.request(), SandboxUnavailableError)
+    runtime = testbed.runtime(testbed.docker, testbed.wasm)
+    assert _where(await runtime.execute(testbed.request())) == "wasm"
+    assert _where(await runtime.execute(testbed.request(language="go"))) == "docker"
+    testbed.wasm.availability = Availability(ok=False, reason="it is not built", remedy="build it")
+    assert _where(await runtime.execute(testbed.request())) == "docker"
+    testbed.docker.availability = Availability(ok=False, reason="no daemon")
+    error = await _refused(runtime, testbed.request(), SandboxUnavailableError)
     assert "build it" in str(error)
     assert "no daemon" in str(error)
 
 
-async def an_unknown_language_is_refused(exam: RuntimeExam) -> None:
+async def an_unknown_language_is_refused(testbed: RuntimeTestbed) -> None:
     """The error lists the languages of the profile."""
-    error = await _refused(exam.runtime(exam.wasm), exam.request(language="cobol"), InvalidRequestError)
+    error = await _refused(testbed.runtime(testbed.wasm), testbed.request(language="cobol"), InvalidRequestError)
     assert "python" in str(error)
 
 
-async def the_sandbox_gets_what_holds(exam: RuntimeExam) -> None:
+async def the_sandbox_gets_what_holds(testbed: RuntimeTestbed) -> None:
     """Profile and limits are those that hold, not those that were asked for: limits are only ever lowered."""
-    exam.wasm.enforced = LimitsEnforced(memory=True, cpu=True)
-    runtime = exam.runtime(exam.wasm, default_profile="hardened", limits=Limits(memory_bytes=100, max_tool_calls=5))
-    await runtime.execute(exam.request(limits=Limits(memory_bytes=200, max_tool_calls=3, cpu_ms=7)))
-    await runtime.execute(exam.request(profile="standard"))
-    first, second = exam.wasm.requests
+    testbed.wasm.enforced = LimitsEnforced(memory=True, cpu=True)
+    runtime = testbed.runtime(
+        testbed.wasm, default_profile="hardened", limits=Limits(memory_bytes=100, max_tool_calls=5)
+    )
+    await runtime.execute(testbed.request(limits=Limits(memory_bytes=200, max_tool_calls=3, cpu_ms=7)))
+    await runtime.execute(testbed.request(profile="standard"))
+    first, second = testbed.wasm.requests
     assert first.profile == "hardened"
     assert first.limits == Limits(memory_bytes=100, max_tool_calls=3, cpu_ms=7)
     assert second.profile == "standard"
     assert second.limits == Limits(memory_bytes=100, max_tool_calls=5)
 
 
-async def a_limit_that_would_not_hold_is_refused(exam: RuntimeExam) -> None:
+async def a_limit_that_would_not_hold_is_refused(testbed: RuntimeTestbed) -> None:
     """Unless the caller says `best_effort`."""
-    runtime = exam.runtime(exam.wasm)
-    wanted = exam.request(limits=Limits(memory_bytes=1 << 20, cpus=1.5))
+    runtime = testbed.runtime(testbed.wasm)
+    wanted = testbed.request(limits=Limits(memory_bytes=1 << 20, cpus=1.5))
     error = await _refused(runtime, wanted, LimitNotEnforceableError)
     assert set(error.details["limits"]) == {"memory_bytes", "cpus"}
-    assert exam.wasm.requests == []
-    result = await runtime.execute(exam.request(limits=wanted.limits, best_effort=True))
+    assert testbed.wasm.requests == []
+    result = await runtime.execute(testbed.request(limits=wanted.limits, best_effort=True))
     assert result.ok
     assert not result.limits_enforced.memory
 
 
-async def runs_are_concurrent(exam: RuntimeExam) -> None:
+async def runs_are_concurrent(testbed: RuntimeTestbed) -> None:
     """Twenty of them, each with its own trace."""
-    runtime = exam.runtime(exam.wasm)
-    results = await asyncio.gather(*(runtime.execute(exam.request("calls")) for _ in range(20)))
+    runtime = testbed.runtime(testbed.wasm)
+    results = await asyncio.gather(*(runtime.execute(testbed.request("calls")) for _ in range(20)))
     assert [result.value for result in results] == [8] * 20
     assert [len(result.tool_calls) for result in results] == [1] * 20
 
 
-async def cancelling_stops_the_program(exam: RuntimeExam) -> None:
+async def cancelling_stops_the_program(testbed: RuntimeTestbed) -> None:
     """And comes out as a cancellation."""
-    task = asyncio.ensure_future(exam.runtime(exam.wasm).execute(exam.request("waits")))
-    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    task = asyncio.ensure_future(testbed.runtime(testbed.wasm).execute(testbed.request("waits")))
+    await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()
     await asyncio.wait([task], timeout=_PATIENCE)
     assert task.cancelled()
-    assert exam.wasm.running == 0
+    assert testbed.wasm.running == 0
 
 
-async def closing_stops_everything(exam: RuntimeExam) -> None:
+async def closing_stops_everything(testbed: RuntimeTestbed) -> None:
     """Runs end, every sandbox is closed, and nothing can be run any more."""
-    runtime = exam.runtime(exam.wasm, exam.docker)
-    task = asyncio.ensure_future(runtime.execute(exam.request("waits")))
-    await asyncio.wait_for(exam.begun.wait(), _PATIENCE)
+    runtime = testbed.runtime(testbed.wasm, testbed.docker)
+    task = asyncio.ensure_future(runtime.execute(testbed.request("waits")))
+    await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     await asyncio.wait_for(runtime.aclose(), _PATIENCE)
     await asyncio.wait([task], timeout=_PATIENCE)
     assert not task.cancelled()
     assert isinstance(task.exception(), ClosedError)
-    assert exam.wasm.closed == exam.docker.closed == 1
-    assert exam.wasm.running == 0
-    await _refused(runtime, exam.request(), SandboxUnavailableError)
+    assert testbed.wasm.closed == testbed.docker.closed == 1
+    assert testbed.wasm.running == 0
+    await _refused(runtime, testbed.request(), SandboxUnavailableError)
 
 
-RuntimeCheck: TypeAlias = Callable[[RuntimeExam], Awaitable[None]]
+RuntimeCheck: TypeAlias = Callable[[RuntimeTestbed], Awaitable[None]]
 _ALL: Final[tuple[Any, ...]] = (
     a_program_is_run,
     a_failed_program_is_a_result,
@@ -290,11 +295,11 @@ RUNTIME_CHECKS: Final[Mapping[str, RuntimeCheck]] = {check.__name__: check for c
 async def run_runtime_check(make: MakeRuntime, name: str) -> None:
     """Put routers that *make* gives through one check; raises AssertionError, or what went wrong, KeyError for an
     unknown name."""
-    exam = RuntimeExam(make)
+    testbed = RuntimeTestbed(make)
     try:
-        await RUNTIME_CHECKS[name](exam)
+        await RUNTIME_CHECKS[name](testbed)
     finally:
-        await exam.aclose()
+        await testbed.aclose()
 
 
 async def check_runtime(make: MakeRuntime, *, known_gaps: Collection[str] = ()) -> None:
@@ -312,3 +317,6 @@ async def _refused(runtime: Router, request: ExecuteRequest, kind: type[Exceptio
     except kind as error:
         return error
     raise AssertionError(f"{request} gave {result} instead of raising {kind.__name__}")
+
+
+__getattr__ = former_names(__name__, {"RuntimeExam": RuntimeTestbed})

@@ -87,11 +87,11 @@ def make(era: str) -> MCPServer[Any]:
             await ctx.notify_tools_changed()
         return "ok"
 
-    add_exam_tools(server)
+    add_suite_tools(server)
     return server
 
 
-def add_exam_tools(server: MCPServer[Any]) -> None:
+def add_suite_tools(server: MCPServer[Any]) -> None:
     """What the contract suite for backends asks for."""
     under_way: list[str] = []
 

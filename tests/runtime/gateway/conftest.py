@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from toolexec.testing.gateway_exam import GatewayExam, GatewayParts
+from toolexec.testing.gateway_testbed import GatewayParts, GatewayTestbed
 
 
 def _no_gateway(parts: GatewayParts) -> NoReturn:
@@ -15,8 +15,8 @@ def _no_gateway(parts: GatewayParts) -> NoReturn:
 
 
 @pytest.fixture
-async def exam() -> AsyncGenerator[GatewayExam]:
+async def testbed() -> AsyncGenerator[GatewayTestbed]:
     """Tools to call, and what became of them."""
-    exam = GatewayExam(_no_gateway)
-    yield exam
-    await exam.backends.stop_all()
+    testbed = GatewayTestbed(_no_gateway)
+    yield testbed
+    await testbed.backends.stop_all()

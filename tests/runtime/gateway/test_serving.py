@@ -19,7 +19,7 @@ from toolexec.runtime.gateway.connections import MemoryConnection, memory_pair
 from toolexec.runtime.gateway.protocol import PROTOCOL, VERSION, JSONCodec, Message
 from toolexec.runtime.gateway.proxy import ProxyGateway
 from toolexec.runtime.gateway.serving import serve_gateway
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
 CODEC = JSONCodec()
 HELLO = Message("hello", "0", {"protocol": PROTOCOL, "version": VERSION})
@@ -46,19 +46,19 @@ class Client:
         return await self.next()
 
     async def call(self, message_id: str = "1", **args: Any) -> Any:
-        """The value of `exam:add`."""
-        answer = await self.ask("run_tool", {"id": "exam:add", "args": args or {"a": 1}}, message_id)
+        """The value of `suite:add`."""
+        answer = await self.ask("run_tool", {"id": "suite:add", "args": args or {"a": 1}}, message_id)
         assert (answer.type, answer.id) == ("response", message_id), answer
         return answer.payload["structured"]
 
 
 @asynccontextmanager
 async def served(
-    exam: GatewayExam, *, max_frame_bytes: int = 16 << 20, tools: Tools | None = None, **settings: Any
+    testbed: GatewayTestbed, *, max_frame_bytes: int = 16 << 20, tools: Tools | None = None, **settings: Any
 ) -> AsyncGenerator[Client]:
     """A client of a gateway that is served until it leaves."""
     here, there = memory_pair(max_frame_bytes)
-    tools = tools or Tools(exam.index, exam.docs, exam.runner)
+    tools = tools or Tools(testbed.index, testbed.docs, testbed.runner)
     serving = asyncio.create_task(serve_gateway(tools, there, **settings))
     yield Client(here, settings.get("codec", CODEC))
     await here.aclose()
@@ -68,31 +68,31 @@ async def served(
 class TestGreeting:
     """A greeting is answered; it may be left out."""
 
-    async def test_hello(self, exam: GatewayExam) -> None:
+    async def test_hello(self, testbed: GatewayTestbed) -> None:
         """The host says what it speaks and which caps hold."""
-        tools = Tools(exam.index, exam.docs, exam.runner, limits=Limits(max_tool_calls=5))
-        async with served(exam, tools=tools) as client:
+        tools = Tools(testbed.index, testbed.docs, testbed.runner, limits=Limits(max_tool_calls=5))
+        async with served(testbed, tools=tools) as client:
             answer = await client.ask("hello", HELLO.payload, "0")
             assert (answer.type, answer.id) == ("hello", "0")
             assert (answer.payload["protocol"], answer.payload["version"]) == (PROTOCOL, VERSION)
             assert answer.payload["limits"] == {"max_tool_calls": 5}
             assert await client.call() == 2
 
-    async def test_no_hello(self, exam: GatewayExam) -> None:
+    async def test_no_hello(self, testbed: GatewayTestbed) -> None:
         """Requests are answered at once."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             assert await client.call() == 2
 
-    async def test_another_version(self, exam: GatewayExam) -> None:
+    async def test_another_version(self, testbed: GatewayTestbed) -> None:
         """It is refused, and the next try may be right."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             answer = await client.ask("hello", {"protocol": PROTOCOL, "version": 99}, "0")
             assert (answer.type, answer.id, answer.payload["code"]) == ("error", "0", "protocol")
             assert (await client.ask("hello", HELLO.payload, "0")).type == "hello"
 
-    async def test_a_greeting_too_late(self, exam: GatewayExam) -> None:
+    async def test_a_greeting_too_late(self, testbed: GatewayTestbed) -> None:
         """It comes first or not at all."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             await client.call()
             assert (await client.ask("hello", HELLO.payload)).payload["code"] == "protocol"
 
@@ -100,33 +100,33 @@ class TestGreeting:
 class TestRequests:
     """Many at once, each answered under its own ID."""
 
-    async def test_several_in_one_frame(self, exam: GatewayExam) -> None:
+    async def test_several_in_one_frame(self, testbed: GatewayTestbed) -> None:
         """They run at the same time; an answer goes out as soon as it is there."""
-        async with served(exam) as client:
-            meet = {"id": "exam:meet", "args": {"number": 5}}
-            add = {"id": "exam:add", "args": {"a": 1}}
+        async with served(testbed) as client:
+            meet = {"id": "suite:meet", "args": {"number": 5}}
+            add = {"id": "suite:add", "args": {"a": 1}}
             await client.say(Message("run_tool", "1", meet), Message("run_tool", "2", add))
             first = await client.next()
             assert (first.id, first.payload["structured"]) == ("2", 2)
-            exam.release.set()
+            testbed.release.set()
             second = await client.next()
             assert (second.id, second.payload["structured"]) == ("1", 5)
 
-    async def test_an_id_twice(self, exam: GatewayExam) -> None:
+    async def test_an_id_twice(self, testbed: GatewayTestbed) -> None:
         """As long as its request is under way it is taken; the request is not disturbed."""
-        async with served(exam) as client:
-            meet = Message("run_tool", "1", {"id": "exam:meet", "args": {"number": 5}})
+        async with served(testbed) as client:
+            meet = Message("run_tool", "1", {"id": "suite:meet", "args": {"number": 5}})
             await client.say(meet)
-            answer = await client.ask("run_tool", {"id": "exam:add", "args": {"a": 1}}, "1")
+            answer = await client.ask("run_tool", {"id": "suite:add", "args": {"a": 1}}, "1")
             assert "in use" in answer.payload["error"]
-            exam.release.set()
+            testbed.release.set()
             assert (await client.next()).payload["structured"] == 5
             assert await client.call("1") == 2
 
     @pytest.mark.parametrize(
         "message",
         [
-            Message("run_tool", "", {"id": "exam:add"}),
+            Message("run_tool", "", {"id": "suite:add"}),
             Message("run_tool", "1", {"id": 5}),
             Message("format_disk", "1", {}),
             Message("result", "", {"value": "forged"}),
@@ -138,9 +138,9 @@ class TestRequests:
         ],
         ids=lambda message: message.type,
     )
-    async def test_a_message_that_must_not_come(self, exam: GatewayExam, message: Message) -> None:
+    async def test_a_message_that_must_not_come(self, testbed: GatewayTestbed, message: Message) -> None:
         """It is answered with an error of the protocol; the connection works on."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             await client.say(message)
             answer = await client.next()
             assert (answer.type, answer.id, answer.payload["code"]) == ("error", message.id, "protocol")
@@ -149,29 +149,29 @@ class TestRequests:
     @pytest.mark.parametrize(
         "frame", [b"", b"nonsense", b'{"type":', b'[{"type":"run_tool","id":5}]', b"\xff\xfe", b"[" * 5000], ids=repr
     )
-    async def test_a_frame_that_cannot_be_read(self, exam: GatewayExam, frame: bytes) -> None:
+    async def test_a_frame_that_cannot_be_read(self, testbed: GatewayTestbed, frame: bytes) -> None:
         """Nobody knows whose it is: the error has no ID. The connection works on."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             await client.connection.send(frame)
             answer = await client.next()
             assert (answer.type, answer.id, answer.payload["code"]) == ("error", "", "protocol")
             assert await client.call() == 2
 
-    async def test_an_empty_frame_of_messages(self, exam: GatewayExam) -> None:
+    async def test_an_empty_frame_of_messages(self, testbed: GatewayTestbed) -> None:
         """It asks for nothing."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             await client.connection.send(b"[]")
             assert await client.call() == 2
 
-    async def test_an_answer_that_the_connection_cannot_carry(self, exam: GatewayExam) -> None:
+    async def test_an_answer_that_the_connection_cannot_carry(self, testbed: GatewayTestbed) -> None:
         """The client hears that it is too large, and waits for nothing."""
-        async with served(exam, max_frame_bytes=2000) as client:
-            answer = await client.ask("run_tool", {"id": "exam:grow", "args": {"size": 5000}})
+        async with served(testbed, max_frame_bytes=2000) as client:
+            answer = await client.ask("run_tool", {"id": "suite:grow", "args": {"size": 5000}})
             assert (answer.type, answer.id, answer.payload["code"]) == ("error", "1", "protocol")
             assert "over the limit of 2000" in answer.payload["error"]
             assert await client.call() == 2
 
-    async def test_a_codec(self, exam: GatewayExam) -> None:
+    async def test_a_codec(self, testbed: GatewayTestbed) -> None:
         """It is used both ways."""
 
         class Base64Codec:
@@ -181,7 +181,7 @@ class TestRequests:
             def decode(self, frame: bytes | str) -> list[Message]:
                 return CODEC.decode(base64.b64decode(frame))
 
-        async with served(exam, codec=Base64Codec()) as client:
+        async with served(testbed, codec=Base64Codec()) as client:
             assert await client.call() == 2
             assert (await client.ask("nonsense", {})).type == "error"
 
@@ -189,32 +189,32 @@ class TestRequests:
 class TestCancelling:
     """Requests that nobody waits for any more."""
 
-    async def test_one_that_runs(self, exam: GatewayExam) -> None:
+    async def test_one_that_runs(self, testbed: GatewayTestbed) -> None:
         """Its tool is stopped and its ID is free again."""
-        async with served(exam) as client:
-            await client.say(Message("run_tool", "1", {"id": "exam:wait"}))
-            await exam.until(lambda: exam.calls == ["wait"])
+        async with served(testbed) as client:
+            await client.say(Message("run_tool", "1", {"id": "suite:wait"}))
+            await testbed.until(lambda: testbed.calls == ["wait"])
             answer = await client.ask("cancel", {}, "1")
             assert (answer.type, answer.id) == ("error", "1")
             assert "cancelled" in answer.payload["error"]
-            assert exam.stopped == ["wait"]
+            assert testbed.stopped == ["wait"]
             assert await client.call("1") == 2
 
-    async def test_one_that_waits(self, exam: GatewayExam) -> None:
+    async def test_one_that_waits(self, testbed: GatewayTestbed) -> None:
         """It is never begun."""
-        async with served(exam, max_requests=1) as client:
-            await client.say(Message("run_tool", "1", {"id": "exam:meet", "args": {"number": 1}}))
-            await client.say(Message("run_tool", "2", {"id": "exam:add", "args": {"a": 1}}))
-            await exam.until(lambda: exam.calls == ["meet"])
+        async with served(testbed, max_requests=1) as client:
+            await client.say(Message("run_tool", "1", {"id": "suite:meet", "args": {"number": 1}}))
+            await client.say(Message("run_tool", "2", {"id": "suite:add", "args": {"a": 1}}))
+            await testbed.until(lambda: testbed.calls == ["meet"])
             await client.say(Message("cancel", "2", {}))
             assert (await client.next()).id == "2"
-            exam.release.set()
+            testbed.release.set()
             assert (await client.next()).id == "1"
-            assert exam.calls == ["meet"]
+            assert testbed.calls == ["meet"]
 
-    async def test_one_that_is_unknown(self, exam: GatewayExam) -> None:
+    async def test_one_that_is_unknown(self, testbed: GatewayTestbed) -> None:
         """It is nothing to speak of."""
-        async with served(exam) as client:
+        async with served(testbed) as client:
             await client.say(Message("cancel", "99", {}), Message("cancel", "", {}))
             assert await client.call() == 2
 
@@ -222,60 +222,60 @@ class TestCancelling:
 class TestBounds:
     """A client cannot have the host hold more than it may."""
 
-    async def test_at_once(self, exam: GatewayExam) -> None:
+    async def test_at_once(self, testbed: GatewayTestbed) -> None:
         """No more than the bound run; the others wait for their turn."""
-        async with served(exam, max_requests=3) as client:
-            calls = [Message("run_tool", str(n), {"id": "exam:meet", "args": {"number": n}}) for n in range(10)]
+        async with served(testbed, max_requests=3) as client:
+            calls = [Message("run_tool", str(n), {"id": "suite:meet", "args": {"number": n}}) for n in range(10)]
             await client.say(*calls)
-            await exam.until(lambda: len(exam.calls) == 3)
+            await testbed.until(lambda: len(testbed.calls) == 3)
             await asyncio.sleep(0.01)
-            assert len(exam.calls) == 3
-            exam.release.set()
+            assert len(testbed.calls) == 3
+            testbed.release.set()
             assert sorted([(await client.next()).id for _ in calls]) == sorted(message.id for message in calls)
 
-    async def test_waiting(self, exam: GatewayExam, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_waiting(self, testbed: GatewayTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
         """More than may wait (4 here) are refused, and their IDs are free again."""
         monkeypatch.setattr("toolexec.runtime.gateway.serving._MAX_WAITING", 4)
-        async with served(exam, max_requests=1) as client:
-            calls = [Message("run_tool", str(n), {"id": "exam:meet", "args": {"number": n}}) for n in range(6)]
+        async with served(testbed, max_requests=1) as client:
+            calls = [Message("run_tool", str(n), {"id": "suite:meet", "args": {"number": n}}) for n in range(6)]
             await client.say(*calls)
             for message_id in ("4", "5"):
                 answer = await client.next()
                 assert (answer.type, answer.id) == ("error", message_id)
                 assert "too many" in answer.payload["error"]
-            exam.release.set()
+            testbed.release.set()
             assert sorted([(await client.next()).id for _ in range(4)]) == ["0", "1", "2", "3"]
             assert await client.call("4") == 2
 
-    async def test_bytes(self, exam: GatewayExam, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_bytes(self, testbed: GatewayTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
         """So are requests that are together too large (1,000 bytes here)."""
         monkeypatch.setattr("toolexec.runtime.gateway.serving._MAX_WAITING_BYTES", 1000)
-        async with served(exam, max_requests=1) as client:
-            await client.say(Message("run_tool", "1", {"id": "exam:meet", "args": {"number": 1}, "pad": "x" * 500}))
-            answer = await client.ask("run_tool", {"id": "exam:add", "args": {"a": 1}, "pad": "x" * 500}, "2")
+        async with served(testbed, max_requests=1) as client:
+            await client.say(Message("run_tool", "1", {"id": "suite:meet", "args": {"number": 1}, "pad": "x" * 500}))
+            answer = await client.ask("run_tool", {"id": "suite:add", "args": {"a": 1}, "pad": "x" * 500}, "2")
             assert "too many" in answer.payload["error"]
-            exam.release.set()
+            testbed.release.set()
             assert (await client.next()).id == "1"
             assert await client.call("2") == 2
 
-    async def test_the_hosts_own_count(self, exam: GatewayExam) -> None:
+    async def test_the_hosts_own_count(self, testbed: GatewayTestbed) -> None:
         """The cap is the host's: whatever a client says about itself does not change it."""
-        tools = Tools(exam.index, exam.docs, exam.runner, limits=Limits(max_tool_calls=1))
-        async with served(exam, tools=tools) as client:
+        tools = Tools(testbed.index, testbed.docs, testbed.runner, limits=Limits(max_tool_calls=1))
+        async with served(testbed, tools=tools) as client:
             await client.say(Message("hello", "0", {**HELLO.payload, "limits": {"max_tool_calls": 1000}}))
             assert (await client.next()).type == "hello"
             await client.call()
-            answer = await client.ask("run_tool", {"id": "exam:add", "args": {"a": 1}, "made": 0})
+            answer = await client.ask("run_tool", {"id": "suite:add", "args": {"a": 1}, "made": 0})
             assert answer.payload["code"] == "tool_call_limit"
 
 
 class TestPrinting:
     """What the other side prints."""
 
-    async def test_to_the_tools_output(self, exam: GatewayExam) -> None:
+    async def test_to_the_tools_output(self, testbed: GatewayTestbed) -> None:
         """Both streams; what is no text is not printed."""
-        tools = Tools(exam.index, exam.docs, exam.runner)
-        async with served(exam, tools=tools) as client:
+        tools = Tools(testbed.index, testbed.docs, testbed.runner)
+        async with served(testbed, tools=tools) as client:
             await client.say(
                 Message("print", "", {"text": "a"}),
                 Message("println", "", {"text": "b"}),
@@ -287,18 +287,18 @@ class TestPrinting:
             await client.call()
         assert (tools.output.text(), tools.output.text("stderr")) == ("ab\nf", "e")
 
-    async def test_to_another_output(self, exam: GatewayExam) -> None:
+    async def test_to_another_output(self, testbed: GatewayTestbed) -> None:
         """One that was given takes it."""
         output = Output()
-        tools = Tools(exam.index, exam.docs, exam.runner)
-        async with served(exam, tools=tools, output=output) as client:
+        tools = Tools(testbed.index, testbed.docs, testbed.runner)
+        async with served(testbed, tools=tools, output=output) as client:
             await client.say(Message("println", "", {"text": "b"}))
             await client.call()
         assert (output.text(), tools.output.text()) == ("b\n", "")
 
-    async def test_to_nowhere(self, exam: GatewayExam) -> None:
+    async def test_to_nowhere(self, testbed: GatewayTestbed) -> None:
         """A gateway without an output, such as a proxy, drops it."""
-        tools = Tools(exam.index, exam.docs, exam.runner)
+        tools = Tools(testbed.index, testbed.docs, testbed.runner)
         far, near = memory_pair()
         host = asyncio.create_task(serve_gateway(tools, far))
         async with ProxyGateway(near) as proxy:
@@ -317,13 +317,13 @@ class TestTheEnd:
     """Whoever ends it, nothing is left running."""
 
     @pytest.mark.parametrize("how", ["bye", "close", "cancel"])
-    async def test_what_runs_is_stopped(self, exam: GatewayExam, how: str) -> None:
+    async def test_what_runs_is_stopped(self, testbed: GatewayTestbed, how: str) -> None:
         """A goodbye, a lost connection and a cancellation stop the tools and close the connection."""
         here, there = memory_pair()
-        serving = asyncio.create_task(serve_gateway(Tools(exam.index, exam.docs, exam.runner), there))
+        serving = asyncio.create_task(serve_gateway(Tools(testbed.index, testbed.docs, testbed.runner), there))
         client = Client(here)
-        await client.say(Message("run_tool", "1", {"id": "exam:wait"}))
-        await exam.until(lambda: exam.calls == ["wait"])
+        await client.say(Message("run_tool", "1", {"id": "suite:wait"}))
+        await testbed.until(lambda: testbed.calls == ["wait"])
         if how == "bye":
             await client.say(Message("bye", "", {}))
         elif how == "close":
@@ -332,11 +332,11 @@ class TestTheEnd:
             serving.cancel()
         await asyncio.wait([serving], timeout=10)
         assert serving.cancelled() is (how == "cancel")
-        assert exam.stopped == ["wait"]
+        assert testbed.stopped == ["wait"]
         with pytest.raises(ConnectionClosedError):
             await client.next()
 
-    async def test_nobody_hears_the_answer(self, exam: GatewayExam) -> None:
+    async def test_nobody_hears_the_answer(self, testbed: GatewayTestbed) -> None:
         """Answers and refusals to somebody who is gone end the serving quietly."""
 
         class Deaf:
@@ -365,11 +365,11 @@ class TestTheEnd:
         ):
             deaf = Deaf()
             deaf.frames = frames
-            await asyncio.wait_for(serve_gateway(Tools(exam.index, exam.docs, exam.runner), deaf), 10)
+            await asyncio.wait_for(serve_gateway(Tools(testbed.index, testbed.docs, testbed.runner), deaf), 10)
             assert deaf.closed
 
     async def test_a_tool_that_does_not_end(
-        self, exam: GatewayExam, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, testbed: GatewayTestbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """It is not waited for for ever; the log says so."""
         monkeypatch.setattr("toolexec.runtime.gateway.serving._GRACE", 0.01)
@@ -377,17 +377,17 @@ class TestTheEnd:
 
         async def stubborn() -> None:
             """Not be cancelled."""
-            exam.calls.append("stubborn")
+            testbed.calls.append("stubborn")
             while not release.is_set():
                 try:
                     await release.wait()
                 except asyncio.CancelledError:
-                    exam.stopped.append("not me")
+                    testbed.stopped.append("not me")
 
-        exam.register(stubborn, "exam")
-        async with served(exam) as client:
-            await client.say(Message("run_tool", "1", {"id": "exam:stubborn"}))
-            await exam.until(lambda: exam.calls == ["stubborn"])
+        testbed.register(stubborn, "suite")
+        async with served(testbed) as client:
+            await client.say(Message("run_tool", "1", {"id": "suite:stubborn"}))
+            await testbed.until(lambda: testbed.calls == ["stubborn"])
             await client.say(Message("bye", "", {}))
             with pytest.raises(ConnectionClosedError):
                 await client.next()

@@ -31,7 +31,7 @@ from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.engine import Exit
 from toolexec.runtime.container.spec import ContainerSpec
 from toolexec.runtime.image.store import ImageStore
-from toolexec.testing.gateway_exam import GatewayExam
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
 pytestmark = [pytest.mark.full, pytest.mark.anyio]
 
@@ -649,12 +649,12 @@ asyncio.run(main())
 
 async def test_the_backend() -> None:
     """Code runs in it, with a tool, cold and warm."""
-    exam = GatewayExam(lambda parts: nullcontext(parts.direct()))
+    testbed = GatewayTestbed(lambda parts: nullcontext(parts.direct()))
     backend = GvisorBackend(GvisorConfig(image=TEST_IMAGE, warm=1))
     try:
         for warm in (False, True):
-            async with exam.gateway() as gateway:
-                request = ExecuteRequest(code="return tools.exam.add(a=1, b=2)", gateway=gateway, profile="hardened")
+            async with testbed.gateway() as gateway:
+                request = ExecuteRequest(code="return tools.suite.add(a=1, b=2)", gateway=gateway, profile="hardened")
                 if warm:
                     await backend.prepare(request)
                 result = await backend.execute(request)

@@ -1,5 +1,5 @@
 """Python in the embedded sandbox, from a request to a result; the suite and the battery of `tests/contract` are the
-larger part of its exam."""
+larger part of its tests."""
 
 from __future__ import annotations
 

@@ -19,26 +19,26 @@ from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
 
-__all__ = ["PATIENCE", "SandboxExam"]
+__all__ = ["PATIENCE", "SandboxTestbed"]
 
 PATIENCE: Final = 60.0
 _HOLD_SECONDS: Final = 2.0
 
 
-class SandboxExam:
+class SandboxTestbed:
     """One sandbox with the tools that the programs call; each check gets a fresh one."""
 
     def __init__(self, backend: SandboxBackend, snippets: Snippets = PYTHON) -> None:
         self.backend = backend
         self.snippets = snippets
         self.gate: asyncio.Event = asyncio.Event()
-        """Set it to let exam:gate answer."""
+        """Set it to let suite:gate answer."""
         self.begun: asyncio.Event = asyncio.Event()
-        """Set once exam:wait, exam:gate or exam:hold waits."""
+        """Set once suite:wait, suite:gate or suite:hold waits."""
         self.stopped: list[str] = []
         """The names of the tools that were left early."""
         self.release: threading.Event = threading.Event()
-        """Set it to let exam:hold go."""
+        """Set it to let suite:hold go."""
         self._loop = asyncio.get_running_loop()
         self._met: list[asyncio.Future[int]] = []
         self._index = InMemoryIndex()
@@ -46,7 +46,7 @@ class SandboxExam:
         local = LocalBackend()
         self._backends.register(local)
         for function in (self._add, self._slow, self._fail, self._meet, self._wait, self._hold, self._gate):
-            declared = declare(function, f"exam:{function.__name__.strip('_')}")
+            declared = declare(function, f"suite:{function.__name__.strip('_')}")
             self._index.register(declared.tool, LocalBinding(declared.tool.id))
             local.add(declared)
 
@@ -103,7 +103,7 @@ class SandboxExam:
         await self._until("wait", asyncio.Event())
 
     async def _gate(self) -> None:
-        """Wait until the exam opens the gate."""
+        """Wait until the check opens the gate."""
         await self._until("gate", self.gate)
 
     async def _until(self, name: str, event: asyncio.Event) -> None:

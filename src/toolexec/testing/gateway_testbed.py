@@ -1,4 +1,4 @@
-"""What the exam of gateways is made of: tools with a memory, and gateways to them."""
+"""The test bed of the gateway suite: tools that record their calls, and gateways to them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner, Runner
 
-__all__ = ["PATIENCE", "GatewayExam", "GatewayParts", "MakeGateway"]
+__all__ = ["PATIENCE", "GatewayParts", "GatewayTestbed", "MakeGateway"]
 
 PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayParts:
-    """What a gateway of the exam is to be made of: the tools, and what the code may do with them."""
+    """The parts of a gateway under test: the tools, and what the code may do with them."""
 
     index: Index
     docs: DocStore
@@ -47,7 +47,7 @@ MakeGateway: TypeAlias = Callable[[GatewayParts], AbstractAsyncContextManager[Ga
 """Makes the gateway to examine, and clears up after it."""
 
 
-class GatewayExam:
+class GatewayTestbed:
     """The tools that the checks call, and gateways to them; each check gets a fresh one."""
 
     def __init__(self, make: MakeGateway) -> None:
@@ -65,13 +65,13 @@ class GatewayExam:
         self.backends.register(self._local)
         self.runner: Runner = DefaultRunner(self.index, self.backends)
         meta = {"category": "sums", "inputModes": ["text"], "securitySchemes": {"key": {}}}
-        self.register(self.add, "exam", read_only=True, open_world=False, tags=["numbers"], meta=meta)
+        self.register(self.add, "suite", read_only=True, open_world=False, tags=["numbers"], meta=meta)
         for function in (self.echo, self.fail, self.wait, self.meet, self.grow, self.measure):
-            self.register(function, "exam")
+            self.register(function, "suite")
         self.register(self.secret, "vault")
         example = ToolExample(title="Two and three", args={"a": 2, "b": 3}, result_hint="5", id="e1")
         entry = DocEntry(summary="Adds two numbers.", notes="Exact.", examples=(example,), external_refs=("https://x",))
-        self.docs.register_doc("exam:add", entry)
+        self.docs.register_doc("suite:add", entry)
 
     def register(self, function: Callable[..., Any], namespace: str, **parts: Any) -> None:
         """Add one more tool; *parts* as `toolexec.tool` takes them."""
