@@ -187,7 +187,7 @@ class TestCards:
         ],
     )
     def test_no_card(self, change: dict[str, Any]) -> None:
-        """What a card must have is asked for, in one kind of error."""
+        """Report all fields that a card must have in one kind of error."""
         with pytest.raises(ConversionError) as caught:
             card_to_provider({**CARD, **change})
         assert str(caught.value).startswith(("a2a to_provider: ", "a2a to_tool: "))
@@ -247,7 +247,7 @@ class TestCards:
         assert [w.feature for w in warnings] == ["signatures"]
 
     def test_capabilities_of_the_wrong_kind(self) -> None:
-        """They are left out, and listed."""
+        """Leaves capabilities of the wrong type out and lists them."""
         provider = _provider(capabilities={"streaming": "yes", "push_notifications": None, "extensions": [{"a": 1}]})
         card, warnings = provider_to_card(provider)
         assert card["capabilities"] == {"extensions": []}

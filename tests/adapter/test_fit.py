@@ -261,7 +261,7 @@ class TestReferences:
 
     @pytest.mark.parametrize("dialect", ["gemini", "openai"])
     def test_to_nowhere(self, dialect: str) -> None:
-        """It is dropped, and told."""
+        """Drops the reference and reports it."""
         found, warnings = fit_property({"$ref": "#/$defs/gone", "title": "t"}, dialect)
         assert found["title"] == "t"
         assert "$ref dropped" in warnings
@@ -271,7 +271,7 @@ class TestReferences:
         assert fit_property({"$ref": "#/$defs/any"}, "openai", **{"$defs": {"any": True}})[0] == {}
 
     def test_what_contradicts_a_definition(self) -> None:
-        """What stands beside the reference goes first."""
+        """Drops first what stands beside the reference."""
         node = {"$ref": "#/$defs/S", "type": "integer"}
         found, warnings = fit_property(node, "gemini", **{"$defs": {"S": {"type": "string", "minLength": 1}}})
         assert found["type"] == "integer"
@@ -338,7 +338,7 @@ class TestAllOf:
         ],
     )
     def test_what_cannot_be_one(self, parts: list[Any]) -> None:
-        """It goes, and that is told."""
+        """Drops what cannot be merged and reports it."""
         found, warnings = fit_property({"allOf": parts, "title": "t"}, "gemini")
         assert "allOf" not in found
         assert any(warning.split()[0] == "allOf" for warning in warnings)
@@ -415,7 +415,7 @@ class TestRoot:
         assert "input: allOf dropped" in warnings
 
     def test_what_cannot_be_at_the_root(self) -> None:
-        """It goes."""
+        """Drops a keyword that cannot be at the root."""
         schema = {"type": "object", "not": {"required": ["x"]}, "enum": [{}], "anyOf": [{"type": "string"}]}
         found, warnings = fit(schema, "openai")
         assert found == {"type": "object", "properties": {}}
@@ -459,7 +459,7 @@ def test_draft_07() -> None:
 
 
 def test_malformed_schemas_do_not_crash() -> None:
-    """What a validator would refuse later is kept or dropped, whatever it is."""
+    """Keeps or drops what a validator would refuse later, and never crashes."""
     node = {
         "anyOf": 5,
         "allOf": "x",

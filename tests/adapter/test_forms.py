@@ -99,21 +99,21 @@ class TestOpenAI:
 
     @pytest.mark.parametrize("api", ["chat", "responses"])
     def test_both_read_both(self, api: Any) -> None:
-        """And a bare function."""
+        """Both readers accept both forms, and a bare function."""
         function = {"name": "f", "description": "d", "parameters": {"type": "object"}}
         for form in ({"type": "function", "function": function}, {"type": "function", **function}, function):
             tool = OpenAIAdapter(api).to_tool(form)
             assert (tool.id, tool.description, tool.input_schema.to_json()) == ("f", "d", {"type": "object"})
 
     def test_without_parameters(self) -> None:
-        """It takes an empty object."""
+        """A tool without parameters takes an empty object."""
         tool = OpenAIAdapter().to_tool({"name": "now", "description": None})
         assert tool.description == ""
         assert OpenAIAdapter().from_tool(tool).form["function"]["parameters"] == {"type": "object", "properties": {}}
 
     @pytest.mark.parametrize("strict", [True, False])
     def test_strict_comes_back(self, strict: bool) -> None:
-        """Whether it was set to true or to false."""
+        """The strict flag comes back, set to true or to false."""
         schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
         form = {"type": "function", "function": {"name": "f", "parameters": schema, "strict": strict}}
         done = OpenAIAdapter().from_tool(OpenAIAdapter().to_tool(form))
@@ -121,7 +121,7 @@ class TestOpenAI:
         assert done.strict is strict
 
     def test_what_only_responses_have(self) -> None:
-        """It goes through a tool, and is missed in Chat Completions."""
+        """A field that only the Responses API has survives a tool, and is reported missing in Chat Completions."""
         form = {
             "type": "function",
             "name": "f",
@@ -212,14 +212,14 @@ class TestAnthropic:
         assert told(done.warnings) == ["tool:/anthropic/cache_control dropped"]
 
     def test_code_cannot_call_strict_tools(self) -> None:
-        """So such a tool is not strict."""
+        """A tool that code may call is not strict."""
         tool = AnthropicAdapter().to_tool({**self.FORM, "allowed_callers": ["code_execution_20260120"]})
         done = AnthropicAdapter().from_tool(tool, FormOptions(strict=True))
         assert done.form["strict"] is False
         assert told(done.warnings) == ["tool:/strict dropped"]
 
     def test_strict_closes_objects(self) -> None:
-        """And leaves what may be absent as it is."""
+        """Strict mode closes objects and leaves optional properties optional."""
         done = AnthropicAdapter().from_tool(AnthropicAdapter().to_tool(self.FORM), FormOptions(strict=True))
         assert done.strict
         assert done.form["strict"] is True
@@ -227,7 +227,7 @@ class TestAnthropic:
         assert done.form["input_schema"] == schema
 
     def test_tools_of_the_vendor_have_no_schema(self) -> None:
-        """They are refused."""
+        """Refuses a provider's own tools, which have no schema."""
         with pytest.raises(ConversionError, match="has no schema of its own"):
             AnthropicAdapter().to_tool({"type": "bash_20250124", "name": "bash"})
         assert AnthropicAdapter().to_tool({"type": "custom", "name": "x"}).input_schema.to_json() == {"type": "object"}
@@ -327,7 +327,7 @@ class TestGemini:
         assert GeminiAdapter().to_tool({"name": "shop:find"}).namespace == "shop"
 
     def test_it_knows_no_strict_tools(self) -> None:
-        """And says so."""
+        """Reports that Gemini has no strict tools."""
         done = GeminiAdapter().from_tool(FULL, FormOptions(strict=True))
         assert not done.strict
         assert "tool:/strict dropped" in told(done.warnings)
@@ -337,7 +337,7 @@ class TestMCP:
     """MCP's own form."""
 
     def test_nothing_is_lost(self) -> None:
-        """What has no field is in the meta, and comes back out of it."""
+        """A field without an equal in MCP goes into the meta and comes back out of it."""
         done = MCPAdapter().from_tool(FULL)
         assert done.warnings == ()
         assert done.form["name"] == "find"
@@ -394,7 +394,7 @@ class TestMCP:
 @pytest.mark.parametrize("stored", [5, {"anthropic": 5}, {"anthropic": {"strict": "x", "allowed_callers": 3}}, []])
 @pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic", "gemini", "mcp", "a2a"])
 def test_a_hostile_meta(name: str, stored: Any) -> None:
-    """What a stranger puts where adapters keep things breaks nothing."""
+    """Foreign values under the adapters' own keys break nothing."""
     tool = FULL.replace(meta={META_KEY: stored})
     assert default_adapters().get(name).from_tool(tool).form
 

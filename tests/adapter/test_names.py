@@ -66,7 +66,7 @@ def test_names_stay_readable() -> None:
 
 
 def test_a_long_name_keeps_its_beginning() -> None:
-    """And has a hash in place of the rest."""
+    """A long name keeps its beginning and ends in a hash."""
     name = vendor_name("n:" + "a" * 100)
     assert len(name) == 64
     assert name.startswith("n__aaa")

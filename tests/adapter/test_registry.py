@@ -89,7 +89,7 @@ class Broken(OpenAIAdapter):
 
 
 def test_an_adapter_needs_a_name() -> None:
-    """It is found by that."""
+    """An adapter needs a name, because it is found by that."""
     with pytest.raises(ConfigurationError, match="needs a name"):
         AdapterRegistry([Nameless()])
 

@@ -56,7 +56,7 @@ def test_openai(strict: bool) -> None:
 
 
 def test_openai_finds_nothing_to_mend() -> None:
-    """What makes a schema strict in the package leaves a strict one as it is."""
+    """The package's own strict conversion leaves a strict schema as it is."""
     module: Any = pytest.importorskip("openai.lib._pydantic")
     schema = OpenAIAdapter().from_tool(TOOL, FormOptions(strict=True)).form["function"]["parameters"]
     assert module._ensure_strict_json_schema(copy.deepcopy(schema), path=(), root=schema) == schema

@@ -26,7 +26,7 @@ def strict(properties: dict[str, Any], dialect: Any = OPENAI, **more: Any) -> tu
 
 
 def test_everything_is_required_and_closed() -> None:
-    """What may be absent takes null in its place."""
+    """Every property is required; an optional one takes null instead."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}
     schema, _ = strict(
         {
@@ -67,7 +67,7 @@ def test_everything_is_required_and_closed() -> None:
 
 
 def test_anthropic_lets_things_be_absent() -> None:
-    """But closes objects."""
+    """Closes objects, but leaves optional properties optional."""
     schema, _ = strict(
         {"a": {"type": "string"}, "o": {"type": "object", "properties": {"x": {"type": "string"}}}}, ANTHROPIC
     )
@@ -210,7 +210,7 @@ class TestTheWayBack:
         assert without_nulls(self.SCHEMA, {"h": None, "c": {"r": None}}) == {"h": None, "c": {"r": None}}
 
     def test_what_fits_stays_the_same(self) -> None:
-        """Even the very object."""
+        """Returns a value that fits as the very same object."""
         args = {"h": 1, "b": None}
         assert without_nulls(self.SCHEMA, args) is args
 

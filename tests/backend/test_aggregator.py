@@ -151,7 +151,7 @@ async def test_new_ids_may_not_collide_either() -> None:
 
 
 async def test_an_unknown_policy() -> None:
-    """It is refused with those that there are."""
+    """Refuses an unknown policy and names the known ones."""
     with pytest.raises(ConfigurationError, match="must be one of error, first, prefix"):
         Aggregator(BackendRegistry(), on_collision="last")  # type: ignore[arg-type]
 

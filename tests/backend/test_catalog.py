@@ -31,7 +31,7 @@ def catalog(index: InMemoryIndex) -> Catalog:
 
 
 def shown(index: InMemoryIndex) -> list[str]:
-    """What the index has."""
+    """Return the IDs in the index."""
     return [entry.tool.id for entry in index.tools()]
 
 

@@ -82,7 +82,7 @@ async def test_a_cancellation_from_inside_is_a_failure() -> None:
 
 
 async def test_a_cancellation_from_outside_goes_on() -> None:
-    """What someone asked for is not turned into a failure."""
+    """A requested cancellation is not turned into a failure."""
 
     async def work() -> None:
         try:

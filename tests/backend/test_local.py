@@ -75,7 +75,7 @@ class Person(pydantic.BaseModel):
 
 
 async def test_an_async_handler_runs_on_the_event_loop(backend: LocalBackend) -> None:
-    """It may await, in the caller's own task."""
+    """An async handler may await, in the caller's own task."""
 
     async def where() -> list[Any]:
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_an_async_handler_runs_on_the_event_loop(backend: LocalBackend) ->
 
 
 async def test_a_sync_handler_runs_in_a_thread(backend: LocalBackend) -> None:
-    """It may block."""
+    """A sync handler may block."""
 
     def where() -> int:
         return threading.get_ident()
@@ -95,7 +95,7 @@ async def test_a_sync_handler_runs_in_a_thread(backend: LocalBackend) -> None:
 
 
 async def test_an_inline_handler_runs_where_it_is_called(backend: LocalBackend) -> None:
-    """It costs no thread."""
+    """An inline handler costs no thread."""
 
     @tool(inline=True)
     def where() -> int:
@@ -118,7 +118,7 @@ async def test_a_killable_mapping_handler(backend: LocalBackend, killable: Modul
 
 
 async def test_a_killable_handler_takes_only_json(backend: LocalBackend, killable: ModuleType) -> None:
-    """What cannot be sent is refused with the place, before anything runs."""
+    """Refuses a value that cannot be sent, with its location, before anything runs."""
     backend.register("total", mapping_handler(killable.total, killable=True))
     with pytest.raises(InputValidationError) as caught:
         await backend.call("total", ToolCall("total", {"numbers": [1, object()]}))
@@ -126,7 +126,7 @@ async def test_a_killable_handler_takes_only_json(backend: LocalBackend, killabl
 
 
 async def test_a_killable_handler_gets_arguments_of_its_types(backend: LocalBackend, killable: ModuleType) -> None:
-    """They are checked here first."""
+    """Checks the arguments here first."""
     with pytest.raises(InputValidationError):
         await call(backend, killable.mirror, {"point": {"x": "one"}, "colour": "green", "when": "never"})
 
@@ -190,7 +190,7 @@ async def test_a_generator_may_yield_events(backend: LocalBackend) -> None:
 
 
 async def test_partials_and_callable_objects_are_handlers(backend: LocalBackend) -> None:
-    """What can be called can be a handler, async or not."""
+    """Any callable can be a handler, async or not."""
 
     class Adder:
         async def __call__(self, args: dict[str, Any]) -> int:
@@ -294,7 +294,7 @@ async def test_a_reply_in_parts_is_passed_on(backend: LocalBackend) -> None:
 
 
 async def test_a_mapping_handler_gets_its_own_copy(backend: LocalBackend) -> None:
-    """What it does to the arguments does not reach the caller."""
+    """A handler's changes of its arguments do not reach the caller."""
     args = {"a": 1}
     backend.register("pop", lambda given: given.pop("a"))
     assert await backend.call("pop", ToolCall("pop", args)) == 1
@@ -307,7 +307,7 @@ async def test_a_mapping_handler_gets_its_own_copy(backend: LocalBackend) -> Non
 
 
 async def test_progress_from_the_event_loop(backend: LocalBackend) -> None:
-    """It is heard at once, and the handler knows which call it serves."""
+    """Progress arrives at once, and the handler knows which call it serves."""
     heard: list[Progress] = []
 
     async def work(ctx: ToolContext) -> list[Any]:
@@ -349,7 +349,7 @@ async def test_progress_from_a_generator(backend: LocalBackend) -> None:
 
 
 async def test_a_progress_callback_that_raises(backend: LocalBackend, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and neither the handler nor the call notices."""
+    """An exception of the callback is logged; neither the handler nor the call notices."""
 
     def deaf(_: Progress) -> None:
         raise ValueError("not listening")
@@ -432,7 +432,7 @@ async def test_a_name_that_could_be_two_is_not_found(backend: LocalBackend) -> N
 
 
 async def test_a_binding_leads_back_whatever_the_backend_is_called() -> None:
-    """Also when an index has put the tool into the backend's namespace."""
+    """A binding works even when an index has put the tool into the backend's namespace."""
     for backend_name in ("local", "math"):
         backend = LocalBackend(backend_name)
         bare = Tool(name="add", input_schema=OBJECT)
@@ -488,7 +488,7 @@ async def test_an_unknown_handler(backend: LocalBackend) -> None:
 
 
 async def test_a_backend_that_is_switched_off(backend: LocalBackend) -> None:
-    """It refuses before it looks, lists all the same, and says so."""
+    """A disabled backend refuses calls first, still lists its tools, and reports that it is disabled."""
     backend.register("x", len, Tool(name="x", input_schema=OBJECT))
     backend.enabled = False
     for name in ("x", "unknown"):
@@ -500,7 +500,7 @@ async def test_a_backend_that_is_switched_off(backend: LocalBackend) -> None:
 
 
 async def test_what_cannot_be_a_handler(backend: LocalBackend) -> None:
-    """It is refused at once, not at the first call."""
+    """Refuses an unsuitable handler when it is registered, not at the first call."""
     with pytest.raises(ConfigurationError, match="must be a function"):
         backend.register("x", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no source to import it from"):

@@ -130,7 +130,7 @@ async def test_progress_comes_while_a_handler_works(backend: LocalBackend) -> No
 
 
 async def test_a_handler_may_yield_events(backend: LocalBackend) -> None:
-    """They go out as they are; done ends the stream with its own value."""
+    """Events go out as they are; done ends the stream with its own value."""
 
     def work(how: str) -> Iterator[Any]:
         yield StreamEvent(kind="progress", data={"progress": 1})
@@ -225,7 +225,7 @@ async def test_closing_early_closes_a_sync_generator(backend: LocalBackend, inli
 @pytest.mark.full
 @pytest.mark.parametrize("context", [True, False])
 async def test_closing_early_closes_an_async_generator(backend: LocalBackend, context: bool) -> None:
-    """Also one that reports progress, and so runs in a task of its own."""
+    """Closing early also closes a generator that reports progress, and so runs in a task of its own."""
     closed: list[str] = []
 
     async def plain() -> AsyncIterator[int]:

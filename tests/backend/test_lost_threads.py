@@ -112,7 +112,7 @@ async def test_a_pool_without_spare_threads_refuses_at_once(gate: Gate) -> None:
 
 
 async def test_calls_that_wait_when_the_last_thread_hangs(gate: Gate) -> None:
-    """They are refused at that moment, and do not wait for their own limits."""
+    """Refuses calls at that moment instead of making them wait for their own limits."""
     async with make_exec(gate, threads=1, spare=0) as ex:
         hanging = asyncio.ensure_future(ex.run_tool("t:hang", timeout=SHORT))
         await until(lambda: gate.entered.acquire(blocking=False))
@@ -212,7 +212,7 @@ class TestWorkerThreads:
         pool.close()
 
     async def test_a_job_that_is_abandoned_before_it_begins(self, gate: Gate) -> None:
-        """It is never called, and costs no thread."""
+        """An abandoned job is never called, and costs no thread."""
         pool = WorkerThreads(1)
         first = pool.start(gate.wait)
         assert gate.entered.acquire(timeout=10)

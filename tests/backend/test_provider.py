@@ -38,7 +38,7 @@ def call(name: str, args: Mapping[str, Any]) -> Any:
 
 
 async def answer(function: Any, args: Mapping[str, Any] | None = None, name: str = "add") -> Any:
-    """What a provider with that function answers."""
+    """Return the answer of a provider with that function."""
     backend = ProviderBackend("p", function)
     try:
         return await backend.call(name, ToolCall("p:add", args))
@@ -47,12 +47,12 @@ async def answer(function: Any, args: Mapping[str, Any] | None = None, name: str
 
 
 async def test_an_async_function_runs_on_the_event_loop() -> None:
-    """It gets the name and the arguments."""
+    """An async function receives the name and the arguments."""
     assert await answer(acall, {"a": 1}) == ["add", {"a": 1}, threading.get_ident()]
 
 
 async def test_a_sync_function_runs_in_a_thread() -> None:
-    """It may block without holding up the loop."""
+    """A sync function may block without holding up the loop."""
     name, args, thread = await answer(call)
     assert (name, args) == ("add", {})
     assert thread != threading.get_ident()
@@ -65,7 +65,7 @@ async def test_an_awaitable_out_of_a_sync_function_is_awaited() -> None:
 
 
 async def test_the_arguments_are_a_copy() -> None:
-    """What the function does to them stays there."""
+    """The function's changes of its arguments stay there."""
     args = {"a": 1}
     await answer(lambda _, given: given.clear(), args)
     assert args == {"a": 1}
@@ -74,7 +74,7 @@ async def test_the_arguments_are_a_copy() -> None:
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_what_it_raises_is_the_failure_of_the_call(error: BaseException, is_async: bool) -> None:
-    """Also what is meant for the process."""
+    """Any exception is the failure of the call, even one meant for the process."""
 
     async def afail(*_: Any) -> None:
         raise error
@@ -106,7 +106,7 @@ async def test_errors_of_ours_are_passed_on(error: Exception) -> None:
 
 
 async def test_a_real_cancellation_goes_through() -> None:
-    """It reaches the provider's function."""
+    """A cancellation reaches the provider's function."""
     stopped: list[str] = []
     started = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_what_a_provider_says_of_itself() -> None:
 
 
 async def test_a_provider_that_is_switched_off() -> None:
-    """It refuses and says so."""
+    """A disabled provider refuses calls and says why."""
     backend = ProviderBackend("p", acall)
     backend.enabled = False
     with pytest.raises(BackendDisabledError):

@@ -56,7 +56,7 @@ def registry() -> BackendRegistry:
 
 @pytest.fixture
 def log() -> list[str]:
-    """What happened to recorders."""
+    """Return the record of all recorder events."""
     return []
 
 
@@ -74,7 +74,7 @@ def provider(name: str, **rest: Any) -> ProviderBackend:
 
 
 def test_a_backend_is_found_by_its_name(registry: BackendRegistry) -> None:
-    """What was registered comes back, and an unknown name gives nothing."""
+    """Returns the registered backend; an unknown name gives None."""
     backend = provider("p")
     assert registry.register(backend) is backend
     assert registry.get("p") is backend
@@ -168,7 +168,7 @@ def test_many_threads_at_once(registry: BackendRegistry) -> None:
 
 
 def test_a_factory_makes_backends(registry: BackendRegistry) -> None:
-    """It gets the name and the configuration; the last one for a kind counts."""
+    """A factory receives the name and the configuration; the last one registered for a kind wins."""
     made: list[Any] = []
 
     def factory(name: str, config: Mapping[str, Any]) -> Backend:
@@ -202,7 +202,7 @@ def test_factories_that_cannot_be(registry: BackendRegistry) -> None:
 
 
 def test_the_factory_of_mcp_servers(registry: BackendRegistry) -> None:
-    """It is there from the start, and knows what can be configured."""
+    """The factory of MCP servers is there from the start, and lists its configuration keys."""
     backend = registry.create("mcp", "git", {"command": "git-server"})
     assert isinstance(backend, MCPBackend)
     with pytest.raises(ConfigurationError, match=r"MCP server x has no setting 'comand'; did you mean command"):
@@ -277,7 +277,7 @@ def test_a_local_binding_never_leads_to_another_kind(registry: BackendRegistry) 
 
 
 async def test_a_stand_in_for_a_backend_that_is_missing(registry: BackendRegistry, log: list[str]) -> None:
-    """It is made once for each name, gives way to a registered one, and is closed with the others."""
+    """A stand-in is made once for each name, gives way to a registered backend, and is closed with the others."""
     made: list[str] = []
 
     def make(name: str) -> Backend:
@@ -334,7 +334,7 @@ async def test_a_failed_start_leaves_alone_what_was_running(registry: BackendReg
 
 
 async def test_a_cancelled_start_is_rolled_back(registry: BackendRegistry, log: list[str]) -> None:
-    """What had been started is closed; the cancellation goes on."""
+    """A cancelled start closes what had been started, and the cancellation goes on."""
 
     class Slow(Recorder):
         async def start(self) -> None:

@@ -83,7 +83,7 @@ def test_what_references_stand_for(resolver, text, expected):
     ],
 )
 def test_what_is_refused(resolver, text, reason):
-    """What cannot be filled in is an error that says where and why."""
+    """An unresolvable reference is an error that gives its location and the reason."""
     with pytest.raises(SecretError) as caught:
         resolver(NAME="value", EMPTY="").resolve(text, "server gh")
     assert str(caught.value).startswith("server gh: ")
@@ -147,7 +147,7 @@ def test_under_public_labels_only_telling_names_count(resolver):
 
 
 def test_a_default_is_no_secret(resolver):
-    """What the configuration itself says is not hidden."""
+    """A default from the configuration itself is not hidden."""
     assert resolver().expand({"a": "${TOKEN:-from-the-file}"}, "x").secrets == frozenset()
 
 
@@ -172,7 +172,7 @@ def test_a_file(resolver, tmp_path, caplog):
 
 
 def test_a_file_that_all_can_read(resolver, redact, tmp_path, caplog):
-    """It is used, with a warning that does not have its text."""
+    """A file that all can read is used, with a warning that does not have its content."""
     path = tmp_path / "open"
     path.write_text(SECRET)
     path.chmod(0o644)
@@ -218,7 +218,7 @@ def python(code: str) -> str:
 
 
 def test_a_command(resolver, redact):
-    """What a command prints is the secret, without blanks around it; no shell looks at it."""
+    """The output of a command is the secret, stripped of whitespace; no shell reads the command."""
     assert resolver().resolve(python(f"print(' {SECRET} ')"), "x") == SECRET
     assert resolver().resolve(python("print('$HOME; echo `x` | cat > y')"), "x") == "$HOME; echo `x` | cat > y"
     assert redact.text(f"token={SECRET}&") == f"token={REDACTED}&"
@@ -247,7 +247,7 @@ def test_commands_that_fail(resolver, ref, reason):
 
 
 def test_a_command_that_never_ends(resolver, monkeypatch):
-    """It is stopped with all that it started, also when a child holds its output open."""
+    """Stops a command with all its children, even when a child holds its output open."""
     monkeypatch.setattr(providers, "COMMAND_SECONDS", 0.2)
     code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
     with pytest.raises(SecretError, match=r"did not end within 0\.2 s"):

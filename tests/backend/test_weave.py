@@ -29,7 +29,7 @@ async def test_progress_and_items_come_in_order() -> None:
 
 
 async def test_progress_does_not_wait_for_the_next_item() -> None:
-    """It arrives while the generator still works."""
+    """Progress arrives while the generator still works."""
     gate = asyncio.Event()
 
     async def work(report: ProgressCallback) -> AsyncGenerator[Any, None]:
@@ -60,7 +60,7 @@ async def test_the_generator_is_never_ahead() -> None:
 
 
 async def test_a_failure_comes_after_what_was_before() -> None:
-    """What the generator raises is raised, once, in its place."""
+    """An exception of the generator is raised once, in its position."""
 
     async def work(report: ProgressCallback) -> AsyncGenerator[Any, None]:
         yield "a"

@@ -29,7 +29,7 @@ COMMANDS = ("search", "describe", "run", "chain", "list", "backends", "code", "d
 
 
 def test_help_lists_the_commands_and_exit_codes(cli: Cli) -> None:
-    """Also as -h."""
+    """Help lists them for -h as well."""
     for option in ("--help", "-h"):
         done = cli(option)
         assert done.exit_code == 0
@@ -47,7 +47,7 @@ def test_the_module_tells_the_same_exit_codes() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_json(cli: Cli, command: str) -> None:
-    """And says so in its help."""
+    """Every command takes --json and says so in its help."""
     assert "--json" in cli(command, "--help").stdout
 
 
@@ -83,7 +83,7 @@ def test_mistakes_exit_with_2(cli: Cli, words: list[str]) -> None:
 
 
 def test_json_without_a_command_is_a_mistake(cli: Cli) -> None:
-    """It still gives JSON."""
+    """A mistake without a command still gives JSON."""
     done = cli("--json")
     assert done.exit_code == 2
     assert json.loads(done.stdout)["error"]["message"]
@@ -97,7 +97,7 @@ def test_a_word_after_two_dashes_is_no_option(cli: Cli, tools_file: Path) -> Non
 
 
 def test_help_wins_over_json(cli: Cli) -> None:
-    """It is what was asked for."""
+    """The help that was asked for is printed."""
     done = cli("list", "--json", "--help")
     assert done.exit_code == 0
     assert "Usage" in done.stdout

@@ -60,7 +60,7 @@ class Terminal:
         self.process.stdin.flush()
 
     def read_until(self, text: str, times: int = 1) -> str:
-        """What is on the screen when *text* is, so many times."""
+        """Return the screen's content once *text* has appeared so many times."""
         deadline = time.monotonic() + 30
         while self.seen.count(text) < times:
             assert time.monotonic() < deadline, f"only {self.seen!r} was shown"
@@ -73,7 +73,7 @@ class Terminal:
         os.write(self.us, text.encode())
 
     def result(self) -> list[str]:
-        """What the program printed in the end."""
+        """Return the final output of the program."""
         out, _ = self.process.communicate(timeout=60)
         return out.split()
 
@@ -145,7 +145,7 @@ def test_one_question_at_a_time(terminals: list[Terminal]) -> None:
 
 
 def test_a_cancelled_question_is_withdrawn(terminals: list[Terminal]) -> None:
-    """It is said so, the event loop goes on meanwhile, and the next question works."""
+    """Announces the withdrawal; the event loop goes on meanwhile, and the next question works."""
     body = """
 task = asyncio.create_task(ask(request("one")))
 await asyncio.to_thread(sys.stdin.readline)
@@ -237,7 +237,7 @@ def test_nothing_can_steer_the_terminal() -> None:
 
 
 def test_long_arguments_are_cut_and_it_is_said() -> None:
-    """What is not shown is counted."""
+    """Cuts long arguments and counts what is not shown."""
     shown = question(ApprovalRequest(tool_id="x", args={"text": "x" * 10_000}, reason="r"))
     assert len(shown) < 5000
     assert "... and 6,0" in shown

@@ -61,7 +61,7 @@ def test_a_value_is_read_as_its_schema_says(word: str, expected: dict[str, Any])
 
 @pytest.mark.parametrize("text", ["ten", "NaN", "Infinity", "[" * 5000])
 def test_what_does_not_fit_is_passed_on_as_text(text: str) -> None:
-    """So that the tool's own check can name everything that is wrong."""
+    """Passes such a value on, so that the tool's own check can name everything that is wrong."""
     assert read_args([f"count={text}"], SCHEMA) == {"count": text}
 
 
@@ -89,7 +89,7 @@ def test_a_dash_reads_stdin() -> None:
 
 
 def test_a_schema_without_names_leaves_values_to_json() -> None:
-    """Also a boolean schema, and one whose properties are no object."""
+    """A boolean schema, or one whose properties are not an object, leaves values to JSON as well."""
     assert read_args(["a=1"], True) == {"a": 1}
     assert read_args(["a=1"], {"properties": ["a"]}) == {"a": 1}
 

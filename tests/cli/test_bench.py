@@ -139,7 +139,7 @@ def test_backends_that_are_down_are_named(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_it_advises(capsys: pytest.CaptureFixture[str], size: int, advice: str) -> None:
-    """What to do is told for few tools and for many; a loss is never shown as a saving."""
+    """Gives advice for few tools and for many; a loss is never shown as a saving."""
     assert advice in data(capsys, lambda: catalogue(size))["advice"]
     assert perform(bench, make=lambda: catalogue(size)) == 0
     out = " ".join(capsys.readouterr().out.split())

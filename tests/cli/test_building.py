@@ -66,7 +66,7 @@ def test_a_build_ends_with_its_view() -> None:
 
 
 async def test_cancelling_stops_the_build() -> None:
-    """And waits until the build has seen it."""
+    """Cancelling waits until the build has seen it."""
     seen: list[type[BaseException]] = []
     started = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -42,7 +42,7 @@ def test_each_client_gets_its_form(file: Path, client: str, key: str) -> None:
 
 
 def test_the_command_works(file: Path) -> None:
-    """It is the very program that printed it."""
+    """The printed command starts the very program that printed it."""
     entry = document("claude")["mcpServers"]["toolexec"]
     words = [word for word in entry["args"] if word not in ("serve", "-c", str(file))]
     done = subprocess.run([entry["command"], *words, "--version"], capture_output=True, text=True, check=True)
@@ -79,7 +79,7 @@ def test_a_running_server_is_reached_by_its_address(
 
 
 def test_a_key_that_is_needed_has_its_place(file: Path) -> None:
-    """And the address is the one that the server says is its own."""
+    """Leaves a placeholder for the key; the address is the one that the server reports."""
     file.write_text(
         '[server]\nhost = "0.0.0.0"\n[http]\nbehind_proxy = true\n[auth]\nresource_url = "https://x.example.com/mcp"\n'
         f'api_keys = [{{ id = "a", sha256 = "{"ab" * 32}" }}]\n'
@@ -149,6 +149,6 @@ def test_with_these_variables_every_reference_leads_somewhere(file: Path) -> Non
 
 
 def test_a_running_server_needs_no_variables(file: Path) -> None:
-    """It has those that it was started with."""
+    """A running server needs no variables beyond those it was started with."""
     file.write_text(SERVERS)
     assert "env" not in document("claude", "-c", file, "--transport", "http")["mcpServers"]["toolexec"]

@@ -218,7 +218,7 @@ def test_a_syntax_error_is_shown_with_its_line(cli: Cli) -> None:
 
 
 def test_a_terminal_gets_a_panel_and_a_footer(cli: Cli, tools_file: Path) -> None:
-    """What ran where, how many calls, how long."""
+    """The footer shows the sandbox, the number of calls and the duration."""
     done = cli("code", "-e", "tools.math.add(a=1)", "-c", tools_file, FORCE_COLOR="1")
     assert "✓ python · wasm · 1 tool call · " in done.stderr
     done = cli("code", "-e", "1/0", FORCE_COLOR="1")

@@ -14,7 +14,7 @@ from toolexec.errors import CodeError, ConfigurationError, SandboxViolationError
 
 
 def test_the_caret_is_under_the_column() -> None:
-    """Also after wide characters and tabs, which take more than one cell."""
+    """The caret is right even after wide characters and tabs, which take more than one cell."""
     text = failure_text(CodeError("no", line=12, column=4, source="\tä漢 x")).plain
     assert "  12 │     ä漢 x\n     │        ^" in text
 
@@ -32,7 +32,7 @@ def test_hostile_source_is_harmless() -> None:
 
 
 def test_a_long_line_is_cut() -> None:
-    """And a mark that would be beyond it is left out."""
+    """A long line is cut, and a mark beyond its end is left out."""
     text = failure_text(CodeError("no", line=1, column=5000, source="x" * 9000)).plain
     assert len(text) < 300
     assert "^" not in text
@@ -44,7 +44,7 @@ def test_a_call_without_arguments() -> None:
 
 
 def test_what_came_otherwise_is_shown_at_the_end() -> None:
-    """What the result has beyond the events, once."""
+    """Shows once, at the end, what the result has beyond the events."""
     out = StringIO()
     printed = Printed(Screen(out))
     printed.event(CodeEvent(kind="print", text="a\nb"))
@@ -84,7 +84,7 @@ def test_no_link_leads_out(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
-    """It is a file, for example."""
+    """Refuses an output path that is a file, for example."""
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigurationError, match="cannot write to"):
         write_files(tmp_path / "out", {"x": b""})

@@ -62,7 +62,7 @@ def test_the_same_as_json(file: Path) -> None:
 
 
 def test_without_a_file_the_defaults_are_shown() -> None:
-    """And what the environment says."""
+    """Without a file, the defaults and the environment are shown."""
     done = call("config", "show", "--origin", TOOLEXEC_LIMITS__CALL_TIMEOUT="2m")
     assert done.exit_code == 0
     assert "call_timeout = 120  # TOOLEXEC_LIMITS__CALL_TIMEOUT" in done.stdout

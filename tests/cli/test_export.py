@@ -49,7 +49,7 @@ def test_search(cli: Cli, tools_file: Path) -> None:
 
 
 def test_into_a_file(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
-    """And stdout is empty."""
+    """The export goes into the file, and stdout is empty."""
     file = tmp_path / "tools.json"
     done = cli("export", "-f", "mcp", "--namespace", "math", "--out", file, "-c", tools_file)
     assert (done.exit_code, done.stdout) == (0, "")
@@ -72,7 +72,7 @@ def test_as_json(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_tool_that_cannot_be_exported(cli: Cli, tmp_path: Path) -> None:
-    """It is named, and the exit code says that something is missing."""
+    """Names the tool; the exit code reports that something is missing."""
     file = tmp_path / "app.py"
     file.write_text(
         "from toolexec import Tool, tool\n"

@@ -47,7 +47,7 @@ def test_search_filters(cli: Cli, tools_file: Path, options: list[str], expected
 
 
 def test_a_search_without_results_says_where_to_look(cli: Cli, tools_file: Path) -> None:
-    """It is no failure."""
+    """An empty result is not a failure."""
     done = cli("search", "zzzz", "-c", tools_file)
     assert (done.exit_code, done.stdout) == (0, "")
     assert (
@@ -93,7 +93,7 @@ def test_search_by_what_is_produced(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_search_counts(cli: Cli, tools_file: Path) -> None:
-    """How many there are by namespace, tag, backend and hint."""
+    """Counts tools by namespace, tag, backend and hint."""
     done = cli("search", "", "--namespace", "math", "--facets", "-c", tools_file)
     assert "all 1" in done.stdout
     assert "math 1" in done.stdout
@@ -185,7 +185,7 @@ def test_describe_shows_what_people_wrote(cli: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_describe_without_named_parameters(cli: Cli, tmp_path: Path, schema: str, shown: str) -> None:
-    """It says what may be passed."""
+    """Describes what may be passed."""
     file = tmp_path / "app.py"
     out = "{'type': 'object', 'properties': {'x': {'type': 'null', 'description': 'a hole'}}}"
     file.write_text(
@@ -244,7 +244,7 @@ def test_list_of_one_namespace(cli: Cli, tools_file: Path) -> None:
 
 
 def test_tools_without_a_namespace_have_a_heading(cli: Cli, tmp_path: Path) -> None:
-    """They are not lost."""
+    """Tools without a namespace are listed under a heading of their own."""
     file = tmp_path / "app.py"
     file.write_text("from toolexec import tool\n@tool\ndef alone() -> None: ...\n")
     assert "(no namespace)  1 tool" in cli("list", "-c", file).stdout

@@ -126,7 +126,7 @@ def test_what_is_there_is_not_built_again(cli: Cli) -> None:
 
 
 def test_a_lock_says_what_is_wanted(cli: Cli, cache: Path, tmp_path: Path) -> None:
-    """It need not be said again; and one that cannot be written any more is said to be missing."""
+    """A lock replaces the list of requirements; one that cannot be written any more is reported missing."""
     lock = Lock(suite="trixie", node=True, go=True, requirements=("rich",), system={}, packages={})
     lock.write(tmp_path / "image.lock")
     keep("locked", Recipe(suite="trixie", node=True, go=True, packages=("rich",), lock=lock))
@@ -162,6 +162,6 @@ def test_a_build_that_is_interrupted(cache: Path, number: signal.Signals) -> Non
 
 @pytest.mark.parametrize("words", [["build"], ["import"], ["list"], ["remove"], []])
 def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
-    """And JSON."""
+    """Every command has help and JSON."""
     text = cli("image", *words, "--help").stdout
     assert ("--json" in text) == bool(words)

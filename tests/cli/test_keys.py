@@ -80,5 +80,5 @@ def test_what_makes_no_sense(words: list[str]) -> None:
 
 
 def test_without_a_command_there_is_help() -> None:
-    """It says what there is."""
+    """Help lists the subcommands."""
     assert "new" in run().output

@@ -42,7 +42,7 @@ def test_values_are_read_by_the_schema(cli: Cli, tools_file: Path) -> None:
 
 
 def test_arguments_come_from_a_file_and_stdin(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
-    """And single words on top of them."""
+    """Arguments of the command line override those of a file and stdin."""
     (tmp_path / "args.json").write_text('{"a": 1, "b": 1}')
     assert cli("run", "math:add", "@args.json", "b=2", "-c", tools_file).stdout == "3\n"
     assert cli("run", "math:add", "-", "-c", tools_file, stdin='{"a": 4}').stdout == "5\n"
@@ -77,7 +77,7 @@ def test_hostile_values_are_harmless(cli: Cli, tools_file: Path) -> None:
 
 
 def test_a_picture_alone_has_no_value(cli: Cli, tmp_path: Path) -> None:
-    """It is listed, and nothing stands for the text that there is not."""
+    """Lists a picture, and prints no placeholder for the absent text."""
     file = tmp_path / "app.py"
     file.write_text(
         "from toolexec import ToolReply, tool\nfrom toolexec.model.content import image\n"
@@ -183,7 +183,7 @@ def test_streaming_prints_pieces_as_they_come(cli: Cli, tools_file: Path) -> Non
 
 
 def test_streaming_text_pieces(cli: Cli, tmp_path: Path) -> None:
-    """They are text, not JSON; a tool's own events count as well."""
+    """Pieces of text are printed as text, not JSON; a tool's own events count as well."""
     file = tmp_path / "app.py"
     file.write_text(
         "from toolexec import StreamEvent, tool\n@tool\nasync def poem():\n"
@@ -221,7 +221,7 @@ def test_a_value_that_breaks_its_schema_is_shown(cli: Cli, tmp_path: Path) -> No
 
 
 def test_streaming_gives_one_event_per_line(cli: Cli, tools_file: Path) -> None:
-    """And exactly one last event."""
+    """Each event is one line, and exactly one of them is the last."""
     done = cli("run", "slow:count", "n=2", "--stream", "--json", "-c", tools_file)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["kind"] for event in events] == ["progress", "progress", "done"]
@@ -261,7 +261,7 @@ CHAIN = [
 
 
 def test_a_chain_shows_its_steps(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
-    """And the value of the last one below."""
+    """A chain shows its steps and the last value below."""
     (tmp_path / "chain.json").write_text(json.dumps(CHAIN))
     done = cli("chain", "chain.json", "-c", tools_file)
     assert done.exit_code == 0

@@ -31,7 +31,7 @@ def cache(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def test_a_sandbox_that_is_there_is_not_built_again(cli: Cli, sandbox: None) -> None:
-    """It says so, and where it is."""
+    """Reports that the sandbox exists, and where."""
     done = cli("sandbox", "build")
     assert done.exit_code == 0
     assert "plain is ready, it was built before: Python 3." in done.stdout
@@ -65,7 +65,7 @@ def test_all_are_removed(cli: Cli, cache: Path) -> None:
 
 
 def test_what_is_not_there_cannot_be_removed(cli: Cli, cache: Path) -> None:
-    """It says what there is."""
+    """Reports which sandboxes exist."""
     done = cli("sandbox", "remove", "--with", "Rich")
     assert done.exit_code == 2
     assert "there is no sandbox rich to remove; there is: plain" in done.stderr
@@ -82,7 +82,7 @@ def test_what_is_no_package_is_refused(cli: Cli, command: list[str]) -> None:
 
 @pytest.mark.full
 def test_a_terminal_sees_bars(cli: Cli, cache: Path) -> None:
-    """They stay, for the record."""
+    """Bars stay on the screen, for the record."""
     done = cli("sandbox", "build", FORCE_COLOR="1")
     assert "100%" in done.stderr
 
@@ -127,7 +127,7 @@ def test_hostile_programs_do_not_run_here_by_accident(cli: Cli) -> None:
     ],
 )
 def test_what_cannot_be_checked(cli: Cli, words: list[str], message: str) -> None:
-    """It says what can."""
+    """Refuses an unknown sandbox and names those that can be checked."""
     done = cli("sandbox", "check", *words)
     assert done.exit_code == 2
     assert message in done.stderr
@@ -144,7 +144,7 @@ def test_a_sandbox_that_cannot_run_is_not_checked(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.full
 @pytest.mark.parametrize("words", [["build"], ["list"], ["check"], ["remove"], []])
 def test_every_command_has_help(cli: Cli, words: list[str]) -> None:
-    """And JSON."""
+    """Every command has help and JSON."""
     text = cli("sandbox", *words, "--help").stdout
     assert ("--json" in text) == bool(words)
 
@@ -169,7 +169,7 @@ def test_last_used(seconds: int | None, text: str) -> None:
     ],
 )
 def test_states(changes: dict[str, Any], text: str) -> None:
-    """What would be used, and what not."""
+    """Reports which sandboxes would be used, and which not."""
     facts: dict[str, Any] = {
         "requirements": (),
         "packages": {},

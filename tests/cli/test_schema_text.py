@@ -63,7 +63,7 @@ def test_a_schema_that_contains_itself_ends() -> None:
     ],
 )
 def test_the_types_that_a_value_may_have(schema: Any, types: set[str]) -> None:
-    """They decide how a word of the command line is read."""
+    """The types decide how a word of the command line is read."""
     assert accepted_types(schema, schema) == types
 
 

@@ -106,7 +106,7 @@ def test_stdout_has_the_protocol_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_dead_backends_hold_nothing_up(tmp_path: Path) -> None:
-    """It answers at once, and says on stderr which of them are dead; the others work."""
+    """Answers at once, and names the dead backends on stderr; the others work."""
     dead = {f"dead{n}": {"command": f"no-such-command-{n}"} for n in range(4)}
     dead["dead4"] = {"url": "http://127.0.0.1:9/mcp"}  # type: ignore[dict-item]
     live = {"time": {"command": sys.executable, "args": ["-P", "-m", "mcp_server_time"]}}
@@ -223,7 +223,7 @@ def test_without_tools_it_says_where_they_could_come_from() -> None:
 
 @pytest.mark.full
 def test_a_default_file_is_named(tmp_path: Path) -> None:
-    """So that nobody wonders where the tools come from."""
+    """Names the default file, so that it is clear where the tools come from."""
     (tmp_path / "toolexec.toml").write_text('[server]\nexpose = "code"\n')
     with serving() as process:
         tools = ask(process, HELLO) and ask(process, {"jsonrpc": "2.0", "id": 3, "method": "tools/list"})
@@ -368,7 +368,7 @@ def test_a_whole_run(
 def test_whatever_happens_has_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ) -> None:
-    """And words on stderr, where somebody can do something about it."""
+    """Every outcome has an exit code, and a message on stderr where the user can act on it."""
 
     def fail(*_: Any) -> Any:
         raise error

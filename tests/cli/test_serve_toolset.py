@@ -62,7 +62,7 @@ async def test_one_toolset(served: Path) -> None:
 
 
 async def test_several_together(served: Path) -> None:
-    """What is in any of them is there; directly, too."""
+    """Serves the union of several toolsets; directly, too."""
     words = ("--toolset", "safe-read", "--toolset", "text", "--expose", "direct")
     async with client(served, *words) as connected:
         names = {tool.name for tool in (await connected.list_tools()).tools}

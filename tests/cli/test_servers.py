@@ -31,13 +31,13 @@ def configure(folder: Path, name: str, command: list[str]) -> None:
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_a_tool_of_everything(tmp_path: Path, name: str) -> None:
-    """It runs and succeeds."""
+    """Each tool of the everything server runs and succeeds."""
     configure(tmp_path, "all", require_npm_server("everything"))
     assert run(tmp_path, f"all:{name}", EVERYTHING[name])["ok"]
 
 
 def test_every_tool_of_filesystem(tmp_path: Path) -> None:
-    """They run and succeed, one process after the other."""
+    """Every tool runs and succeeds, one process after the other."""
     root = tmp_path / "files"
     root.mkdir()
     configure(tmp_path, "fs", [*require_npm_server("filesystem"), str(root.resolve())])

@@ -40,7 +40,7 @@ def test_the_usual_file_names_are_found(tmp_path: Path, name: str) -> None:
 
 
 def test_without_any_file_the_error_says_what_to_do() -> None:
-    """It names the option, the variable and the file names."""
+    """The error names the option, the variable and the file names."""
     with pytest.raises(ConfigurationError, match=r"-c app\.py .* TOOLEXEC_CONFIG, .* toolexec\.json"):
         find_sources([])
 
@@ -66,7 +66,7 @@ def test_an_exec_of_a_file_is_used_as_it_is(tmp_path: Path, text: str) -> None:
 
 
 def test_several_execs_without_the_usual_name_are_refused(tmp_path: Path) -> None:
-    """Which one to take cannot be guessed."""
+    """Refuses to guess between several Execs."""
     file = write(tmp_path / "two.py", "from toolexec import Exec\na = Exec()\nb = Exec()\n")
     with pytest.raises(ConfigurationError, match=r"several Execs \(a, b\)"):
         load_exec([file])
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_decoded_is_told_by_name(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_loading_is_no_error_of_the_file(tmp_path: Path) -> None:
-    """It passes through."""
+    """A keyboard interrupt passes through."""
     with pytest.raises(KeyboardInterrupt):
         load_exec([write(tmp_path / "slow.py", "raise KeyboardInterrupt\n")])
 

@@ -14,7 +14,7 @@ Cli = Callable[..., Any]
 
 
 def attributes(stubs: str, name: str) -> set[str]:
-    """What a class of the stubs has."""
+    """Return the members of a class of the stubs."""
     (found,) = (node for node in ast.parse(stubs).body if isinstance(node, ast.ClassDef) and node.name == name)
     functions = {node.name for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     return functions | {ast.unparse(node.target) for node in found.body if isinstance(node, ast.AnnAssign)}
@@ -53,7 +53,7 @@ def test_stubs_for_code_that_awaits(cli: Cli, tools_file: Path) -> None:
 
 
 def test_stubs_into_a_file(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
-    """What was done is said on stderr; with --json on stdout."""
+    """The summary goes to stderr; with --json to stdout."""
     file = tmp_path / "__builtins__.pyi"
     done = cli("stubs", "math:add", "-c", tools_file, "-o", file)
     assert (done.exit_code, done.stdout) == (0, "")
@@ -80,7 +80,7 @@ def test_stubs_as_json(cli: Cli, tools_file: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_an_error(cli: Cli, tools_file: Path, words: list[str], code: int, message: str) -> None:
-    """And nothing is printed."""
+    """An impossible request is an error, and nothing is printed."""
     done = cli("stubs", *words, "-c", tools_file)
     assert (done.exit_code, done.stdout) == (code, "")
     assert message in done.stderr
@@ -112,7 +112,7 @@ def test_describe_says_how_code_calls_a_tool(cli: Cli, tools_file: Path) -> None
 
 
 def test_describe_knows_names_that_are_shared(cli: Cli, tmp_path: Path) -> None:
-    """Such a tool is called by its ID."""
+    """A tool with a shared name is called by its ID."""
     file = tmp_path / "app.py"
     file.write_text(
         "from toolexec import Tool\n"

@@ -40,7 +40,7 @@ def shown(thing: RenderableType) -> str:
     [(0.0000042, "4.2 µs"), (0.000042, "42 µs"), (0.0421, "42.1 ms"), (4.2, "4.20 s")],
 )
 def test_a_duration_has_a_fitting_unit(seconds: float, text: str) -> None:
-    """And no more digits than mean something."""
+    """A duration has a fitting unit, and only significant digits."""
     assert duration_text(seconds) == text
 
 
@@ -60,7 +60,7 @@ def test_a_duration_has_a_fitting_unit(seconds: float, text: str) -> None:
     ],
 )
 def test_a_command_is_ready_for_a_shell(args: dict[str, Any], words: list[str]) -> None:
-    """It reads back as the same call."""
+    """A printed command parses back to the same call."""
     schema = {"properties": {"text": {"type": "string"}}}
     line = command_line("ns:name", args, schema, [Path("my app.py")])
     assert shlex.split(line) == ["toolexec", "run", "ns:name", "-c", "my app.py", *words]

@@ -145,7 +145,9 @@ print("after")
 
 
 def test_log_records_are_cleaned(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may quote a server; who has set up logging gets them as usual, and only there."""
+    """Records that may quote a server are cleaned, but only on the terminal; a logging setup of the user's gets them as
+    usual.
+    """
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with only_results_on_stdout():
         logging.getLogger("toolexec.x").warning("left out %s", "a\x1b[31m\nb")

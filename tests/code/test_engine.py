@@ -45,5 +45,5 @@ async def test_an_unknown_language_is_refused(tools: Tools) -> None:
 
 
 def test_short_names() -> None:
-    """What people write stands for what engines are called."""
+    """Common short names stand for the names of engines."""
     assert ALIASES == {"py": "python", "js": "javascript", "sh": "bash", "golang": "go"}

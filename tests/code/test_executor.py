@@ -70,7 +70,7 @@ class TestConfig:
     """What an executor is made of."""
 
     def test_all_that_is_missing_is_named(self) -> None:
-        """What cannot be found or made is named, in a fixed order, in one error."""
+        """Reports every missing part in one error, in a fixed order."""
         with pytest.raises(ConfigurationError, match=r"missing required fields: index, run$"):
             CodeConfig()
 
@@ -113,7 +113,7 @@ class TestConfig:
             await Executor(testbed.runner).execute(ExecuteRequest(code="return 1", language=language))
 
     async def test_timeout_and_max_tool_calls_are_settings(self, testbed: GatewayTestbed) -> None:
-        """They are other names of `default_timeout` and the limit, and hold."""
+        """`timeout` and `max_tool_calls` are other names of `default_timeout` and the limit."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> list[Any]:
             return [params.timeout, params.limits.max_tool_calls]
@@ -177,7 +177,7 @@ class TestParams:
 
     @pytest.mark.parametrize(("ours", "asked", "holds"), [(5, 9, 5), (5, 3, 3), (5, 0, 5), (0, 3, 3), (0, 0, 0)])
     async def test_caps_can_only_be_lowered(self, testbed: GatewayTestbed, ours: int, asked: int, holds: int) -> None:
-        """And the engine is told what holds, for calls and for steps."""
+        """Caps can only be lowered, and the engine receives those that hold, for calls and for steps."""
         limits = Limits(max_tool_calls=ours, max_chain_steps=ours)
         runs = executor(testbed, nothing, limits=limits)
         await runs.execute(ExecuteRequest(code="", limits=Limits(max_tool_calls=asked, max_chain_steps=asked)))
@@ -185,7 +185,7 @@ class TestParams:
         assert engine_of(runs).seen[0].limits == engine_of(runs).tools[0].limits == expected
 
     def test_negative_caps_are_refused(self) -> None:
-        """They would mean that there is none."""
+        """Refuses negative caps, which would mean no cap."""
         with pytest.raises(InvalidLimitsError, match="max_tool_calls"):
             ExecuteRequest(code="", limits=Limits(max_tool_calls=-1))
 
@@ -209,7 +209,7 @@ class TestResult:
         assert result.language == "python"
 
     async def test_output_of_the_engine_is_kept(self, testbed: GatewayTestbed) -> None:
-        """What it captured by itself comes before what went through the tools; the same text is there once."""
+        """Output captured by the engine precedes that of the tools; the same string is there once."""
 
         async def both(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("tools")
@@ -270,7 +270,7 @@ class TestResult:
         assert [record.getMessage().rpartition("with ")[2] for record in caplog.records] == ["1 tool calls"]
 
     async def test_output_is_bounded(self, testbed: GatewayTestbed) -> None:
-        """What is over the bound is dropped and counted."""
+        """Output over the bound is dropped and counted."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("x" * 1000)
@@ -362,7 +362,7 @@ class TestDeadline:
         assert (result.stdout, testbed.stopped, len(result.tool_calls)) == ("before\n", ["wait"], 1)
 
     async def test_a_deadline_of_the_engine_is_one_of_the_code(self, testbed: GatewayTestbed) -> None:
-        """Even where nobody has set a timeout."""
+        """A deadline raised by the engine counts even without a timeout of the run."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             raise TimeoutError("mine")
@@ -372,7 +372,7 @@ class TestDeadline:
         assert str(result.error.__cause__) == "mine"
 
     async def test_an_engine_that_keeps_the_deadline_is_left_to_it(self, testbed: GatewayTestbed) -> None:
-        """It has more to tell than one that is cancelled, and may need time before the code runs."""
+        """An engine that keeps the deadline is not cancelled: it reports more, and may need time before the code runs."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await asyncio.sleep(0.1)
@@ -384,7 +384,7 @@ class TestDeadline:
         assert str(result.error) == "its own"
 
     async def test_cancelling_is_no_timeout(self, testbed: GatewayTestbed) -> None:
-        """It comes out as what it is, and stops the code."""
+        """Cancellation stops the code and stays a cancellation."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             await tools.run_tool("suite:wait")
@@ -426,7 +426,7 @@ class TestEvents:
     async def test_a_callback_that_fails_harms_nobody(
         self, testbed: GatewayTestbed, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """What it raises is logged."""
+        """An exception of a callback is logged."""
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("one")

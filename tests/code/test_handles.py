@@ -56,7 +56,7 @@ def test_what_a_handle_tells() -> None:
     ids=repr,
 )
 def test_the_types(value: Any, type_: str, length: int) -> None:
-    """They are JSON's; the length is that of the value."""
+    """Types are those of JSON; the length is that of the value."""
     handle = keep(Handles(1), value)
     assert (handle.type, handle.length) == (type_, length)
 
@@ -152,7 +152,7 @@ class TestReading:
         ],
     )
     def test_a_path_only_selects(self, path: str) -> None:
-        """What does not parse, or could make the value larger than it is, is refused with the reason."""
+        """Refuses a path that does not parse or could enlarge the value, with the reason."""
         handles = Handles(10)
         handle = keep(handles, ISSUES)
         with pytest.raises(InvalidRequestError):
@@ -160,7 +160,7 @@ class TestReading:
 
     @pytest.mark.parametrize("part", [{"offset": -1}, {"limit": -1}])
     def test_negative_numbers(self, part: dict[str, int]) -> None:
-        """They are refused: a slice from the end would be a surprise."""
+        """Refuses negative numbers: a slice from the end would be a surprise."""
         handles = Handles(10)
         handle = keep(handles, ISSUES)
         with pytest.raises(InvalidRequestError, match="0 or more"):
@@ -198,7 +198,7 @@ class TestPages:
         assert items == value
 
     def test_a_page_fits_the_budget(self) -> None:
-        """It has as many items as fit, and less if less is asked for."""
+        """A page has as many items as fit, and fewer on request."""
         handles = Handles(1000)
         handle = keep(handles, ["x" * 90] * 50)
         assert len(json.loads(handles.page(handle.id))["items"]) == 10
@@ -231,7 +231,7 @@ class TestPages:
 
     @pytest.mark.parametrize("part", [{"offset": -1}, {"limit": -1}])
     def test_negative_numbers(self, part: dict[str, int]) -> None:
-        """They are refused."""
+        """Refuses negative numbers."""
         handles = Handles(10)
         handle = keep(handles, ISSUES)
         with pytest.raises(InvalidRequestError, match="0 or more"):
@@ -273,19 +273,19 @@ class TestArguments:
         ids=str,
     )
     def test_what_only_looks_like_one(self, value: Any) -> None:
-        """It is left as it is."""
+        """A lookalike is left as it is."""
         handles = Handles(10)
         keep(handles, ISSUES)
         assert handles.resolve(value) == value
 
     def test_an_unknown_one(self) -> None:
-        """It is refused: what was made for one place says nothing in another one."""
+        """Refuses a reference from elsewhere: its position means nothing here."""
         foreign = keep(Handles(10), ISSUES).id
         with pytest.raises(InvalidRequestError, match=foreign):
             Handles().resolve([{"$handle": foreign}])
 
     def test_many_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What they stand for together is bounded (1,000 bytes here): a short request cannot become a huge one."""
+        """The resolved values are bounded together (1,000 bytes here): a short request cannot become a huge one."""
         monkeypatch.setattr("toolexec.code.handles._MAX_KEPT", 1000)
         handles = Handles(10)
         one = {"$handle": keep(handles, "x" * 298).id}
@@ -294,7 +294,7 @@ class TestArguments:
             handles.resolve([one] * 4)
 
     def test_endless_nesting(self) -> None:
-        """It is refused and not followed."""
+        """Refuses endless nesting instead of following it."""
         loop: list[Any] = []
         loop.append(loop)
         with pytest.raises(InvalidRequestError, match="too deep"):

@@ -56,7 +56,7 @@ def test_narrowing_is_for_each_bound() -> None:
 
 
 def test_reading_and_writing() -> None:
-    """What is set is written, and read back the same."""
+    """Limits that are set are written, and read back the same."""
     limits = Limits(max_tool_calls=5, cpus=0.5)
     assert limits.to_dict() == {"max_tool_calls": 5, "cpus": 0.5}
     assert limits.set_names() == ("max_tool_calls", "cpus")
@@ -70,7 +70,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_limits_are_values() -> None:
-    """They cannot be changed."""
+    """Limits cannot be changed."""
     with pytest.raises(FrozenInstanceError):
         Limits().max_tool_calls = 1000  # type: ignore[misc]
 

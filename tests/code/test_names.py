@@ -66,7 +66,7 @@ def test_python_name(name: str, expected: str) -> None:
 
 @given(st.text(max_size=40))
 def test_a_python_name_can_always_be_written(name: str) -> None:
-    """It is an identifier, no keyword, nothing that Python treats in its own way, and its own Python name."""
+    """A Python name is an identifier, not a keyword, has no special meaning, and is its own Python name."""
     result = python_name(name)
     assert result.isidentifier()
     assert result.isascii()
@@ -169,14 +169,14 @@ def test_a_path_is_no_way_around_an_id(path: tuple[str, ...]) -> None:
 
 
 def test_a_huge_name_is_not_repeated() -> None:
-    """What code asks for comes back cut."""
+    """A requested name comes back cut."""
     with pytest.raises(ToolNotFoundError) as caught:
         tool_at(index_of("a:b"), ["a" * 100_000, "b" * 100_000])
     assert len(caught.value.tool_id or "") < 1_000
 
 
 def test_exact_names_need_no_listing() -> None:
-    """They are one look, however many tools there are."""
+    """Exact names are one lookup, however many tools there are."""
     index = Listings()
     add(index, "a:b")
     names = ToolNames(index)
@@ -200,7 +200,7 @@ def test_other_names_are_learned_once_for_each_state() -> None:
 
 
 def test_tool_at_remembers_an_index_as_long_as_it_lives() -> None:
-    """And works with one that cannot be remembered."""
+    """Remembers an index as long as it lives, and works with one that cannot be remembered."""
     index = Listings()
     add(index, "a:b-c")
     assert [tool_at(index, ["a", "b_c"]) for _ in range(3)] == ["a:b-c"] * 3

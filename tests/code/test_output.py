@@ -17,7 +17,7 @@ def test_two_streams() -> None:
 
 
 def test_the_rest_is_dropped_and_counted() -> None:
-    """What fits is kept, even of the text that no longer fits; the end says how much is missing."""
+    """Keeps all that fits, even of the string that no longer does; the end counts what is missing."""
     output = Output(limit=5)
     output.write("abc")
     output.write("defg")

@@ -20,14 +20,14 @@ def token(number: int) -> str:
 
 
 def test_names_come_from_the_way_or_the_title() -> None:
-    """And tokens are replaced by them."""
+    """Names come from the path or the title, with tokens in place of values."""
     book = TypeBook()
     book.add([record(1, "int"), record(2, "str", title="address")])
     assert book.resolve(f"list[{token(1)} | {token(2)}] | {token(9)}") == "list[MakeResult | Address] | Any"
 
 
 def test_equal_types_are_one() -> None:
-    """Also when they come from different tools and refer to themselves; comments make no difference."""
+    """Equal types of different tools, recursive ones too, are one; comments make no difference."""
     book = TypeBook()
     book.add([record(1, "int", f"list[{token(1)}]")])
     book.add([record(2, "int", f"list[{token(2)}]", words=("other", "result"))], "ns")

@@ -45,7 +45,7 @@ def test_a_quoted_text_is_itself(text: str) -> None:
 
 @given(HOSTILE, st.integers(2, 50))
 def test_one_line_is_one_printable_line(text: str, limit: int) -> None:
-    """And no longer than it may be."""
+    """One line has printable characters only, and at most the given length."""
     line = one_line(text, limit)
     assert line.isprintable()
     assert len(line) <= limit
@@ -83,7 +83,7 @@ def test_long_docstrings_are_wrapped() -> None:
     + [("__x", False), ("_x", True), ("ﬁ", False), ("a" * 101, False), ("None", False)],
 )
 def test_is_plain_name(name: str, plain: bool) -> None:
-    """What Python takes as it is."""
+    """Return whether Python takes the name as it is."""
     assert is_plain_name(name) is plain
 
 
@@ -127,7 +127,7 @@ def test_constraints(schema: dict[str, Any], text: str) -> None:
 
 
 def test_a_default_of_any_depth_is_short() -> None:
-    """It cannot fill the page, nor the stack."""
+    """A deep default fills neither the page nor the stack."""
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]

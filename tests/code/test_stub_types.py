@@ -156,7 +156,7 @@ def test_a_note_names_what_else_is_there() -> None:
 
 
 def test_keys_that_are_no_names() -> None:
-    """Such a type is written as a call."""
+    """A type with keys that are not names is written as a call."""
     shown = result(
         {"properties": {"x-y": {"type": "integer", "maximum": 2}, "list": {"items": {}}}, "required": ["list"]}
     )
@@ -190,7 +190,7 @@ def test_an_ambiguous_reference_is_anything() -> None:
 
 
 def test_recursive_objects() -> None:
-    """They refer to themselves by name, also through each other."""
+    """Recursive objects refer to themselves by name, also through each other."""
     tree = {"$defs": {"Tree": {"properties": {"kids": {"items": {"$ref": "#/$defs/Tree"}}}}}, "$ref": "#/$defs/Tree"}
     assert result(tree).startswith("class Tree(TypedDict):\n    kids: NotRequired[list[Tree]]\n")
     assert "next: NotRequired[TResult]" in result({"properties": {"next": {"$ref": "#"}}})
@@ -202,7 +202,7 @@ def test_recursive_objects() -> None:
 
 
 def test_recursive_values() -> None:
-    """What refers to itself and is no object becomes an alias."""
+    """A recursive type that is not an object becomes an alias."""
     json = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/Json"}}]}
     assert "Json: TypeAlias = str | list[Json]" in result({"$ref": "#/$defs/Json", "$defs": {"Json": json}})
     empty = {"properties": {"x": False}, "additionalProperties": {"$ref": "#"}}

@@ -71,7 +71,7 @@ def tool(tool_id: str, schema: Any = NOTHING, **more: Any) -> Tool:
 
 
 def check(folder: Path, stubs: str, program: str = "") -> list[tuple[int, str]]:
-    """What pyright finds in the program, and first of all in the stubs (as line 0)."""
+    """Return pyright's findings in the program, those in the stubs first (as line 0)."""
     (folder / "__builtins__.pyi").write_text(stubs, encoding="utf-8")
     (folder / "program.py").write_text(program, encoding="utf-8")
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard", "pythonVersion": "3.11"}')
@@ -90,7 +90,7 @@ with_pyright = pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not i
 
 
 def test_one_tool() -> None:
-    """How to call it, the types that it needs, and its signature."""
+    """The stub of one tool has its call, the types it needs, and its signature."""
     assert stub_of(ISSUE) == (
         "# tools.github.create_issue(title=...)\n\n"
         "class CreateIssueResult(TypedDict):\n"
@@ -111,7 +111,7 @@ def test_one_tool() -> None:
 
 
 def test_arguments_that_are_no_names() -> None:
-    """They travel in a dict, whose type says which there are."""
+    """Such arguments travel in a dict, whose type lists them."""
     assert stub_of(SEND) == (
         '# tools.my_mail.send_mail(to=..., **{"from": ...})\n\n'
         'SendMailOthers = TypedDict("SendMailOthers", {\n'
@@ -223,7 +223,7 @@ def test_versions() -> None:
 
 
 def test_some_tools_of_an_index() -> None:
-    """What is not among them counts for their names all the same."""
+    """Tools outside of the selection still count for the names."""
     index = InMemoryIndex()
     for one in (tool("a:do-it"), tool("a:do.it"), tool("a:b", version="1.0.0"), tool("a:b", version="2.0.0")):
         index.register(one, LocalBinding("x"))
@@ -235,7 +235,7 @@ def test_some_tools_of_an_index() -> None:
 
 
 def test_a_namespace_that_is_a_tool_as_well() -> None:
-    """It can be called, too."""
+    """A namespace that is a tool as well can be called, too."""
     text = python_stubs([tool("git"), tool("git:log")])
     assert "class Git:\n    def __call__(self) -> Any: ...\n    def log(self) -> Any: ...\n" in text
     assert text.count("    git: Git\n") == 1

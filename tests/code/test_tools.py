@@ -85,7 +85,7 @@ class TestFinding:
         assert tools.tool_calls() == []
 
     async def test_errors_are_passed_on(self, testbed: GatewayTestbed) -> None:
-        """What the store raises comes as it is."""
+        """Errors of the store pass unchanged."""
         tools = tools_of(testbed)
         with pytest.raises(ToolNotFoundError) as caught:
             await tools.describe_tool("suite:ad")
@@ -134,7 +134,7 @@ class TestCalls:
         assert (record.value, record.error_op, record.backend_kind) == (None, "run", "local")
 
     async def test_the_record_of_a_call_that_could_not_be_made(self, testbed: GatewayTestbed) -> None:
-        """What was raised is recorded, with the kind of the tool as far as there is one."""
+        """Records the exception, with the kind of the tool where it is known."""
         tools = tools_of(testbed)
         with pytest.raises(InputValidationError):
             await tools.run_tool("suite:add", {"a": "x"})
@@ -147,7 +147,7 @@ class TestCalls:
     @pytest.mark.parametrize("binding", [ProviderBinding("p", "t"), MCPBinding("m", "t")], ids=lambda b: b.kind)
     @pytest.mark.parametrize("answer", [5, ValueError("no")], ids=["ok", "failed"])
     async def test_the_kind_of_backend(self, testbed: GatewayTestbed, binding: Any, answer: Any) -> None:
-        """It says where the tool lives, whether it worked or not."""
+        """The record names the tool's kind of backend, whether the call worked or not."""
         add_remote(testbed, binding, answer)
         tools = tools_of(testbed)
         result = await tools.run_tool(f"far:{binding.kind}", {})
@@ -167,7 +167,7 @@ class TestCalls:
         assert record.value == {"deep": [1]}
 
     async def test_the_trace_is_a_copy(self, testbed: GatewayTestbed) -> None:
-        """Who clears the list clears their own."""
+        """Clearing the returned list leaves the trace unchanged."""
         tools = tools_of(testbed)
         await tools.run_tool("suite:add", {"a": 1})
         tools.tool_calls().clear()
@@ -195,7 +195,7 @@ class TestCalls:
             assert tools.tool_calls()[0].error is result.error
 
     async def test_an_exception_of_the_host(self, testbed: GatewayTestbed) -> None:
-        """It passes as it is; the record says only its kind."""
+        """An exception of the host passes as it is; the record has only its class."""
         tools = Tools(testbed.index, testbed.docs, Recorder(RuntimeError("/etc/host-secret")))
         with pytest.raises(RuntimeError):
             await tools.run_tool("suite:add", {})
@@ -204,7 +204,7 @@ class TestCalls:
         assert "secret" not in json.dumps(record.to_dict())
 
     async def test_a_cancelled_call(self, testbed: GatewayTestbed) -> None:
-        """It is counted, and recorded as stopped."""
+        """A cancelled call is counted, and recorded as stopped."""
         tools = tools_of(testbed)
         task = asyncio.ensure_future(tools.run_tool("suite:wait", {}))
         await testbed.until(lambda: testbed.calls == ["wait"])
@@ -250,7 +250,7 @@ class TestCallsHere:
         return tools_of(testbed, **parts)
 
     async def test_a_sync_tool(self, testbed: GatewayTestbed) -> None:
-        """It runs right here, counted and recorded like any other."""
+        """A sync tool runs in this thread, counted and recorded like any other."""
         tools = self._tools(testbed)
         result = tools.run_here(tools.admit("suite:double", {"n": 4}), _cannot_wait, 1.0)
         assert result is not None
@@ -291,7 +291,7 @@ class TestChains:
     """Each step that was run has its record."""
 
     async def test_an_empty_chain(self, testbed: GatewayTestbed) -> None:
-        """It is nothing, whatever the caps."""
+        """An empty chain counts as no call, whatever the caps."""
         tools = tools_of(testbed, max_tool_calls=1, max_chain_steps=1)
         assert await tools.run_chain([]) == (None, [])
 
@@ -309,7 +309,7 @@ class TestChains:
         assert two.duration > 0
 
     async def test_the_record_of_a_failed_step(self, testbed: GatewayTestbed) -> None:
-        """It says that it was a step of a chain; steps after it have none."""
+        """The record names the step of the chain; steps after it have none."""
         tools = tools_of(testbed)
         result, outcomes = await tools.run_chain([ADD, ChainStep(tool_id="suite:fail"), ADD])
         assert result is None
@@ -334,7 +334,7 @@ class TestHandles:
         assert tools.tool_calls()[0].args == {"value": [{"$handle": handle.id}, 1]}
 
     async def test_an_unknown_one(self, testbed: GatewayTestbed) -> None:
-        """It is refused, counted and recorded, with nothing run."""
+        """Refuses an unknown handle, counted and recorded, with nothing run."""
         tools = tools_of(testbed, result_bytes=1)
         tools.handles.keep([1, 2], "[1, 2]")
         unknown = "h-AAAAAAAAAAAAAAAA"
@@ -375,7 +375,7 @@ class TestTelling:
         ]
 
     async def test_a_broken_callback(self, testbed: GatewayTestbed, caplog: pytest.LogCaptureFixture) -> None:
-        """What it raises is logged and harms nothing."""
+        """An exception of the callback is logged and harms nothing."""
 
         def break_down(event: CodeEvent) -> None:
             raise RuntimeError("no")
@@ -399,7 +399,7 @@ class TestPrintln:
 
 
 async def test_a_chain_does_not_stream(testbed: GatewayTestbed) -> None:
-    """What a chain takes for a runner only runs."""
+    """The runner of a chain only runs."""
     from toolexec.code.tools import _StepRunner
 
     with pytest.raises(NotImplementedError):
@@ -408,7 +408,7 @@ async def test_a_chain_does_not_stream(testbed: GatewayTestbed) -> None:
 
 @pytest.mark.anyio
 async def test_a_call_that_is_under_way_when_the_run_ends() -> None:
-    """It counts as stopped, and what comes of it later changes nothing."""
+    """Such a call counts as stopped, and its later outcome changes nothing."""
     ex, go = Exec(), asyncio.Event()
 
     async def wait() -> int:

@@ -40,7 +40,7 @@ async def test_beginning_anew(testbed: GatewayTestbed) -> None:
 
 
 async def test_a_chain_over_a_reset(testbed: GatewayTestbed) -> None:
-    """What it gives back belongs to the old count: the new one does not grow by it."""
+    """Calls that such a chain returns belong to the old count: the new one does not grow by them."""
     gateway = direct(testbed, max_tool_calls=3)
     steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
     chain = asyncio.ensure_future(gateway.run_chain(steps))
@@ -68,7 +68,7 @@ async def test_a_cancellation_that_was_taken_back(testbed: GatewayTestbed) -> No
 
 
 async def test_a_time_limit_for_one_call(testbed: GatewayTestbed) -> None:
-    """It is handed to the runner."""
+    """A time limit is passed to the runner."""
     from toolexec.errors import ToolTimeoutError
     from toolexec.run import Timeout
 

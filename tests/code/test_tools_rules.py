@@ -129,7 +129,7 @@ class TestAllowedTools:
     """Code sees and calls what it may, and nothing else."""
 
     async def test_a_tool_that_is_not_on_the_list(self, testbed: GatewayTestbed) -> None:
-        """It is recorded, not called, and the error says what is allowed; the call counts."""
+        """Records such a call without making it; the error names the allowed tools, and the call counts."""
         tools = tools_of(testbed, allowed=["suite:add"])
         with pytest.raises(ToolNotAllowedError, match="it may call suite:add") as caught:
             await tools.run_tool("vault:secret", {})
@@ -161,12 +161,12 @@ class TestAllowedTools:
         assert [every.allows(each) for each in ("x:v:1.0.0", "x:v:2.0.0", "x:v")] == [True, True, True]
 
     async def test_an_unknown_tool(self, testbed: GatewayTestbed) -> None:
-        """It is not allowed, unless a pattern says so."""
+        """An unknown tool is not allowed, unless a pattern matches it."""
         assert not tools_of(testbed, allowed=["suite:add"]).allows("suite:nothing")
         assert tools_of(testbed, allowed=["suite:*"]).allows("suite:nothing")
 
     async def test_a_search(self, testbed: GatewayTestbed) -> None:
-        """It finds as many allowed tools as asked for, however many others fit better."""
+        """A search finds as many allowed tools as asked for, however many others fit better."""
         for number in range(300):
             testbed.index.register(
                 Tool(name=f"add{number}", namespace="crowd", input_schema=ANY), ProviderBinding("p", "t")

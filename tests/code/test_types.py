@@ -46,7 +46,7 @@ class TestRecords:
         assert "error=tool_not_found" in repr(record)
 
     def test_the_value_is_read_when_it_is_asked_for(self) -> None:
-        """It is kept as text until then, and the same value afterwards."""
+        """The value is kept as a string until then, and is the same value afterwards."""
         record = ToolCallRecord("a:b")
         assert record.value is None
         record.settle('{"a": [1, 18446744073709551617]}')
@@ -58,7 +58,7 @@ class TestResults:
     """What came of a run."""
 
     def test_an_empty_one(self) -> None:
-        """What is empty is left out."""
+        """Leaves empty fields out."""
         result = CodeResult()
         assert result.ok
         assert result.raise_for_error() is result
@@ -109,7 +109,7 @@ def test_params_have_defaults() -> None:
 
 
 def test_an_event_is_a_print_or_a_call() -> None:
-    """It carries the one or the other."""
+    """An event carries either a print or a call."""
     assert CodeEvent(kind="print", text="x").stream == "stdout"
     record = ToolCallRecord("a:b")
     assert CodeEvent(kind="call_end", call=record).call is record

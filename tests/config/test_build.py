@@ -26,7 +26,7 @@ ex.add(lambda a: a, 'own:same')
 
 
 def built(text: str, *, python: str = TOOLS, **more: Any) -> Built:
-    """What comes of these settings, with a Python file of tools."""
+    """Build an Exec of these settings, with a Python file of tools."""
     Path("mine_for_build.py").write_text(python)
     Path("a.toml").write_text(text)
     return build(load_settings(["a.toml", "mine_for_build.py"], environment=more.pop("environment", {})), **more)
@@ -70,7 +70,7 @@ def test_a_server_has_a_gate_without_any_settings() -> None:
     ],
 )
 def test_a_block_brings_its_part(text: str, expected: list[str]) -> None:
-    """Also for commands other than serve."""
+    """A block brings its part for commands other than serve, too."""
     result = built(text)
     assert parts(result) == expected
     result.close()
@@ -123,7 +123,7 @@ ASK = '[policy]\ndefault = "ask"\n[approval]\n'
 
 
 async def ask_in(result: Built) -> tuple[list[str], Any]:
-    """Who was asked when a call needs approval and its caller could be asked, and what came of it."""
+    """Return who was asked for approval, and the outcome, for a caller that could be asked."""
     asked: list[str] = []
 
     def client(request: ApprovalRequest) -> str:
@@ -158,7 +158,7 @@ async def test_with_mode_terminal_only_the_terminal_is_asked() -> None:
 
 
 async def test_with_mode_none_nobody_is_asked() -> None:
-    """And so the answer is no."""
+    """With mode none nobody is asked, and the answer is no."""
     with pytest.raises(ApprovalRequiredError):
         await ask_in(built(ASK + 'mode = "none"', terminal=lambda: lambda _: "once"))
 
@@ -180,7 +180,7 @@ async def test_answers_for_good_are_kept_in_the_file() -> None:
 
 
 async def test_an_exec_of_a_file_keeps_its_options_and_gets_the_gate() -> None:
-    """What somebody has set counts more."""
+    """An option that the file's author has set wins over the configuration."""
     result = built("[policy]\ndefault = 'deny'", python=OWN_EXEC)
     assert result.ex.options.default_timeout == 7
     async with result.ex as ex:
@@ -198,7 +198,7 @@ def test_an_exec_of_a_file_is_used_as_it_is_without_settings() -> None:
 
 
 async def test_an_exec_with_a_gate_of_its_own_keeps_it() -> None:
-    """Also where it is served."""
+    """An Exec keeps its own gate even where it is served."""
     result = built("", python=OWN_GATE, serving=True)
     assert result.gate is result.ex.options.gate
     assert result.audit is None

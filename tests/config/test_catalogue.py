@@ -50,7 +50,7 @@ def server(*names: str, **settings: Any) -> ScriptedServer:
 
 @asynccontextmanager
 async def running(path: Path, *, start: bool = True) -> AsyncGenerator[Built]:
-    """What the configuration says, built, and started if that is wanted."""
+    """Build what the configuration describes, and start it on request."""
     built: Built = build(load_settings([path]))
     try:
         if start:
@@ -168,7 +168,7 @@ async def test_a_damaged_catalogue_is_begun_anew(caplog: pytest.LogCaptureFixtur
 
 
 async def test_a_catalogue_that_cannot_be_used() -> None:
-    """It is an error at the start, and the file stays as it is."""
+    """An unusable catalogue is an error at the start, and its file stays as it is."""
     path = write({})
     Path("kept.db").write_text("not mine" * 1000)
     Path("kept.db").chmod(0o600)
@@ -194,7 +194,7 @@ async def test_an_exec_of_a_python_file_has_its_own_index() -> None:
 
 
 async def test_a_failure_at_the_end_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What was done is done; the file is as it was before."""
+    """Such a failure undoes nothing; the file is as it was before."""
     path = write({"git": server("log")})
     with caplog.at_level(logging.ERROR):
         async with running(path) as built:
@@ -209,7 +209,7 @@ async def test_a_failure_at_the_end_is_only_logged(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.full
 async def test_the_search_command_does_not_connect() -> None:
-    """It prints what is stored, and says which servers were not asked; `list` asks them."""
+    """Prints what is stored and names the servers that were not asked; `list` asks them."""
     path = write({"git": server("log")})
     async with running(path):
         pass

@@ -29,7 +29,7 @@ def put(path: Path, data: dict[str, Any] | str) -> None:
 
 
 def one(places: Places, entry: dict[str, Any], name: str = "git") -> DiscoveredServer:
-    """How a server of Cursor is taken over."""
+    """Return one server of Cursor as it is taken over."""
     put(places.home / ".cursor/mcp.json", {"mcpServers": {name: entry}})
     (found,), problems = find_servers(places)
     assert problems == []
@@ -208,7 +208,7 @@ def test_one_variable_stands_for_one_secret(places: Places) -> None:
 
 
 def test_toolexec_itself_is_not_taken_over(places: Places) -> None:
-    """It would serve itself."""
+    """Skips toolexec itself, which would otherwise serve itself."""
     servers = {
         "a": {"command": "/x/bin/toolexec", "args": ["serve"]},
         "b": {"command": "python", "args": ["-m", "toolexec", "serve"]},

@@ -204,7 +204,7 @@ def _places(data: Any, place: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_garbage_is_refused_and_nothing_else_is_raised(seed: int) -> None:
-    """Also what was right before a few characters of it were changed."""
+    """Refuses even a valid document after a few of its characters were changed."""
     rng = random.Random(seed)
     for parse, text in ((parse_json, JSON), (parse_toml, TOML), (parse_yaml, YAML)):
         signs = list(text)

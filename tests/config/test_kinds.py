@@ -24,7 +24,7 @@ def table_of(kind: Any) -> type[Block]:
 
 
 def read(kind: Any, value: Any, directory: Path | None = None) -> Any:
-    """What a file's value becomes."""
+    """Read a value of a file."""
     return table_of(kind).model_validate({"key": value}, context=directory).key
 
 
@@ -34,7 +34,7 @@ def words(kind: Any) -> Kind:
 
 
 def from_text(kind: Any, text: str) -> Any:
-    """What the text of a variable or a flag becomes."""
+    """Read the string of a variable or a flag."""
     return read(kind, words(kind).parse(text))
 
 
@@ -140,13 +140,13 @@ def test_a_text_of_a_variable_or_flag_is_read(kind: Any, text: str, value: Any) 
     [(bool, "perhaps"), (int, "1.5"), (int, "x"), (float, "nan"), (ListOf[str], "a,b"), (ListOf[str], "[" * 100_000)],
 )
 def test_a_text_that_is_none_is_refused(kind: Any, text: str) -> None:
-    """Also one that nests without end."""
+    """Refuses an invalid string, even one that nests without end."""
     with pytest.raises(ValueError):
         from_text(kind, text)
 
 
 def test_bounds_are_told() -> None:
-    """They are a part of what is expected."""
+    """The bounds are a part of the expected type."""
     assert words(Annotated[int, Field(ge=0, le=65535)]).expects == "a whole number, 0 to 65535"
     assert words(FromOne).expects == "a whole number, 1 or more"
 

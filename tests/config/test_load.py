@@ -78,7 +78,7 @@ def other(key: Key, number: int) -> Any:
 
 
 def needed(key: Key) -> dict[str, Any]:
-    """What has to be set as well, for the key to make sense."""
+    """Return the settings that the key depends on."""
     if key.block == "auth.jwt" and key.name != "jwks_file":
         more = {"auth.jwt.issuer": "me", "auth.jwt.audience": "you", "auth.jwt.jwks_file": "/keys"}
         if key.name == "jwks_url":
@@ -251,13 +251,13 @@ def test_one_mistake_is_the_whole_message() -> None:
     ],
 )
 def test_a_mistake_says_what_to_do(text: str, message: str) -> None:
-    """Also where keys belong that stand in the wrong place."""
+    """The message names the fix, also for keys in the wrong table."""
     (found,) = mistakes(write("a.toml", text))
     assert message in found
 
 
 def test_a_yaml_file_that_is_no_table_is_refused() -> None:
-    """And so is a key that is there twice."""
+    """Refuses a YAML file that is not a table, and a duplicate key."""
     assert mistakes(write("a.yaml", "- 1")) == ["a.yaml: it must be a table of settings"]
     assert mistakes(write("a.yaml", "server:\n  port: 1\n  port: 2\n")) == [
         "a.yaml, line 3: the key port is there twice"
@@ -336,7 +336,7 @@ def names(loaded: LoadedConfig) -> list[str]:
 
 
 def test_servers_come_from_all_files() -> None:
-    """Also from those of other programs that are included, with comments, and as VS Code has them."""
+    """Includes files of other programs, with comments, and in VS Code's form."""
     write("vs.json", '{"servers": {"vs": {"type": "http", "url": "http://x/mcp"}}, // mine\n "inputs": []}')
     write("settings.json", {"mcp": {"servers": {"old": {"command": "x"}}}, "editor.fontSize": 3})
     files = [

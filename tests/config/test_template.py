@@ -26,7 +26,7 @@ EXAMPLES = ("sources.python", "sources.include", "policy.rules", "auth.api_keys"
 
 
 def test_the_template_says_nothing_but_names_everything() -> None:
-    """It is valid as it is, changes no setting, and has every key once as a comment."""
+    """The template is valid, changes no setting, and has every key once as a comment."""
     text = template()
     Path("a.toml").write_text(text)
     loaded = load_settings(["a.toml"])
@@ -60,12 +60,12 @@ def test_the_template_with_its_comments_taken_away_holds() -> None:
     "value", ["", 'a"b\\c\n\x07\x7f€😀', 1, 2.5, 1e300, True, [], ["a", [1]], {}, {"a b": {"c": "d"}}]
 )
 def test_values_are_written_as_toml(value: object) -> None:
-    """And read as what they were."""
+    """Written values read back the same."""
     assert tomllib.loads(f"{toml_key('the key')} = {toml_value(value)}") == {"the key": value}
 
 
 def test_null_is_no_toml() -> None:
-    """So it is refused."""
+    """Refuses null, which TOML does not have."""
     with pytest.raises(TypeError, match="NoneType"):
         toml_value(None)
 

@@ -107,7 +107,7 @@ async def test_one_or_several_are_served(file: Path) -> None:
 
 
 async def test_calls_are_within_it(file: Path) -> None:
-    """What is not served cannot be called."""
+    """Only tools that are served can be called."""
     built = build(loaded(file, flags=chosen("safe-read")), serving=True)
     async with built.ex as ex:
         assert (await ex.run_tool("git:log")).value == 1
@@ -180,7 +180,7 @@ def test_mistakes_are_told_with_their_line(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "[]", "{"])
 def test_a_variable_that_is_no_toolset(text: str) -> None:
-    """It is refused."""
+    """Refuses a variable that is not a toolset."""
     found = mistakes(environment={"TOOLEXEC_TOOLSETS__A": text})
     assert found == ["TOOLEXEC_TOOLSETS__A: it must be one toolset as a JSON object, as in toolsets"]
 

@@ -96,6 +96,6 @@ SERVER = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_expected_failure_has_a_reason(version: Version) -> None:
-    """What is expected to fail is among what there is a reason for."""
+    """Each expected failure is covered by a listed reason."""
     assert expected_failures(version, "client") <= set().union(*CLIENT.values())
     assert expected_failures(version, "server") <= set().union(*SERVER.values())

@@ -58,7 +58,7 @@ def memory() -> InMemoryBackend:
 
 
 def maker(build: Callable[[], Backend]) -> MakeBackend:
-    """How the exam gets a backend."""
+    """Make the backend that the suite checks."""
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Backend]:

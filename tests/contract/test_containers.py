@@ -37,7 +37,7 @@ def make(kind: str, request: pytest.FixtureRequest) -> Make:
 
 
 def opened(make: Make, **settings: Any) -> Callable[[], AbstractAsyncContextManager[SandboxBackend]]:
-    """What the suites take: a backend that is closed in the end."""
+    """Give the suites a backend and close it in the end."""
 
     @asynccontextmanager
     async def open_backend() -> AsyncIterator[SandboxBackend]:

@@ -122,14 +122,14 @@ async def test_the_embedded_sandbox_holds_javascript(escape: Escape) -> None:
 
 @pytest.mark.parametrize("escape", of_language("python"))
 async def test_the_unsafe_host_and_python(escape: Escape) -> None:
-    """What gets out is what is listed, no more and no less."""
+    """The listed programs escape, no more and no fewer."""
     (await attack(UnsafeHostBackend(), escape, gaps=UNSAFE_HOST["python"])).raise_for_gaps()
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
 @pytest.mark.parametrize("escape", of_language("javascript"))
 async def test_the_unsafe_host_and_javascript(escape: Escape) -> None:
-    """What gets out is what is listed, no more and no less."""
+    """The listed programs escape, no more and no fewer."""
     gaps = UNSAFE_HOST["javascript"]
     (await attack(UnsafeHostBackend(), escape, "javascript", gaps)).raise_for_gaps()
 
@@ -137,7 +137,7 @@ async def test_the_unsafe_host_and_javascript(escape: Escape) -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 @pytest.mark.parametrize("escape", of_language("bash"))
 async def test_the_unsafe_host_and_bash(escape: Escape) -> None:
-    """What gets out is what is listed, no more and no less."""
+    """The listed programs escape, no more and no fewer."""
     (await attack(UnsafeHostBackend(), escape, "bash", UNSAFE_HOST["bash"])).raise_for_gaps()
 
 
@@ -170,7 +170,7 @@ def naive(program: Any) -> ScriptedSandbox:
 
 
 async def evidence(program: Any, escape: Escape = HARMLESS) -> str:
-    """What the battery has to say about a program."""
+    """Return the battery's evidence against a program."""
     (outcome,) = (await attack(naive(program), escape)).outcomes
     return outcome.evidence
 
@@ -208,7 +208,7 @@ async def test_a_secret_in_the_output_is_seen() -> None:
 
 
 async def test_changed_files_and_dead_processes_are_seen() -> None:
-    """And the canaries are there again for the next program."""
+    """Restores the canaries for the next program."""
 
     async def program(request: ExecuteRequest) -> Any:
         _, folder, child = request.code.split()
@@ -253,7 +253,7 @@ async def test_a_process_that_goes_on_is_seen_and_ended() -> None:
 
 
 async def test_a_host_that_stands_still_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so is memory that the host takes for a program."""
+    """A host that stands still is seen, and so is memory that it takes for a program."""
     monkeypatch.setattr(watch, "_MAX_STALL_SECONDS", 0.1)
     monkeypatch.setattr(watch, "_MAX_GROWTH_BYTES", 32 << 20)
 
@@ -334,7 +334,7 @@ async def test_a_visitor_is_seen() -> None:
 
 
 async def test_a_sandbox_that_fails_is_no_sandbox_that_holds() -> None:
-    """What it raises is evidence against it."""
+    """Any exception of the sandbox is evidence against it."""
 
     async def program(request: ExecuteRequest) -> Any:
         raise SandboxUnavailableError("gone")
@@ -343,7 +343,7 @@ async def test_a_sandbox_that_fails_is_no_sandbox_that_holds() -> None:
 
 
 async def test_a_value_that_is_no_json_is_seen() -> None:
-    """It would break whoever passes it on."""
+    """Such a value would break every caller that passes it on."""
 
     async def program(request: ExecuteRequest) -> Any:
         return float("nan")
@@ -363,7 +363,7 @@ async def test_a_wrong_name_is_seen() -> None:
 
 
 async def test_a_dirty_next_run_is_seen() -> None:
-    """What a hostile program leaves behind shows in the ordinary one after it."""
+    """Traces of a hostile program show in the ordinary one after it."""
     dirty: list[str] = []
 
     async def program(request: ExecuteRequest) -> Any:
@@ -394,7 +394,7 @@ async def test_an_own_judge_is_heard() -> None:
 
 
 async def test_a_sandbox_that_runs_nothing_is_refused() -> None:
-    """It would hold every program, and prove nothing."""
+    """Refuses a sandbox that runs nothing: it would hold every program, and prove nothing."""
     with pytest.raises(RuntimeError, match="cannot run an ordinary program"):
         await attack(ScriptedSandbox(default=ValueError("no")), HARMLESS)
 

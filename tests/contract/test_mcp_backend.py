@@ -24,7 +24,7 @@ PROGRAM = str(Path(__file__).parents[1] / "backend" / "mcp" / "sdk_server.py")
 
 
 def maker(server: MCPServer) -> MakeBackend:
-    """How the exam gets a backend."""
+    """Make the backend that the suite checks."""
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Backend]:

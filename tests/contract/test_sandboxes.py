@@ -21,7 +21,7 @@ from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, check_sa
 
 
 def maker(build: Callable[[], SandboxBackend]) -> MakeSandbox:
-    """How the exam gets a sandbox; what takes long to load is loaded once in a process."""
+    """Make the sandbox that the suite checks; slow parts are loaded once in a process."""
 
     @asynccontextmanager
     async def make() -> AsyncIterator[SandboxBackend]:

@@ -45,7 +45,7 @@ def store(*tools: Tool, **options: Any) -> InMemoryDocStore:
 
 class TestLevels:
     def test_summary(self) -> None:
-        """What it is and how it behaves, nothing more."""
+        """The summary has what the tool is and how it behaves, nothing more."""
         docs = store(SEARCH)
         docs.register_doc("web:search", ENTRY)
         assert docs.describe("web:search", "summary").to_dict() == {
@@ -95,7 +95,7 @@ class TestLevels:
         assert summary == "é" * 199 + "…"
 
     def test_a_tool_whose_schema_cannot_be_compiled(self) -> None:
-        """It is described all the same, without an example."""
+        """Describes such a tool without an example."""
         broken = SEARCH.replace(input_schema={"properties": {"a": {"pattern": "("}}})
         doc = store(broken).describe("web:search")
         assert doc.tool == broken
@@ -214,7 +214,7 @@ class TestRegistration:
         assert len(docs.describe("web:search").examples) == (3 if cap is None else cap)
 
     def test_callers_cannot_spoil_it(self) -> None:
-        """What was registered, and what was given out, can be changed without harm."""
+        """Callers can change what they registered and what they received without harm."""
         args = {"query": "q", "deep": {"list": [1]}}
         docs = store(SEARCH.replace(input_schema={"properties": {"a": {"default": [1]}}}))
         docs.register_doc("web:search", DocEntry(examples=(ToolExample(args=args),)))

@@ -56,7 +56,7 @@ class TestToolExample:
         assert set(caught.value.details) == {"depth", "size"}
 
     def test_args_must_be_json(self) -> None:
-        """What no caller could send is no example."""
+        """Refuses an example that no caller could send."""
         with pytest.raises(ExampleTooLargeError, match="not JSON at /when"):
             ToolExample(args={"when": object()}).checked(0)
 
@@ -114,7 +114,7 @@ SHAPES: list[tuple[dict[str, Any] | bool, dict[str, Any] | None]] = [
 class TestExampleArgs:
     @pytest.mark.parametrize(("schema", "expected"), SHAPES)
     def test_shapes(self, schema: Any, expected: dict[str, Any] | None) -> None:
-        """What is made up is small and fits, or there is nothing."""
+        """Made-up arguments are small and fit, or there are none."""
         made = example_args(json.dumps(schema))
         if expected is None:
             assert made is None or Schema.of(schema).accepts(made)

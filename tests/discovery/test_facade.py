@@ -101,7 +101,7 @@ class TestBothOrNeither:
         assert len(discovery.index) == 0
 
     def test_a_known_tool(self) -> None:
-        """What was there before stays as it was: bindings and tags."""
+        """Bindings and tags of a known tool stay as they were."""
         discovery = filled()
         for binding in (LOCAL, MCPBinding("git", "log")):
             with pytest.raises(ExampleTooLargeError):

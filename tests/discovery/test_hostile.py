@@ -123,7 +123,7 @@ def test_identical_texts_go_by_id() -> None:
 
 
 def test_marks_cannot_be_asked_for() -> None:
-    """What filters go by is no word: a query cannot find it."""
+    """Terms for filters are not words: a query cannot find them."""
     made = index()
     assert made.search("\0hint\0destructive", 5).ids() == []
     assert made.search("namespace", 5).ids() == []

@@ -69,7 +69,7 @@ class TestRegistration:
         assert len(index.get("t").bindings) == 2
 
     def test_a_failing_batch_changes_nothing(self) -> None:
-        """Also when the batch itself raises halfway."""
+        """A batch that raises halfway changes nothing, either."""
         index = index_of("a:b")
         version = index.version
 
@@ -158,7 +158,7 @@ class TestLookup:
             assert caught.value.details["close"] == close
 
     def test_versions_that_are_not_semantic(self) -> None:
-        """They rank below those that are, and by text among themselves."""
+        """Such versions rank below the semantic ones, and as strings among themselves."""
         index = InMemoryIndex()
         for version in ("beta", "alpha", "0.0.1-rc"):
             index.register(tool("n:t", version=version), LocalBinding(version))

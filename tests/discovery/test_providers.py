@@ -56,7 +56,7 @@ def test_nobody_can_change_what_is_kept() -> None:
 
 @pytest.mark.parametrize("id", ["", "  ", "a\nb", "x" * 513, 5])
 def test_ids_that_cannot_be(id: Any) -> None:
-    """They are refused, whatever is asked."""
+    """Refuses invalid IDs on every path."""
     store = InMemoryProviderStore()
     for ask in (store.describe, store.remove, lambda given: store.register(card(), given)):
         with pytest.raises(InvalidProviderError):
@@ -65,7 +65,7 @@ def test_ids_that_cannot_be(id: Any) -> None:
 
 
 def test_what_is_no_card() -> None:
-    """It is refused, and nothing is kept."""
+    """Refuses an invalid card and keeps nothing of it."""
     store = InMemoryProviderStore()
     for bad in ("card", {"name": "a"}, None):
         with pytest.raises(InvalidProviderError, match="takes a ProviderCard"):

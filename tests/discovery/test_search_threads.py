@@ -74,7 +74,7 @@ class Model:
         last.surely_until, last.may_until = began, next(self.clock)
 
     def has(self, tool_id: str) -> bool:
-        """Whether the tool is there now."""
+        """Return whether the tool is there now."""
         return tool_id in self.states and self.states[tool_id][-1].may_until == float("inf")
 
 
@@ -147,7 +147,7 @@ def judge(model: Model, seen: Seen) -> None:
 
 
 def wanted(state: State, seen: Seen) -> bool:
-    """Whether this definition is what was asked for."""
+    """Return whether this definition is the requested one."""
     return seen.word in state.tool.description and (seen.tag is None or seen.tag in state.tool.tags)
 
 

@@ -70,7 +70,7 @@ def test_other_backends_keep_theirs() -> None:
 
 
 def test_a_backend_that_is_removed_takes_its_stored_tools_along() -> None:
-    """Even if it was never started."""
+    """Removes them even if the backend was never started."""
     index = stored("log", "push")
     Catalog(index, backend()).withdraw()
     assert len(index) == 0

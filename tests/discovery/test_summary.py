@@ -20,7 +20,7 @@ def tool(**parts: Any) -> Tool:
 
 class TestSummarize:
     def test_all_parts(self) -> None:
-        """What a caller chooses by, without schemas."""
+        """The summary has what a caller chooses by, without schemas."""
         summary = summarize(
             tool(
                 namespace="git",

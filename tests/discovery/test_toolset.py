@@ -123,7 +123,7 @@ GIT, SAFE, DISK = Toolset("git", namespaces="git"), Toolset("safe", read_only=Tr
 
 
 def test_they_combine() -> None:
-    """And, or, without; the parts stay as they are."""
+    """Toolsets combine by and, or, without; the parts stay as they are."""
     assert within(GIT & SAFE) == {"git:log"}
     assert within(GIT | DISK) == {"git:log", "git:push", "files:read", "files:wipe"}
     assert within((GIT | DISK) - SAFE) == {"git:push", "files:wipe"}
@@ -147,7 +147,7 @@ def test_a_search_in_a_part() -> None:
 
 
 def test_they_are_live() -> None:
-    """What is added later and belongs is in at once, what changes goes, and a better one takes a place of the best."""
+    """Additions are in at once, changes go, and a better tool takes the position of the best."""
     index = catalogue()
     safe, best = Toolset(read_only=True).view(index), Toolset(query="history", limit=1).view(index)
     assert [entry.tool.id for entry in best.tools()] == ["git:log"]
@@ -174,7 +174,7 @@ def test_a_function_that_fails_lets_nothing_in() -> None:
 
 
 def test_filters_are_handed_on() -> None:
-    """What an index can apply by itself is among `filters`; parts that must all hold add theirs."""
+    """Filters that an index can apply are among `filters`; parts that must all hold add theirs."""
     full = Toolset(namespaces="git", all_tags=["a"], backends="mcp", read_only=True)
     assert full.filters == Filters(namespace="git", tags=("a",), backend="mcp", read_only=True)
     assert Toolset(namespaces=["a", "b"], backends=["mcp:x"], any_tags="q").filters == Filters()
@@ -283,7 +283,7 @@ def nested(depth: int) -> dict[str, Any]:
     ],
 )
 def test_data_that_makes_no_sense(data: Any, message: str) -> None:
-    """It is refused, and the message says what to do."""
+    """Refuses invalid data with a message that names the fix."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         Toolset.from_dict(data)
 

@@ -233,7 +233,7 @@ class Corrects(LexicalSearcher):
 
 
 def test_words_of_hidden_tools_are_not_suggested() -> None:
-    """What a query was corrected to is told only where a visible tool has the new words."""
+    """Reports a corrected word only where a visible tool has it."""
     index = InMemoryIndex(Corrects())
     add(index, "hidden:one", description="read the secret")
     view = IndexView(index, shows_open)

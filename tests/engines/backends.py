@@ -20,7 +20,9 @@ Make = Callable[..., ContainerBackend]
 
 
 def maker(kind: str, request: pytest.FixtureRequest) -> Make:
-    """What makes backends of *kind*, whose daemon runs if it has one; skips, or fails in CI, where it is missing."""
+    """Return what makes backends of *kind*, whose daemon runs if it has one; skips, or fails in CI, where it is
+    missing.
+    """
     image = test_image().name
     match kind:
         case "bubblewrap":

@@ -93,18 +93,18 @@ class ContainerdDaemon:
         self.pid = next(process.pid for process in _processes_of(self.folder) if process.name() == "containerd")
 
     def try_ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """What `ctr` makes of a command."""
+        """Run `ctr` and return its exit code and output."""
         command = [self._ctr, "--connect-timeout", "2s", "-a", self.socket, "-n", NAMESPACE, *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     def ctr(self, *words: str) -> str:
-        """What `ctr` prints."""
+        """Return the output of `ctr`."""
         done = self.try_ctr(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def left(self) -> list[str]:
-        """What there is in the namespace, and outside of the daemon, besides images: by `ctr` and by the kernel."""
+        """Return what remains besides images, in the namespace and outside of the daemon: by `ctr` and by the kernel."""
         found = [f"container {name}" for name in self.ctr("containers", "ls", "-q").split()]
         found += [f"task {name}" for name in self.ctr("tasks", "ls", "-q").split()]
         found += [f"lease {name}" for name in self.ctr("leases", "ls", "-q").split()]
@@ -135,7 +135,7 @@ class ContainerdDaemon:
                 self.try_ctr(*snapshots, "rm", line.split()[0])
 
     def kill(self) -> None:
-        """What the kernel does to a daemon when memory is short; its shims and containers live on."""
+        """Kill the daemon as the kernel does when memory is short; its shims and containers live on."""
         os.kill(self.pid, signal.SIGKILL)
         ends = time.monotonic() + 10
         while not _is_gone(self.pid) and time.monotonic() < ends:
@@ -178,7 +178,7 @@ def require_runsc() -> str:
 
 
 def _can_overlay(folder: Path) -> bool:
-    """Whether overlays can be made of folders here: not where the folder is on one itself."""
+    """Return whether overlays can be made of directories here: not where the directory is on one itself."""
     for name in ("lower", "upper", "work", "merged"):
         (folder / name).mkdir()
     where = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"

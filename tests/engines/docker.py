@@ -183,7 +183,7 @@ class DockerDaemon:
         return json.loads(request(self.socket, "GET", "/containers/json?all=1")[1])
 
     def kill(self) -> None:
-        """What the kernel does to a daemon when memory is short."""
+        """Kill the daemon as the kernel does when memory is short."""
         os.kill(self.pid, signal.SIGKILL)
         wait_until(lambda: has_ended(self.pid), 10, "the daemon did not die")
 
@@ -238,7 +238,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether it has ended; not every init is quick to take note of that."""
+    """Return whether it has ended; not every init notices that quickly."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -60,7 +60,7 @@ async def start(engine: DockerEngine, code: str, **limits: Any) -> Container:
 
 
 async def read_all(container: Container) -> bytes:
-    """What it writes until its end."""
+    """Read all output to its end."""
     pieces: list[bytes] = []
     while data := await container.stream.read():
         pieces.append(data)
@@ -160,7 +160,7 @@ async def test_a_wait_ends_when_the_container_is_closed(engine: DockerEngine) ->
 
 
 async def test_a_container_whose_input_ends_reads_its_end(engine: DockerEngine, daemon: DockerDaemon) -> None:
-    """Which is what a guest sees of a host that was killed."""
+    """A guest sees the same of a host that was killed."""
     container = await start(engine, ECHO)
     await container.stream.write(b"x")
     assert await container.stream.read() == b"x"

@@ -83,7 +83,7 @@ async def test_vendors(ex: Exec) -> None:
 
 
 async def test_integrations(ex: Exec) -> None:
-    """So does one in somebody else's agent loop."""
+    """Broken output does not break an Exec in a foreign agent loop, either."""
     from toolexec.integrations.toolset import _run_tool
 
     answer = await _run_tool(ex, "t:liar", {})  # type: ignore[arg-type]

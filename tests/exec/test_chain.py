@@ -31,7 +31,7 @@ class TestPrevious:
 
     @pytest.mark.parametrize("value", ["text", 5, [1, 2], None, True])
     async def test_a_value_that_is_no_mapping(self, kitchen: Any, value: Any) -> None:
-        """It comes in under `previous`."""
+        """Such a value comes in under `previous`."""
         await kitchen.run(kitchen.give(value), Step(tool_id="echo", use_previous=True))
         assert kitchen.calls[1] == {"previous": value}
 
@@ -46,7 +46,7 @@ class TestPrevious:
         assert kitchen.calls[1] == {"previous": {"a": 1}}
 
     async def test_an_argument_of_that_name(self, kitchen: Any) -> None:
-        """It is not overwritten, even if it is null."""
+        """An argument of that name is not overwritten, even if it is null."""
         await kitchen.run(kitchen.give(1), Step(tool_id="echo", args={"previous": None}, use_previous=True))
         assert kitchen.calls[1] == {"previous": None}
 
@@ -62,7 +62,7 @@ class TestPrevious:
         assert kitchen.calls[1] == {}
 
     async def test_after_a_failure(self, kitchen: Any) -> None:
-        """It stays the last value there was."""
+        """The previous value stays the last one there was."""
         await kitchen.run(
             kitchen.give("good"), Step(tool_id="fail", stop_on_error=False), Step(tool_id="echo", use_previous=True)
         )
@@ -98,12 +98,12 @@ class TestReferences:
         assert result.value == {"a": None}
 
     async def test_whole_arguments_that_are_no_mapping(self, kitchen: Any) -> None:
-        """They break the input schema, and that is the step's error."""
+        """Whole arguments of another type break the input schema, and that is the step's error."""
         result = await kitchen.run(kitchen.give(5), Step(tool_id="echo", args={"$ref": "steps.0"}))
         assert isinstance(result.error, InputValidationError)
 
     async def test_a_path_that_fails_on_the_value(self, kitchen: Any) -> None:
-        """It is the failure of that step; what was done before is in the result."""
+        """Such a path is the failure of that step; the result keeps the steps before."""
         result = await kitchen.run(
             kitchen.give(5),
             Step(tool_id="echo", args={"a": {"$ref": "steps.0.length(@)"}}),
@@ -127,7 +127,7 @@ class TestReferences:
 
     @pytest.mark.parametrize("reference", ["steps.1", "steps.2", "later", "own", "nobody.x", "steps.0.["])
     async def test_one_that_cannot_work(self, kitchen: Any, reference: str) -> None:
-        """It is found before anything runs."""
+        """An impossible reference is found before anything runs."""
         steps = [
             kitchen.give(1),
             Step(tool_id="echo", args={"a": {"$ref": reference}}, name="own"),
@@ -167,7 +167,7 @@ class TestFailures:
         assert (result.ok, result.value, result.tool_id) == (True, None, "fail")
 
     async def test_a_step_that_cannot_be_called(self, kitchen: Any) -> None:
-        """What a single call would raise is the step's error."""
+        """An exception of a single call is the step's error."""
         result = await kitchen.run(kitchen.give(1), Step(tool_id="ehco"))
         assert isinstance(result.error, ToolNotFoundError)
         assert result.steps[0].value == 1
@@ -183,7 +183,7 @@ class TestFailures:
         assert result.value == {"previous": 1}
 
     async def test_an_empty_chain(self, kitchen: Any) -> None:
-        """It is fine and has nothing."""
+        """An empty chain is valid and has no results."""
         result = await kitchen.run()
         assert (result.ok, result.value, result.tool_id, result.steps) == (True, None, "", [])
 
@@ -224,7 +224,7 @@ class TestDefinitions:
             await kitchen.run(kitchen.give(1, name="a"), kitchen.give(2, name="a"))
 
     async def test_the_given_arguments_stay(self, kitchen: Any) -> None:
-        """They are never changed, and any mapping will do."""
+        """Arguments are never changed, and any mapping will do."""
         args = MappingProxyType({"a": {"$ref": "steps.0"}, "b": [1]})
         result = await kitchen.run(kitchen.give(5), Step(tool_id="echo", args=args, use_previous=True))
         assert result.value == {"a": 5, "b": [1], "previous": 5}
@@ -266,7 +266,7 @@ class TestJSON:
         assert result.value == {"previous": 5}
 
     async def test_a_chain_of_something_else(self, kitchen: Any) -> None:
-        """It is refused before anything runs."""
+        """Refuses it before anything runs."""
         with pytest.raises(InvalidChainError, match="a step is a Step or a mapping"):
             await kitchen.ex.run_chain([kitchen.give(1), 5])  # type: ignore[list-item]
         assert kitchen.calls == []
@@ -292,7 +292,7 @@ class TestJSON:
         assert text in str(caught.value)
 
     async def test_a_result(self, kitchen: Any) -> None:
-        """It is JSON with every step in it."""
+        """The result is JSON with every step in it."""
         result = await kitchen.run(kitchen.give(1, name="first"), Step(tool_id="fail"), kitchen.give(2))
         data = json.loads(json.dumps(result.to_dict()))
         assert (data["ok"], data["value"], data["error"]["code"]) == (False, None, "handler_failed")

@@ -54,7 +54,7 @@ class TestRetries:
         assert not (await kitchen.run(Step(tool_id="flaky"))).ok
 
     async def test_a_read_only_tool(self, kitchen: Any) -> None:
-        """It may be retried as well."""
+        """A read-only tool may be retried as well."""
         kitchen.failures = 1
         assert (await kitchen.run(Step(tool_id="peek", retries=1, retry_pause=0))).ok
 

@@ -107,7 +107,7 @@ class TestRunning:
         assert len(data["reasons"]) == 3
 
     async def test_with_what_is_known(self, tracker: Tracker) -> None:
-        """What is given saves the calls that would find it."""
+        """Given values save the calls that would find them."""
         suggestion = await tracker.ex.suggest_chain("hub:close_issue", {"owner": "bob", "repo": "wheels"})
         assert [step.tool_id for step in suggestion.steps] == ["hub:list_issues", "hub:close_issue"]
         assert (await tracker.ex.run_chain(suggestion.steps)).value == {"closed": 107}
@@ -130,7 +130,7 @@ class TestRunning:
         assert "missing" in shallow.to_dict()
 
     async def test_a_value_for_two_steps(self, tracker: Tracker) -> None:
-        """What two calls need in common is asked for once and put into both."""
+        """A shared value is asked for once and put into both calls."""
         tracker.ex.index.unregister("hub:list_repos")
         suggestion = await tracker.ex.suggest_chain("hub:close_issue")
         assert [missing.name for missing in suggestion.missing] == ["owner", "repo"]
@@ -139,7 +139,7 @@ class TestRunning:
         assert tracker.calls[0] == ("list_issues", {"owner": "ann", "repo": "engine"})
 
     def test_names_that_are_not_missing(self) -> None:
-        """They are refused, with what was probably meant."""
+        """Refuses such names, and suggests the nearest ones."""
         suggestion = ChainSuggestion(goal="t:x", steps=())
         with pytest.raises(ConfigurationError, match="missing are: none"):
             suggestion.with_args(title="x")
@@ -151,7 +151,7 @@ class TestRunning:
             suggestion.with_args(titel="x")
 
     async def test_an_integer_where_text_is_asked_for(self, tracker: Tracker) -> None:
-        """It is made text on the way."""
+        """Converts the integer to a string on the way."""
         tracker.add("get_issue", obj(issue_number=TEXT, repo=TEXT, owner=TEXT), None, None, lambda args: args)
         suggestion = await tracker.ex.suggest_chain("hub:get_issue", {"owner": "ann", "repo": "engine"})
         assert (await tracker.ex.run_chain(suggestion.steps)).value["issue_number"] == "107"
@@ -172,7 +172,7 @@ class TestTools:
     """Which tools are used."""
 
     async def test_unknown_goals(self, tracker: Tracker) -> None:
-        """They raise as everywhere, with similar IDs."""
+        """Unknown goals raise as everywhere, with similar IDs."""
         with pytest.raises(ToolNotFoundError) as caught:
             await tracker.ex.suggest_chain("hub:close_isue")
         assert "hub:close_issue" in caught.value.details["close"]
@@ -182,7 +182,7 @@ class TestTools:
             await tracker.ex.suggest_chain("hub:close_issue", depth=9)
 
     async def test_hidden_ones(self) -> None:
-        """What a policy hides from a caller is not in that caller's chains, and no goal."""
+        """A hidden tool is neither in that caller's chains nor a goal."""
         policy = Policy([Rule("deny", tools="hub:list_repos", callers="guest"), Rule("deny", tools="hub:rename_issue")])
         tracker = Tracker(gate=Gate(policy=policy))
         assert len((await tracker.ex.suggest_chain("hub:close_issue")).steps) == 3
@@ -212,7 +212,7 @@ class TestTools:
                 assert len((await ex.suggest_chain("disband")).steps) == steps
 
     async def test_backends_that_nobody_has_started(self) -> None:
-        """They are started, as for a search."""
+        """Starts such backends, as for a search."""
         ex = Planner()
         goal = Tool(name="disband", namespace="far", input_schema=obj(team_id=TEXT))
         ex.add_backends(ProviderBackend("far", lambda name, args: None, tools=[goal]))
@@ -222,7 +222,7 @@ class TestTools:
             await ex.aclose()
 
     async def test_documented_examples(self, tracker: Tracker) -> None:
-        """They are offered for what is missing."""
+        """Offers documented examples for missing arguments."""
         tracker.ex.docs.register_doc(
             "hub:rename_issue", DocEntry(examples=(ToolExample(args={"title": "a good name"}),))
         )
@@ -236,7 +236,7 @@ class TestTools:
         assert [(missing.name, missing.example) for missing in suggestion.missing] == [("title", None)]
 
     async def test_many_tools(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """They are looked at in a thread, so that the event loop goes on."""
+        """Looks at many tools in a thread, so that the event loop goes on."""
         monkeypatch.setattr(chains_ahead, "_MANY_TOOLS", 2)
         tracker = Tracker()
         assert tracker.ex.links.pending == 4

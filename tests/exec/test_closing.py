@@ -103,7 +103,7 @@ class TestCode:
         assert isinstance(result.error, ClosedError)
 
     async def test_a_tool_that_closes_its_own_exec(self, settings: CodeSettings) -> None:
-        """It does not wait for itself: the run ends, and so does the closing."""
+        """Such a tool does not wait for itself: the run ends, and so does the closing."""
         ex = Exec()
 
         async def close() -> None:
@@ -143,7 +143,7 @@ class TestTools:
     """Single calls that are under way."""
 
     async def test_an_async_handler_ends_by_itself(self) -> None:
-        """It runs in its caller's task, which is not touched."""
+        """The handler runs in its caller's task, which is not touched."""
         ex = Exec()
         began, go = asyncio.Event(), asyncio.Event()
 
@@ -189,7 +189,7 @@ class TestThreadsOfGuests:
 
     @pytest.fixture
     async def gate(self) -> AsyncIterator[threading.Event]:
-        """What the tools wait for; set in the end."""
+        """Give the event that the tools wait for; set it in the end."""
         gate = threading.Event()
         yield gate
         gate.set()

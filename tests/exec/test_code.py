@@ -313,7 +313,7 @@ class TestProfiles:
 
     @pytest.mark.parametrize("profile", ["standard", "hardened", "wasm"])
     async def test_profiles_of_the_embedded_sandbox(self, ex: Exec, profile: str) -> None:
-        """It serves them all."""
+        """The embedded sandbox serves all profiles."""
         result = await ex.execute_code("1", profile=profile)
         assert result.backend is not None
         assert (result.value, result.backend.kind) == (1, "wasm")
@@ -334,7 +334,7 @@ class TestProfiles:
                     await attempt
 
     async def test_a_closed_exec_runs_nothing(self) -> None:
-        """And stops what ran."""
+        """A closed Exec runs nothing, and stops what ran."""
         ex = Exec()
         add_tools(ex)
         heard: list[CodeEvent] = []

@@ -66,7 +66,7 @@ JUNK = st.one_of(
 
 
 def _is_of_another_family(default: Any, value: Any, floating: bool) -> bool:
-    """Whether *value* is certainly wrong for a setting with this *default*."""
+    """Return whether *value* is certainly wrong for a setting with this *default*."""
     match default:
         case int() if floating:
             return isinstance(value, bool) or not isinstance(value, int | float)
@@ -158,7 +158,7 @@ def test_misspelt_names_are_refused(place: tuple[str, str], at: int, how: str) -
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(name=st.sampled_from(sorted(CodeSettings.__annotations__)), value=JUNK)
 def test_settings_of_code(name: str, value: Any) -> None:
-    """What one run of code is given is checked before its backends start: nothing is accepted that its type refuses."""
+    """Checks the options of a run before its backends start: nothing is accepted that its type refuses."""
     fits = {
         "language": str, "profile": str, "stdin": bytes, "best_effort": bool, "unsafe_opt_in": bool, "seed": int,
         "timeout": (int, float), "now": (int, float), "max_tool_calls": int, "limits": Limits, "metadata": dict,
@@ -235,7 +235,7 @@ def test_what_used_to_slip_through(make: Any, message: str) -> None:
 
 
 async def test_a_timeout_of_one_call() -> None:
-    """It is checked as well, by each way to make the call."""
+    """A timeout is checked on each path to a call."""
     async with Exec() as ex:
         ex.add(lambda: 1, "a:one")
         for wrong in ("3", True, math.nan, 0, [3]):

@@ -60,7 +60,7 @@ class TestAdding:
     """Everything that can be a tool."""
 
     async def test_a_lambda(self, ex: Exec) -> None:
-        """It needs a name; its arguments may be anything."""
+        """A lambda needs a name; its arguments may be anything."""
         added = ex.add(lambda a, b: a + b, "math:add")
         assert added.id == "math:add"
         assert (await ex.run_tool("math:add", {"a": 5, "b": 3})).value == 8
@@ -79,7 +79,7 @@ class TestAdding:
             await ex.run_tool("shout", {"text": 5})
 
     async def test_a_declared_function(self, ex: Exec) -> None:
-        """It brings its definition along."""
+        """A declared function brings its definition along."""
 
         @tool(namespace="text", tags=["loud"], read_only=True)
         async def shout(text: str) -> str:
@@ -125,7 +125,7 @@ class TestAdding:
         assert len(ex.index) == 0
 
     async def test_a_function_is_its_own_handler(self, ex: Exec) -> None:
-        """It takes no other."""
+        """A function takes no other handler."""
         with pytest.raises(ConfigurationError, match="its own handler"):
             ex.add(lambda: 1, "t", handler=len)
 
@@ -155,7 +155,7 @@ class TestAdding:
 
     @pytest.mark.parametrize("name", ["a b", "a:b:c:d", "a:"])
     async def test_a_name_that_is_no_id(self, ex: Exec, name: str) -> None:
-        """It is refused."""
+        """Refuses an invalid ID."""
         with pytest.raises((InvalidToolError, InvalidToolIDError)):
             ex.add(lambda: 1, name)
         assert len(ex.index) == 0
@@ -229,7 +229,7 @@ class TestRunning:
 
     @pytest.mark.parametrize("timeout", [0, -1])
     async def test_a_senseless_limit(self, ex: Exec, timeout: float) -> None:
-        """It is refused."""
+        """Refuses an invalid limit."""
         ex.add(lambda: 1, "t")
         with pytest.raises(ConfigurationError):
             await ex.run_tool("t", timeout=timeout)
@@ -273,7 +273,7 @@ class TestRunning:
             assert heard == [STARTED, ending], tool_id
 
     async def test_progress_of_a_cancelled_call(self, ex: Exec) -> None:
-        """It only says that it began."""
+        """The progress of a cancelled call only says that it began."""
 
         async def wait() -> None:
             await asyncio.Event().wait()
@@ -421,7 +421,7 @@ class TestStreaming:
             await anext(ex.stream_tool("t", fallback=False))
 
     async def test_a_limit(self, ex: Exec) -> None:
-        """It ends the stream with an error, and the tool."""
+        """A limit ends the stream with an error, and stops the tool."""
 
         async def stuck() -> AsyncIterator[int]:
             yield 1

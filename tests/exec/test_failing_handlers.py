@@ -170,7 +170,7 @@ def make_exec(*, sync_provider: bool = False) -> Exec:
 
 
 def is_own_failure(error: BaseException | None, name: str) -> bool:
-    """Whether the error says that a handler raised the exception *name*."""
+    """Return whether the error says that a handler raised the exception *name*."""
     return isinstance(error, ExecutionError) and error.details.get("type") == name
 
 
@@ -259,7 +259,7 @@ def test_the_blocking_twin() -> None:
 
 
 async def contained(work: Awaitable[Any]) -> Any:
-    """What *work* gives, or what came out of it; fails when it cancelled the task that awaits it."""
+    """Return the result of *work*, or its exception; fail when it cancelled the task that awaits it."""
     task = asyncio.current_task()
     assert task is not None
     try:

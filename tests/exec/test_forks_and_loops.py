@@ -44,7 +44,7 @@ def make_exec() -> Exec:
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """What *function* gives in a forked child, or the exception it raises there; fails when the child hangs."""
+    """Return the result of *function* in a forked child, or its exception; fail when the child hangs."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
 
@@ -76,7 +76,7 @@ class TestForks:
     """A child of the process that used the Exec."""
 
     def test_python_functions_go_on(self) -> None:
-        """They need neither the threads nor the loop of the parent, and run in the child."""
+        """Python functions need neither the threads nor the loop of the parent, and run in the child."""
         ex = make_exec()
 
         async def use() -> list[int]:
@@ -208,7 +208,7 @@ class TestLoops:
             assert (await ex.execute_code("2")).value == 2
 
     async def test_python_functions(self, other: Any) -> None:
-        """They run on any loop."""
+        """Python functions run on any loop."""
         async with make_exec() as ex:
             await ex.run_tool("t:sync")
             assert (await other(lambda: ex.run_tool("t:sync"))).value == os.getpid()

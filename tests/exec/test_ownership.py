@@ -150,7 +150,7 @@ def test_a_result_is_the_callers_own(value: Any) -> None:
 
 
 async def test_the_blocking_twin() -> None:
-    """It is the same from threads."""
+    """The blocking twin behaves the same from threads."""
     bench = Bench()
     bench.kept = {"a": [1]}
 
@@ -166,7 +166,7 @@ async def test_the_blocking_twin() -> None:
 
 
 async def test_the_parts_of_a_reply_are_the_callers_own() -> None:
-    """What a handler keeps is not in a reply's parts either."""
+    """A part that the handler keeps is not the one in the reply."""
     bench = Bench()
     bench.kept = {"a": [1]}
     async with bench.exec() as ex:
@@ -226,7 +226,7 @@ async def test_steps_of_a_chain_share_nothing() -> None:
 
 
 async def test_attempts_share_nothing() -> None:
-    """What a failed attempt did to its arguments is not in the next one."""
+    """Changes of a failed attempt to its arguments are not in the next one."""
     seen: list[Any] = []
 
     @tool("t:retry", read_only=True)

@@ -67,7 +67,7 @@ def test_the_arguments_as_a_whole() -> None:
 
 
 def test_the_given_arguments_stay() -> None:
-    """What is resolved is a copy."""
+    """Resolving works on a copy."""
     args = {"a": [{"$ref": "steps.1"}]}
     resolve(args)
     assert args == {"a": [{"$ref": "steps.1"}]}

@@ -85,13 +85,13 @@ class TestPython:
                 assert (await session.execute_code("from tools.math import add\nadd(a=1)")).value == 2
 
     async def test_a_fence_around_the_program(self, ex: Exec) -> None:
-        """It is not part of it, and lines keep their numbers."""
+        """A fence is not part of the program, and lines keep their numbers."""
         assert await value(ex, "```python\nreturn tools.math.add(a=1)\n```") == 2
         assert "(line 3, col 1)" in await failure(ex, "```python\nx = 1\nx.y\n```")
         assert "Markdown" in await failure(ex, "Here it is:\n```python\n1\n```")
 
     async def test_bytes_to_the_standard_streams(self, ex: Exec) -> None:
-        """They are printed, in order with other output, also when a character comes in parts."""
+        """Bytes are printed in order with other output, even when a character comes in parts."""
         result = await ex.execute_code(
             "import sys\n"
             "print('a', end='')\n"
@@ -107,7 +107,7 @@ class TestPython:
         assert (result.stdout, result.stderr, result.value) == ("aéb\nc", "careful", 1)
 
     async def test_text_to_a_stream_of_bytes(self, ex: Exec) -> None:
-        """It is refused, as it is everywhere."""
+        """Refuses it, as Python does everywhere."""
         assert "bytes-like object" in await failure(ex, "import sys\nsys.stdout.buffer.write('x')")
 
     async def test_a_group_of_errors(self, ex: Exec) -> None:
@@ -138,7 +138,7 @@ class TestPython:
         assert error.tool_id == "math:fail"
 
     async def test_temporary_files(self, ex: Exec) -> None:
-        """They are in /tmp, and not in the result."""
+        """Temporary files are in /tmp, and not in the result."""
         code = (
             "import os, tempfile\n"
             "open('/tmp/x', 'w').write('y')\n"
@@ -201,7 +201,7 @@ class TestEmbedded:
             )
 
     async def test_temporary_files_count(self, ex: Exec) -> None:
-        """They use up the disk like all others, and a session keeps them."""
+        """Temporary files use up the disk like all others, and a session keeps them."""
         limits = Limits(disk_bytes=1 << 20)
         code = "open('/tmp/x', 'wb').write(b'x' * (1 << 19))\nopen('y', 'wb').write(b'x' * (3 << 18))"
         assert isinstance((await ex.execute_code(code, limits=limits)).error, LimitExceededError)
@@ -212,7 +212,7 @@ class TestEmbedded:
         assert await value(ex, "import os\nos.rename('/tmp', 'x') if False else os.path.isdir('/tmp')") is True
 
     async def test_open_is_as_ever(self, ex: Exec, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-        """What looks after full disks opens a file as Python does anywhere, with all that its objects tell."""
+        """Opens a file as Python does anywhere, whatever looks after full disks, with all attributes of its objects."""
         code = """
 import io, os
 def look(mode, how):
@@ -239,7 +239,7 @@ found = [look(mode, how) for mode, how in CASES]
         assert await value(ex, f"{code}\nfound") == space["found"]
 
     async def test_other_errors_of_files(self, ex: Exec) -> None:
-        """They are those of the program, whatever numbers they have there."""
+        """Other errors are those of the program, whatever their numbers there."""
         for code in ("open('x', 'rb', opener=lambda *_: -5)", "raise OSError(28, 'x')", "raise OSError(12, 'x')"):
             assert isinstance((await ex.execute_code(code)).error, CodeError)
 
@@ -248,7 +248,7 @@ class TestJavaScript:
     """In each sandbox."""
 
     async def test_a_promise_is_awaited_at_the_end(self, ex: Exec) -> None:
-        """What is returned, or the last expression, may be one."""
+        """A promise that is returned, or the last expression, is awaited."""
         for code in (
             "return tools.math.add({ a: 1 })",
             "tools.math.add({ a: 1 })",
@@ -290,7 +290,7 @@ class TestJavaScript:
             assert "promise" in text
 
     async def test_a_failure_that_nobody_awaits(self, ex: Exec) -> None:
-        """It is the program's failure."""
+        """Such a failure is the program's."""
         for code in (
             "tools.math.fail({ number: 1 }); return 5",
             "tools.math.fail({ number: 1 }); return await tools.math.add({ a: 1 })",
@@ -302,13 +302,13 @@ class TestJavaScript:
             assert "math:fail raised ValueError: no 1" in await failure(ex, code, language="javascript")
 
     async def test_a_failure_behind_a_function_that_nobody_awaits(self, ex: Exec) -> None:
-        """It is named at least."""
+        """Such a failure is named at least."""
         code = "async function main() { await tools.math.fail({ number: 1 }) }\nmain();\nreturn 5"
         result = await ex.execute_code(code, language="javascript")
         assert "math:fail raised ValueError: no 1" in f"{result.error}{result.stderr}"
 
     async def test_an_awaited_failure_is_no_news(self, ex: Exec) -> None:
-        """What the program caught, it caught."""
+        """A failure that the program caught stays caught."""
         code = "try { await tools.math.fail({ number: 1 }) } catch (error) { return error.code }"
         result = await ex.execute_code(code, language="javascript")
         assert (result.value, result.error, result.stderr) == ("handler_failed", None, "")

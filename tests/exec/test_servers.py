@@ -42,14 +42,14 @@ class TestServers:
         "settings", [{}, {"command": "a", "url": "http://localhost"}, {"command": "a 'b"}, {"command": []}]
     )
     async def test_settings_that_make_no_sense(self, settings: Any) -> None:
-        """They are refused with nothing added."""
+        """Refuses invalid settings with nothing added."""
         async with Exec() as ex:
             with pytest.raises(ConfigurationError):
                 ex.add_mcp("server", **settings)
             assert ex.backends.get("server") is None
 
     async def test_a_program_with_blanks_in_its_path(self, tmp_path: Path) -> None:
-        """It is one program, not a command line."""
+        """A path with blanks is one program, not a command line."""
         program = tmp_path / "my time server"
         program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m mcp_server_time\n")
         program.chmod(0o755)

@@ -81,7 +81,7 @@ class TestStarting:
         ids=["run", "search", "describe", "chain", "stream"],
     )
     async def test_at_the_first_use(self, use: Callable[[Exec], Any]) -> None:
-        """Who forgets to start, and needs a backend, has it started."""
+        """Starts the backends when a call needs them before the block was entered."""
         async with Exec() as ex:
             backend = Slow(ready=True)
             ex.add_backends(backend)
@@ -135,7 +135,7 @@ class TestStarting:
             assert backend.starts == 1
 
     async def test_one_that_fails(self, caplog: Any) -> None:
-        """It is unavailable with its reason; the others run."""
+        """A backend that fails is unavailable with its reason; the others run."""
         async with Exec() as ex:
             statuses = await ex.add_backends(Broken("broken"), Slow("fine", ready=True))
             assert [status.available for status in statuses] == [False, True]
@@ -220,7 +220,7 @@ class TestRemoving:
     """A backend that goes takes its tools along."""
 
     async def test_its_tools_go(self) -> None:
-        """They are unknown afterwards; tools of others stay."""
+        """Its tools are unknown afterwards; tools of others stay."""
         async with Exec() as ex:
             ex.add(lambda: 1, "mine")
             backend = Slow(ready=True)
@@ -231,7 +231,7 @@ class TestRemoving:
             assert (await ex.run_tool("mine")).value == 1
 
     async def test_one_that_never_started(self) -> None:
-        """It is not started any more."""
+        """Such a backend is not started any more."""
         async with Exec() as ex:
             backend = Slow()
             ex.add_backends(backend)
@@ -259,7 +259,7 @@ class TestRemoving:
             assert [registered.tool.id for registered in ex.index.tools()] == ["slow:new"]
 
     async def test_unknown_names(self) -> None:
-        """They are ignored."""
+        """Ignores unknown names."""
         async with Exec() as ex:
             await ex.remove("nobody")
 

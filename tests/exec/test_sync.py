@@ -172,7 +172,7 @@ def test_leaving_a_stream_early() -> None:
 
 
 def test_a_stream_that_is_never_begun() -> None:
-    """It costs nothing and leaves nothing."""
+    """Such a stream costs nothing and leaves nothing."""
     with Exec().sync as ex:
         ex.stream_tool("nothing")
 
@@ -394,6 +394,6 @@ def test_a_session_ends_with_its_exec() -> None:
 
 
 def test_a_session_must_be_opened() -> None:
-    """It is a block."""
+    """A session is a context manager."""
     with Exec().sync as ex, pytest.raises(ConfigurationError, match="not open"):
         ex.session().execute_code("1")

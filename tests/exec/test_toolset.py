@@ -178,7 +178,7 @@ async def test_what_comes_later(world: tuple[Exec, list[str]]) -> None:
 
 @pytest.mark.parametrize("toolset", [Toolset(), Toolset(allow=[]), Toolset.union([])])
 async def test_an_empty_toolset_is_an_empty_world(toolset: Toolset) -> None:
-    """It shows nothing, and lets nothing run."""
+    """An empty toolset shows nothing, and lets nothing run."""
     calls: list[str] = []
     async with build(calls, toolset=toolset) as ex:
         assert len(ex.index) == 0
@@ -212,7 +212,7 @@ async def test_with_a_policy() -> None:
 
 
 async def test_tools_that_only_a_resolver_knows() -> None:
-    """They must be in the toolset, too; a hidden tool of the index is not what a resolver says of it."""
+    """Such tools must be in the toolset, too; a resolver's definition does not replace that of a hidden tool."""
     reads = Tool(name="read", namespace="far", annotations=READS, input_schema=OPEN)
     writes = Tool(name="write", namespace="far", input_schema=OPEN)
     disguised = Tool(name="write", namespace="files", annotations=READS, input_schema=OPEN)
@@ -265,6 +265,6 @@ async def test_it_can_be_set_afterwards() -> None:
 
 
 def test_what_is_no_toolset() -> None:
-    """It is refused."""
+    """Refuses what is not a toolset."""
     with pytest.raises(ConfigurationError, match="must be a Toolset"):
         Exec(toolset="safe")

@@ -143,7 +143,7 @@ async def test_typed_chunks() -> None:
     [object(), float("nan"), np.float64("inf"), 1j, b"\xff", "\ud800", {(1,): 2}, pytest.param(10**5000, id="long")],
 )
 async def test_what_has_no_json_form(odd: Any) -> None:
-    """It is refused with its place, on every way; nothing else is raised."""
+    """Refuses such a value with its location, on every path; nothing else is raised."""
 
     async def give() -> dict[str, Any]:
         return {"list": [1, odd]}

@@ -82,7 +82,7 @@ class TestAnthropic:
             assert [block["type"] for block in answer["content"]] == ["image"]
 
     async def test_search(self) -> None:
-        """It is answered with references to tools of the request; without any there are words."""
+        """A search is answered with references to tools of the request; without any, with text."""
         async with shop() as ex:
             tools = await ex.export_tools("anthropic", search="client")
             found, nothing, wrong = await ex.handle_anthropic_tool_use(
@@ -187,7 +187,7 @@ class TestGemini:
         assert "are cut here" in many["functionResponse"]["response"]["output"]
 
     async def test_long_errors_are_cut(self) -> None:
-        """And stay under their key."""
+        """Long errors are cut and stay under their key."""
 
         def fail() -> None:
             raise ValueError("x" * 5000)
@@ -233,7 +233,7 @@ class TestGemini:
 
 
 def test_the_blocking_twins() -> None:
-    """They do the same."""
+    """The blocking twins behave the same."""
     with shop().sync as ex:
         tools = ex.export_tools("openai", strict=True)
         call = {"id": "c", "type": "function", "function": {"name": "shop__price", "arguments": '{"item": "tea"}'}}

@@ -87,7 +87,7 @@ class TestExport:
             assert [tool["function"]["name"] for tool in found.tools] == ["other__one"]
 
     async def test_tools_of_backends_that_have_not_started(self) -> None:
-        """They are started first, for the list as for a call."""
+        """Starts them first, for the list as for a call."""
         for calls in (True, False):
             ex = Exec()
             tool = Tool(name="one", input_schema={"type": "object"})
@@ -100,7 +100,7 @@ class TestExport:
             await ex.aclose()
 
     async def test_tools_that_a_form_cannot_hold(self) -> None:
-        """They are left out, with the reason; the others are there."""
+        """Leaves such tools out, with the reason; the others are there."""
         ex = Exec()
         ex.add(Tool(name="odd", input_schema={"type": "string"}), handler=print)
         ex.add(lambda: 1, "fine")
@@ -132,7 +132,7 @@ class TestExport:
         await ex.aclose()
 
     async def test_words(self) -> None:
-        """What a schema cannot hold is in the description, unless that is switched off."""
+        """Parts that a schema cannot hold are in the description, unless that is switched off."""
         ex = Exec()
         schema = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 5}}}
         ex.add(Tool(name="t", input_schema=schema), handler=print)
@@ -300,7 +300,7 @@ class TestOpenAI:
             assert "free text" in answer["output"]
 
     async def test_a_search_of_responses(self) -> None:
-        """It is answered with the definitions of what was found."""
+        """A search is answered with the definitions of the results."""
         search = {
             "type": "tool_search_call",
             "call_id": "s",
@@ -316,7 +316,7 @@ class TestOpenAI:
         assert nothing["tools"] == []
 
     async def test_long_answers_are_cut(self) -> None:
-        """And say so."""
+        """Long answers are cut, and marked as cut."""
         async with shop() as ex:
             (answer,) = await ex.handle_openai_tool_calls(chat("shop__long", '{"size": 50000}'), max_bytes=2000)
             assert len(answer["content"]) <= 2000
@@ -325,7 +325,7 @@ class TestOpenAI:
                 await ex.handle_openai_tool_calls([], max_bytes=10)
 
     async def test_only_exported_tools_are_called(self) -> None:
-        """And with a map of names, only those in it."""
+        """Only exported tools are called; with a map of names, only those in it."""
         async with shop() as ex:
             tools = await ex.export_tools("openai", filters=Filters(namespace="none"))
             (answer,) = await ex.handle_openai_tool_calls(chat("shop__price", '{"item": "tea"}'), tools)
@@ -401,7 +401,7 @@ class TestOpenAI:
 
 
 def test_the_former_path_of_the_tools_warns() -> None:
-    """It was in the documents."""
+    """The former, documented path warns."""
     import toolexec.exec.vendor_tools as former
 
     with pytest.deprecated_call(match=r"toolexec\.adapter\.export"):

@@ -70,7 +70,7 @@ async def test_references(ex: Exec) -> None:
 
 
 async def test_a_failure_stops_the_chain(ex: Exec) -> None:
-    """What was done before stays in the result; what comes after is skipped."""
+    """Steps before the failure stay in the result; those after it are skipped."""
     result = await ex.run_chain(
         [
             Step("shop:refund", {"order": 7}),

@@ -35,7 +35,7 @@ async def test_stream() -> None:
 
 
 async def test_leave_a_stream_early() -> None:
-    """Who has seen enough closes the stream, and the tool stops."""
+    """Closing the stream early stops the tool."""
     async with Exec() as ex:
         ex.add(countdown)
         async with aclosing(ex.stream_tool("countdown", {"start": 1_000_000_000})) as events:

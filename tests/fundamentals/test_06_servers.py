@@ -43,7 +43,7 @@ async def test_chain_across_servers() -> None:
 
 
 async def test_a_server_that_does_not_start() -> None:
-    """It stops nobody: everything else works, and its status has the reason."""
+    """Everything else works, and the server's status has the reason."""
     async with Exec() as ex:
         ex.add(lambda: "fine", "mine")
         await ex.add_mcp("broken", command="no-such-server")

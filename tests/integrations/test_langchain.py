@@ -132,7 +132,7 @@ def test_the_tools_can_be_called_without_an_event_loop(sandbox: None) -> None:
 
 @pytest.mark.full
 def test_without_the_package_the_extra_is_named() -> None:
-    """Who lacks the package reads which extra to install."""
+    """Names the extra to install."""
     code = "import sys; sys.modules['langchain_core.tools'] = None; import toolexec.integrations.langchain"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'toolexec[langchain]'" in ran.stderr

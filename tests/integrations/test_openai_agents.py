@@ -154,7 +154,7 @@ async def test_code_mode_runs_code_whose_calls_go_through_the_gate(sandbox: None
 
 
 async def test_filters_hold_on_every_way_to_a_tool(sandbox: None) -> None:
-    """What the filters leave out is neither listed, found, described, run, nor called by code."""
+    """Filtered tools are neither listed, found, described, run, nor called by code."""
     only = Filters(namespace="stock")
     async with make_shop() as ex:
         assert {tool.name for tool in toolset(ex, filters=only)} == {"stock__everything", "stock__odd_names"}
@@ -228,7 +228,7 @@ async def test_modes_that_cannot_be_are_refused() -> None:
 
 
 async def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who lacks the SDK reads which extra to install."""
+    """Names the extra to install."""
     monkeypatch.setitem(sys.modules, "agents", None)
     async with make_shop() as ex:
         with pytest.raises(MissingExtraError, match="openai-agents"):

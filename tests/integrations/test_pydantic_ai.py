@@ -163,7 +163,7 @@ async def test_tools_that_come_later_are_seen_at_the_next_step() -> None:
 
 
 def test_without_the_package_the_extra_is_named() -> None:
-    """Who lacks the package reads which extra to install."""
+    """Names the extra to install."""
     code = "import sys; sys.modules['pydantic_ai'] = None; import toolexec.integrations.pydantic_ai"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'toolexec[pydantic-ai]'" in ran.stderr

@@ -25,7 +25,7 @@ def test_tell_passes_progress_on() -> None:
 
 
 def test_a_failing_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What a callback raises does not disturb the call."""
+    """An exception of a callback does not disturb the call."""
 
     def fail(_: Progress) -> None:
         raise RuntimeError("listener broke")

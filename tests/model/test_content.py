@@ -48,7 +48,7 @@ def test_unset_parts_are_left_out() -> None:
     ],
 )
 def test_odd_data_counts_as_absent(data: dict[str, Any]) -> None:
-    """What a strange server sends is read as far as it makes sense."""
+    """Reads the sensible parts of a strange server's data."""
     reply = ToolReply.from_mcp(data)
     assert list(reply.content) == []
     assert not reply.is_error

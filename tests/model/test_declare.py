@@ -180,7 +180,7 @@ class TestRefusals:
             declare(function, killable=True)
 
     def test_killable_lambda(self) -> None:
-        """What cannot be imported cannot be killable."""
+        """Refuses a killable handler that cannot be imported."""
         with pytest.raises(ConfigurationError):
             declare(lambda: 1, killable=True)
 

@@ -82,7 +82,7 @@ def test_run_mode() -> None:
     ],
 )
 def test_contradicting_switches(function: Any, switches: dict[str, bool], message: str) -> None:
-    """What cannot be is refused when it is declared."""
+    """Refuses contradicting switches at the declaration."""
     with pytest.raises(ConfigurationError, match=message):
         run_mode(function, **switches)
 

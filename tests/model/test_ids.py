@@ -59,7 +59,7 @@ class TestParse:
 
     @pytest.mark.parametrize("value", [None, 7, b"a:b", ["a"]])
     def test_refuses_other_types(self, value: Any) -> None:
-        """What is not text is not an ID, and not a crash."""
+        """Refuses other types as invalid IDs, without a crash."""
         with pytest.raises(InvalidToolIDError):
             ToolID.parse(value)
 
@@ -72,7 +72,7 @@ class TestParse:
 
     @given(segments, st.one_of(st.just(""), segments), st.one_of(st.just(""), segments))
     def test_round_trip(self, name: str, namespace: str, version: str) -> None:
-        """What `str` writes, `parse` reads."""
+        """`parse` reads what `str` writes."""
         tool_id = ToolID(name, namespace, version if namespace else "")
         assert ToolID.parse(str(tool_id)) == tool_id
 

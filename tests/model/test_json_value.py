@@ -137,7 +137,7 @@ def parts(value: Any) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is of nothing but the exact types that `json.loads` gives."""
+    """Return whether a value is of nothing but the exact types that `json.loads` gives."""
     if type(value) is dict:
         return all(type(key) is str and is_plain(item) for key, item in value.items())
     if type(value) is list:
@@ -154,7 +154,7 @@ def nested(levels: int, *, lists: bool = False) -> Any:
 
 
 def has_same_keys(value: Any) -> bool:
-    """Whether two keys somewhere become the same: `json.dumps` writes both, which loses one."""
+    """Return whether two keys somewhere become the same: `json.dumps` writes both, which loses one."""
     if isinstance(value, dict):
         names = [json.dumps({key: 0}) for key in value]
         return len(set(names)) < len(names) or any(map(has_same_keys, value.values()))
@@ -384,7 +384,7 @@ def test_ten_megabytes() -> None:
 
 
 def test_text_for_records() -> None:
-    """What has no JSON form becomes text that says what it was."""
+    """A value without a JSON form becomes a string that describes it."""
     nan = float("nan")
     value = {"a": nan, "b": [math.inf, -math.inf], (1, 2): "\ud800", "c": Broken(), "d": b"\xff"}
     assert to_json_lossy(value) == {

@@ -97,7 +97,7 @@ def test_an_innocent_key_hides_nothing(key: str) -> None:
 
 
 def test_under_a_telling_key_what_says_nothing_stays() -> None:
-    """Whether there is a password is no secret."""
+    """The presence of a password is not secret."""
     value = {"password": None, "token": "", "secret": True, "cookie": False}
     assert Redactor().value(value) == value
 
@@ -126,7 +126,7 @@ def test_basic_credentials_are_known_by_what_they_encode() -> None:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_a_harmless_text_stays(text: str) -> None:
-    """What looks like no secret is the same text."""
+    """A harmless string stays the same."""
     assert Redactor().text(text) == text
 
 
@@ -175,7 +175,7 @@ def test_known_values_go_from_keys_and_numbers_too() -> None:
 
 
 def test_very_short_values_are_ignored() -> None:
-    """What is too short to be told from other text is not taken for a secret; short ones count in their own case."""
+    """A value that is too short to stand out is not taken for a secret; short ones count in their own case."""
     redact = Redactor()
     redact.add("abc", "Abcdef")
     assert redact.text("abc abcdef Abcdef") == f"abc abcdef {REDACTED}"
@@ -283,7 +283,7 @@ def test_it_changes_nothing_it_is_given() -> None:
 
 
 def test_secrets_can_be_added_from_several_threads() -> None:
-    """What several threads add is all known in the end."""
+    """Secrets added by several threads are all known in the end."""
     redact = Redactor()
     threads = [threading.Thread(target=redact.add, args=(f"secret-value-{n}",)) for n in range(20)]
     for thread in threads:
@@ -336,7 +336,7 @@ def test_no_unknown_secret_survives_behind_its_name(key: str, secret: str, form:
 @pytest.mark.full
 @given(JSON)
 def test_redacting_twice_is_redacting_once(value: Any) -> None:
-    """What is without secrets stays as it is."""
+    """Redacting a redacted string changes nothing."""
     redact = Redactor()
     once = redact.value(value)
     assert redact.value(once) == once

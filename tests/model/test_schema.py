@@ -17,7 +17,7 @@ D7 = {"$schema": DRAFT_07}
 
 
 def accepts(schema: Any, value: Any) -> bool:
-    """Whether a schema accepts a value; guarded first, as a tool's schemas are."""
+    """Return whether a schema accepts a value; guarded first, as a tool's schemas are."""
     return Schema.of(schema).guard().accepts(value)
 
 
@@ -252,7 +252,7 @@ class TestValues:
         [float("nan"), float("inf"), "\ud800", {(1,): 2}, {"\ud800": 1}, {"a": ["\udfff"]}, b"\xff", 1j, object()],
     )
     def test_what_is_not_json_conforms_to_nothing(self, value: Any) -> None:
-        """Even the empty schema refuses it, with the place and the reason."""
+        """Every schema refuses such a value, even the empty one, with the location and the reason."""
         assert not accepts({}, value)
         assert [v.keyword for v in Schema.of({}).violations(value)] == ["json"]
 

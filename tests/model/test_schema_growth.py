@@ -202,7 +202,7 @@ class TestRecognition:
 
     @pytest.mark.parametrize("schema", [chain(20), ring(20)], ids=["chain", "ring"])
     def test_multiplication_is_counted_always(self, schema: dict[str, Any]) -> None:
-        """What the library would not survive is counted first."""
+        """A multiplication that the library would not survive is counted first."""
         counting = bounded(jsonschema_rs.Draft202012Validator(schema), schema)
         assert isinstance(counting, CountingValidator)
         assert counting.always

@@ -196,7 +196,7 @@ def test_deep_dicts_and_lists() -> None:
 
 
 def test_a_hundred_levels() -> None:
-    """What is allowed works."""
+    """A hundred levels are allowed and work."""
     assert not Schema.of(nested(100)).guard().accepts(1)  # 99 times not
     assert Schema.of(nested(99)).guard().accepts(1)
 

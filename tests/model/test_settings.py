@@ -205,7 +205,7 @@ def test_a_subclass() -> None:
 
 
 def test_the_class_checks_ranges_itself() -> None:
-    """What the annotations cannot say is left to the class."""
+    """The class checks ranges that annotations cannot express."""
     with pytest.raises(ConfigurationError, match="0 or more"):
         Thing(count=-1)
 

@@ -40,7 +40,7 @@ def test_tools_share_what_is_equal() -> None:
 
 
 def test_a_restored_tool_shares_too() -> None:
-    """What comes out of a store is as small as what was made."""
+    """A restored tool takes as little memory as a new one."""
     made = tool(version="1.0", title="Log")
     again = Tool.restored(made.id, fresh("Log"), "", "true")
     assert again == made.replace(tags=())

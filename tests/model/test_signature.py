@@ -107,7 +107,7 @@ class TestInput:
         assert not Schema.of(schema_of(lambda a: a)).accepts({"a": 1, "b": 2})
 
     def test_defaults_without_a_json_form(self) -> None:
-        """They stay the function's own business."""
+        """Leaves such defaults to the function."""
         marker = object()
 
         def f(a: Any = marker, b: Point = ORIGIN, c: float = float("nan")): ...
@@ -173,7 +173,7 @@ class TestConvert:
 
     @pytest.mark.parametrize("value", [1.5, float("inf"), True, "1"])
     def test_nothing_is_cut_off_to_make_an_int(self, value: Any) -> None:
-        """What is no whole number reaches the function as it is when nobody checked it before."""
+        """An unchecked number that is not an integer reaches the function as it is."""
 
         def f(a: int): ...
 
@@ -212,7 +212,7 @@ class TestConvert:
         assert convert({"n": 1}) == {"n": 1}
 
     def test_all_failures_at_once(self) -> None:
-        """What the schema could not express is found here, every place of it."""
+        """Reports every location where the schema could not express the type."""
 
         def f(when: dt.date, users: list[User]): ...
 

@@ -126,7 +126,7 @@ class TestImmutable:
 
     @pytest.mark.parametrize("meta", [{"f": object()}, {"n": float("nan")}, {"b": b"x"}])
     def test_meta_must_be_json(self, meta: dict[str, Any]) -> None:
-        """What could not be sent anywhere is refused."""
+        """Refuses meta that could not be sent anywhere."""
         with pytest.raises(InvalidToolError, match="meta is not JSON"):
             Tool(name="t", input_schema=OBJECT, meta=meta)
 
@@ -202,7 +202,7 @@ class TestData:
         assert Tool.from_mcp(data, namespace="git").id == "git:log"
 
     def test_small_tools_stay_small(self) -> None:
-        """What is empty is left out."""
+        """Empty fields are left out."""
         assert Tool(name="t", input_schema=True).to_dict() == {"name": "t", "inputSchema": True}
 
     @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_secrets_are_not_repeated(mark: dict[str, Any]) -> None:
     ],
 )
 def test_secrets_are_found_behind_references(schema: dict[str, Any]) -> None:
-    """It does not matter how the schema says that a field is secret."""
+    """Finds secret fields in whatever way the schema marks them."""
     found = violations(schema, {"k": "hunter2-secret"})
     assert found
     assert "hunter2" not in repr(found)

@@ -73,7 +73,7 @@ def dead_owner() -> str:
 
 
 def test_a_program_that_takes_too_much_memory_is_killed(cgroups: Cgroups) -> None:
-    """And the group knows; one that does not is left alone."""
+    """The group records the kill; a program within its memory is left alone."""
     group = cgroups.create(memory_bytes=64 << 20)
     assert run_in(group, "/usr/bin/python3", "-c", "bytearray(16 << 20)").returncode == 0
     assert group.oom_kills() == 0
@@ -83,7 +83,7 @@ def test_a_program_that_takes_too_much_memory_is_killed(cgroups: Cgroups) -> Non
 
 
 def test_too_many_processes_are_refused(cgroups: Cgroups) -> None:
-    """And the group knows."""
+    """The group records the refusal."""
     group = cgroups.create(pids=3)
     assert group.refusals() == 0
     assert run_in(group, "/usr/bin/python3", "-c", FORKS).stdout == "2 BlockingIOError\n"
@@ -137,7 +137,7 @@ def test_a_program_is_in_its_group_from_the_start(cgroups: Cgroups) -> None:
 
 
 def test_a_program_whose_group_is_gone_does_not_run(cgroups: Cgroups) -> None:
-    """It would run without bounds."""
+    """Such a program would run without bounds."""
     group = cgroups.create()
     assert group.remove()
     done = run_in(group, "echo", "ran")
@@ -176,7 +176,7 @@ def test_groups_of_the_dead_are_swept_up(cgroups: Cgroups, caplog: pytest.LogCap
 def test_what_cannot_be_ended_or_removed_is_said(
     cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And does not hold up the caller for ever."""
+    """Reports what cannot be removed, and does not hold up the caller for ever."""
     group = cgroups._group(f"{dead_owner()}-8")
     for folder in group.folders:
         folder.mkdir()
@@ -338,7 +338,7 @@ def test_version_2_without_swap_has_no_bound_on_it(tree: Tree) -> None:
 
 
 def test_version_2_is_used_where_it_was_delegated(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is above is not ours, and a group with processes in it cannot give controllers."""
+    """The groups above are not ours, and a group with processes in it cannot give controllers."""
     top = tree.mount("cg", "cgroup2", "rw")
     tree.groups("0::/user/app/mine")
     for place, controllers in ((top, "memory pids cpu"), (top / "user", "memory pids"), (top / "user/app", "memory")):

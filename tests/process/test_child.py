@@ -81,7 +81,7 @@ async def test_a_signal_is_a_negative_exit_code(heard: Heard, tmp_path: Path) ->
 
 
 async def test_a_program_that_is_not_there_cannot_be_started(heard: Heard, tmp_path: Path) -> None:
-    """And leaves nothing open."""
+    """A failed start leaves nothing open."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="No such file"):
         Child(["/no/such/program"], cwd=tmp_path, env=ENV, on_output=heard)
@@ -89,7 +89,7 @@ async def test_a_program_that_is_not_there_cannot_be_started(heard: Heard, tmp_p
 
 
 async def test_closing_kills_the_group(heard: Heard, tmp_path: Path) -> None:
-    """Also those that are deaf for signals that can be ignored; closing twice is fine."""
+    """Kills processes that ignore signals, too; closing twice is fine."""
     process = shell("trap '' TERM INT; sleep 1000 & echo $! go; wait", heard, tmp_path)
     await heard.until("go")
     await process.aclose()
@@ -109,7 +109,7 @@ async def test_what_a_process_wrote_last_is_heard(heard: Heard, tmp_path: Path) 
 
 
 async def test_an_ended_process_keeps_its_number_until_it_is_closed(heard: Heard, tmp_path: Path) -> None:
-    """So that a kill can never reach somebody else."""
+    """Keeping the number prevents a kill from ever reaching another process."""
     process = shell("exit 0", heard, tmp_path)
     assert await asyncio.wait_for(process.wait(), LONG) == 0
     assert Path(f"/proc/{process.pid}").exists()
@@ -118,7 +118,7 @@ async def test_an_ended_process_keeps_its_number_until_it_is_closed(heard: Heard
 
 
 async def test_a_flood_blocks_neither_side(heard: Heard, tmp_path: Path) -> None:
-    """What nobody keeps is gone."""
+    """Output beyond the kept tail is dropped."""
     count = 0
 
     def counting(text: str, _: str) -> None:
@@ -151,7 +151,7 @@ async def test_one_may_listen_later(heard: Heard, tmp_path: Path) -> None:
 
 
 async def test_draining_a_flood_comes_to_an_end(heard: Heard, tmp_path: Path) -> None:
-    """It takes in what is there, not what is still to come."""
+    """Draining takes in what is there, not what is still to come."""
     process = shell("yes", lambda *_: None, tmp_path)
     await asyncio.sleep(0.05)
     process.drain()
@@ -219,7 +219,7 @@ async def test_what_cannot_be_killed_is_told(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there the system tells of a dead parent")
 def test_when_the_host_is_killed_its_guests_die(tmp_path: Path) -> None:
-    """Even with signal 9, in the middle of a tight loop, and with what they have started."""
+    """Guests and their children die even by signal 9 to the host, in the middle of a tight loop."""
     code = f"""
 import asyncio, sys
 from pathlib import Path

@@ -90,7 +90,7 @@ async def test_large_messages_pass_in_both_directions(start: Callable[..., Child
 
 
 async def test_nothing_is_lost_by_a_cancelled_read(start: Callable[..., Child]) -> None:
-    """What comes at the same time is there for the next one."""
+    """Data that arrive at the same time are there for the next read."""
     child = start("cat")
     for _ in range(20):
         reading = asyncio.create_task(child.stream.read())
@@ -162,7 +162,7 @@ async def test_one_that_waits_can_be_cancelled(start: Callable[..., Child]) -> N
 
 
 async def test_it_is_known_by_its_number_until_it_is_closed(start: Callable[..., Child]) -> None:
-    """It is not reaped before, so that no kill can reach somebody else."""
+    """A process is not reaped before, so that no kill can reach another one."""
     child = start("exit 0")
     await ended(child)
     assert Path(f"/proc/{child.pid}").exists()
@@ -173,7 +173,7 @@ async def test_it_is_known_by_its_number_until_it_is_closed(start: Callable[...,
 
 
 async def test_a_kill_ends_the_group_at_once(start: Callable[..., Child]) -> None:
-    """And `wait` tells of it."""
+    """A kill ends the group at once, and `wait` reports it."""
     child = start("sleep 1000 & echo $!; wait")
     other = int(await child.stream.read())
     child.kill()
@@ -182,7 +182,7 @@ async def test_a_kill_ends_the_group_at_once(start: Callable[..., Child]) -> Non
 
 
 async def test_closing_kills_the_whole_family(start: Callable[..., Child]) -> None:
-    """Also who is deaf, and who has gone into a session of its own."""
+    """Kills processes that ignore signals, and those in a session of their own."""
     child = start("trap '' TERM INT; setsid sh -c 'sleep 1000 & echo $$ $!; wait' & wait")
     pids = [int(pid) for pid in (await child.stream.read()).split()]
     assert {*pids} <= descendants(child.pid)
@@ -220,7 +220,7 @@ async def test_what_it_has_just_said_is_there(start: Callable[..., Child]) -> No
 
 
 async def test_a_flood_on_stderr_does_not_keep_the_loop_busy(start: Callable[..., Child]) -> None:
-    """It is taken slowly, and what floods must wait."""
+    """Reads a flood slowly, so that its sender must wait."""
     child = start("yes >&2")
     for _ in range(20):
         await asyncio.sleep(0.005)
@@ -290,7 +290,7 @@ async def test_older_kernels_do_too(start: Callable[..., Child], monkeypatch: py
 async def test_what_cannot_be_ended_is_said(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And does not hold up the close for ever."""
+    """Reports such a process, and does not hold up the close for ever."""
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
     monkeypatch.setattr(module.signal, "pidfd_send_signal", lambda *_: None)
     child = start("setsid sleep 1000 & echo $!; wait")
@@ -331,7 +331,7 @@ def test_it_dies_with_its_host() -> None:
 
 
 def test_it_can_be_started_from_any_thread() -> None:
-    """It lives on when that thread has ended other loops; each belongs to one."""
+    """A child lives on when that thread has ended other loops; each belongs to one."""
     codes: list[int | None] = []
 
     async def run() -> None:

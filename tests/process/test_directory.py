@@ -44,7 +44,7 @@ def test_files_are_put_and_only_what_changes_is_taken(folder: WorkDirectory) -> 
     "name", ["", ".", "/etc/x", "../x", "a/../x", "a//b", "./a", "a/", "a\0b", "x" * 300, "/".join("a" * 30)]
 )
 def test_a_path_that_is_not_plain_is_refused(folder: WorkDirectory, name: str) -> None:
-    """And nothing is written."""
+    """Refuses such a path, and writes nothing."""
     with pytest.raises(InvalidRequestError):
         folder.put({"fine": b"", name: b"x"})
     assert list(folder.work.iterdir()) == []
@@ -86,7 +86,7 @@ def test_what_is_no_output_is_not_taken(folder: WorkDirectory) -> None:
 
 
 def test_bytes_and_files_are_bounded(folder: WorkDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is over the bound is left out and named."""
+    """Names what is over the bound and leaves it out."""
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
     monkeypatch.setattr(module, "MAX_FILES", 2)
     for name, size in (("a", 6), ("b", 5), ("c", 4), ("d", 0)):
@@ -106,7 +106,7 @@ def test_a_flood_of_files_is_not_walked_to_its_end(folder: WorkDirectory, monkey
 def test_a_file_that_changes_its_kind_meanwhile_is_left_out(
     folder: WorkDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is looked at again once it is open."""
+    """Looks at a file again once it is open."""
     listing = [("gone", (1,)), ("link", (1,)), ("pipe", (1,)), ("folder", (1,))]
     (folder.work / "link").symlink_to(tmp_path)
     (folder.work / "folder").mkdir()

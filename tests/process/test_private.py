@@ -39,7 +39,7 @@ def _open(path: Path) -> bytes | None:
 
 
 def test_round_trip(stored: Path) -> None:
-    """What was stored comes back, by itself and with what it was stored with."""
+    """Stored values come back, by themselves and with their neighbours."""
     assert _open(stored) == DATA
     with PrivateFolder(stored) as folder:
         assert folder.about("code") == {"for": "tests"}
@@ -155,7 +155,7 @@ def test_behind_a_link_stays(stored: Path) -> None:
 
 
 def test_swapped_after_the_check(stored: Path) -> None:
-    """What is opened is what was checked, even if another file takes its name at once."""
+    """Opens the checked file, even if another one takes its name at once."""
     with PrivateFolder(stored) as folder:
         file = folder.open("code")
         assert file is not None
@@ -167,7 +167,7 @@ def test_swapped_after_the_check(stored: Path) -> None:
 
 
 def test_swapped_folder(stored: Path) -> None:
-    """What is in a folder that takes the name of the open one is not looked at."""
+    """Never looks into a directory that has taken the name of the open one."""
     with PrivateFolder(stored) as folder:
         stored.rename(stored.with_name("moved"))
         stored.mkdir()
@@ -220,7 +220,7 @@ def test_folder_others_could_read(stored: Path) -> None:
 
 
 def test_lock_waits(stored: Path) -> None:
-    """Who comes second waits, hears so, and goes on when the first is done."""
+    """A second owner waits, is notified of that, and goes on when the first is done."""
     waiting, steps, order = threading.Event(), list[BuildStep](), list[str]()
 
     def _hear(step: BuildStep) -> None:

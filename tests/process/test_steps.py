@@ -58,7 +58,7 @@ def test_work_is_watched() -> None:
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_failing_work(watched: bool) -> None:
-    """What the work raises comes out, watched or not."""
+    """An exception of the work comes out, watched or not."""
 
     def _fail() -> None:
         raise KeyError("mine")

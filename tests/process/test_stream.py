@@ -65,7 +65,7 @@ async def test_writing_to_nobody_fails(ends: tuple[Stream, socket.socket]) -> No
 
 
 async def test_closing_twice_is_fine(ends: tuple[Stream, socket.socket]) -> None:
-    """And the other side hears the end."""
+    """Closing twice is fine, and the other side sees the end."""
     stream, other = ends
     await stream.aclose()
     await stream.aclose()

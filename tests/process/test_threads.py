@@ -29,7 +29,7 @@ def pool() -> Any:
 
 
 def workers(pool: WorkerThreads) -> int:
-    """How many threads a pool has."""
+    """Return how many threads a pool has."""
     return pool._threads
 
 
@@ -54,7 +54,7 @@ async def test_an_exception_comes_back_as_it_is(pool: WorkerThreads) -> None:
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 async def test_exceptions_beyond_exception_come_back_too(pool: WorkerThreads, kind: type[BaseException]) -> None:
-    """What would end a thread or a loop arrives at the caller, and the pool goes on."""
+    """An exception that would end a thread or a loop reaches the caller, and the pool goes on."""
 
     def fail() -> None:
         raise kind

@@ -143,7 +143,7 @@ def test_where_there_is_no_proc_nobody_is_found(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_what_cannot_be_looked_at_is_a_stranger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Such as the processes of another user."""
+    """A process of another user, for example, is not taken for one of the tree."""
     process = tmp_path / "77"
     process.mkdir()
     fields: list[Any] = ["S", 1, 50, 50, *([0] * 15), 1, 0, 10, *([0] * 10)]

@@ -33,7 +33,7 @@ def large() -> Iterator[subprocess.Popen[bytes]]:
     ("bounds", "expected"), [({"memory_bytes": 32 << 20}, "memory"), ({"memory_bytes": 1 << 30}, "")]
 )
 async def test_a_broken_bound_is_seen(large: subprocess.Popen[bytes], bounds: dict[str, int], expected: str) -> None:
-    """And one that holds is not."""
+    """Reports a broken bound, and none that holds."""
     watching = asyncio.create_task(Watch(ProcessTree(large.pid), shared_once=True, **bounds).broken())
     await asyncio.wait({watching}, timeout=LONG if expected else 0.3)
     assert (watching.result() if watching.done() else "") == expected

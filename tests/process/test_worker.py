@@ -79,7 +79,7 @@ def test_a_result_that_is_not_json() -> None:
 
 
 def test_a_typed_result_that_has_no_json_form(monkeypatch: pytest.MonkeyPatch, killable: ModuleType) -> None:
-    """What the result's type cannot make into JSON is not the handler's exception."""
+    """A failing conversion of a result is not the handler's exception."""
     finish = killable.mirror.handler.finish
 
     def lie(_: Any) -> Any:
@@ -99,7 +99,7 @@ def test_what_cannot_be_loaded() -> None:
 
 
 def test_the_main_script_is_loaded_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs once, does not start the program, and its names can be looked up later."""
+    """The script runs once, does not start the program, and its names can be looked up later."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.delitem(sys.modules, "__toolexec_main__", raising=False)
     script = tmp_path / "program.py"

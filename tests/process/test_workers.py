@@ -45,7 +45,7 @@ async def pool() -> Any:
 
 
 async def content_of(path: Path) -> str:
-    """What a worker writes into a file, once it has."""
+    """Return what a worker writes into a file, once it has."""
     async with asyncio.timeout(60):
         await until(lambda: path.exists() and path.read_text())
     return path.read_text()
@@ -240,7 +240,7 @@ async def test_closing_ends_calls_that_are_under_way(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_answers_a_closed_pool_is_ended() -> None:
-    """It is not kept for a next call that will not come."""
+    """Ends such a worker, because no next call will come."""
     pool = WorkerProcesses()
     pool._closed = False
     call = asyncio.ensure_future(run(pool, "add", a=1))
@@ -289,7 +289,7 @@ async def test_a_handler_that_cannot_be_imported(pool: WorkerProcesses) -> None:
 
 
 async def test_a_process_that_cannot_be_started(pool: WorkerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a failure of the call, which frees its place and leaks no descriptor."""
+    """A failed start is a failure of the call, which frees its slot and leaks no descriptor."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     for _ in range(10):
         with pytest.raises(ExecutionError, match=r"cannot start a worker process for add: .*No such file"):
@@ -355,7 +355,7 @@ def test_a_loop_that_is_closed_in_the_middle_of_a_call(tmp_path: Path) -> None:
 
 
 async def test_a_handler_of_an_interactive_session(pool: WorkerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was typed in cannot be imported elsewhere, and the failure says what to do."""
+    """A handler that was typed in cannot be imported elsewhere, and the failure says what to do."""
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     with pytest.raises(HandlerError, match="move it to a module"):
         await pool.run("typed", Source("__main__", "typed"), {})

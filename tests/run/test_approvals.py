@@ -41,7 +41,7 @@ def test_what_is_added_is_there_later(path: Path) -> None:
 
 
 def test_two_processes(path: Path) -> None:
-    """What one adds or forgets, the other sees at its next question, and keeps when it adds something itself."""
+    """A process sees changes of another at its next question, and keeps them when it adds its own."""
     here, there = ApprovalMemory(path), ApprovalMemory(path)
     here.add(ONE)
     assert ONE in there
@@ -79,7 +79,7 @@ def test_forgetting(path: Path) -> None:
     ],
 )
 def test_a_damaged_file(path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is refused at the start; later nothing counts as approved."""
+    """Refuses a damaged file at the start; later nothing counts as approved."""
     memory = ApprovalMemory(path)
     memory.add(ONE)
     path.write_text(text)
@@ -90,7 +90,7 @@ def test_a_damaged_file(path: Path, text: str, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_file_that_others_can_write(path: Path) -> None:
-    """It is not believed."""
+    """Distrusts a file that others can write."""
     memory = ApprovalMemory(path)
     memory.add(ONE)
     forged = path.with_name("forged")
@@ -103,7 +103,7 @@ def test_a_file_that_others_can_write(path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_replaced(path: Path) -> None:
-    """It raises, and leaves no other file behind."""
+    """Raises, and leaves no other file behind."""
     memory = ApprovalMemory(path)
     path.mkdir(parents=True)
     with pytest.raises(OSError):

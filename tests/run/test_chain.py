@@ -87,7 +87,7 @@ async def test_the_first_failure_stops_it(workshop: Any, calls: list[Any]) -> No
 
 
 async def test_a_step_that_cannot_be_called(workshop: Any, calls: list[Any]) -> None:
-    """What a single call would raise is the step's error."""
+    """An exception of a single call is the step's error."""
     result, done = await run_chain(workshop.runner(), [ChainStep(tool_id="nope", args={"a": 1})])
     assert result is None
     assert isinstance(done[0].error, ToolNotFoundError)
@@ -95,7 +95,7 @@ async def test_a_step_that_cannot_be_called(workshop: Any, calls: list[Any]) -> 
 
 
 async def test_an_empty_chain(workshop: Any) -> None:
-    """It gives nothing, and no progress."""
+    """An empty chain gives no results and no progress."""
     heard: list[Progress] = []
     assert await run_chain(workshop.runner(), [], on_progress=heard.append) == (None, [])
     assert heard == []
@@ -114,7 +114,7 @@ async def test_progress(workshop: Any, calls: list[Any]) -> None:
 
 
 async def test_a_progress_callback_that_raises(workshop: Any, calls: list[Any], caplog: Any) -> None:
-    """It is logged and disturbs nothing."""
+    """The exception is logged and disturbs nothing."""
 
     def broken(progress: Progress) -> None:
         raise RuntimeError("no")

@@ -81,7 +81,7 @@ class Counted:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How often the index was asked, and how often the policy."""
+        """Return how often the index was asked, and how often the policy."""
         return self.index.lookups, self.policy.decisions
 
 
@@ -106,7 +106,7 @@ async def test_a_call_is_resolved_and_decided_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["t:echo", "t:count"])
 async def test_a_stream_is_resolved_and_decided_once(tmp_path: Path, tool: str) -> None:
-    """So it is for a stream, also for one that falls back to a call."""
+    """A stream is resolved once, even if it falls back to a call."""
     counted = Counted(tmp_path)
     args = {"to": 2} if tool == "t:count" else {}
     assert [event async for event in counted.ex.stream_tool(tool, args)][-1].kind == "done"
@@ -123,7 +123,7 @@ async def test_an_approved_call_is_looked_up_again(tmp_path: Path) -> None:
 
 
 async def test_a_call_in_the_callers_thread(tmp_path: Path) -> None:
-    """So it is for a call that needs no event loop, and the question whether it does asks no more than once either."""
+    """A call that needs no event loop is resolved once, and so is the question whether it needs one."""
     counted = Counted(tmp_path, audit=False)
     runner = counted.ex.runner
     assert isinstance(runner, ThreadRunner)

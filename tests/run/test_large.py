@@ -47,7 +47,7 @@ class TestBudget:
             budget.spend()
 
     def test_time(self) -> None:
-        """It is looked at from time to time."""
+        """The budget checks the time now and then."""
         with pytest.raises(BudgetExceededError, match="too long"):
             spend_on([[]] * 5000, Budget(0.0))
 
@@ -80,7 +80,7 @@ class TestEncoding:
             assert "".join(json_pieces(value, compact=True)) == short
 
     def test_no_piece_is_long(self) -> None:
-        """So none holds the interpreter for long."""
+        """Short pieces keep the interpreter free."""
         value = {"rows": ROWS, "text": "é" * 1_000_000, "deep": [[ROWS[:5000]]]}
         pieces = [*json_pieces(value)]
         assert "".join(pieces) == json.dumps(value)
@@ -88,7 +88,7 @@ class TestEncoding:
 
     @pytest.mark.parametrize("value", [[object()], {"a": {1, 2}}, [float("nan")]], ids=["object", "set", "nan"])
     def test_what_is_not_json(self, value: Any) -> None:
-        """It is refused as `json.dumps` does."""
+        """Refuses it as `json.dumps` does."""
         with pytest.raises((TypeError, ValueError)):
             encode_large([value] * 5000)
 
@@ -124,7 +124,7 @@ class TestSelecting:
         ],
     )  # fmt: skip
     def test_it_is_what_jmespath_selects(self, path: str) -> None:
-        """Also where sorting goes in pieces."""
+        """Selects as JMESPath does, even where sorting goes in pieces."""
         assert search(jmespath.compile(path).parsed, ROWS, Budget()) == jmespath.search(path, ROWS)
 
     @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ class TestSelecting:
             search(jmespath.compile(path).parsed, ROWS, Budget(steps=20_000))
 
     def test_parts_that_are_there_many_times(self) -> None:
-        """They count each time."""
+        """Parts that occur many times count each time."""
         with pytest.raises(BudgetExceededError):
             spend_on(search(jmespath.compile("|".join(["[@, @]"] * 60)).parsed, 1, Budget()), Budget(steps=100_000))
 
@@ -193,7 +193,7 @@ class TestChains:
             return (await ex.run_chain(steps)).steps[1]
 
     async def test_a_large_value(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is searched in another thread; a small one is not."""
+        """A large value is searched in another thread; a small one is not."""
         threads: list[int] = []
         original = large.search
 
@@ -211,7 +211,7 @@ class TestChains:
         "reference", [f"rows{BOMB}", "rows[0].id|" + "|".join(["[@, @]"] * 60)], ids=["slow", "growing"]
     )
     async def test_one_that_takes_too_much(self, reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is a failure of its step, and not the end of the process."""
+        """Such a reference is a failure of its step, and not the end of the process."""
         monkeypatch.setattr("toolexec.exec.chain.MAX_STEPS", 50_000)
         done = await self.chain(reference)
         assert isinstance(done.error, InvalidChainError)

@@ -81,7 +81,7 @@ async def in_thread(runner: Layer, call: ToolCall) -> Result:
 @pytest.mark.parametrize("make", [on_run, on_stream, in_thread])
 @pytest.mark.parametrize("rule", [Rule, SlowRule])
 async def test_a_rule_holds_on_every_path(workshop: Workshop, make: Any, rule: type[Layer]) -> None:
-    """What `before` raises, returns and replaces counts on each path, and so does what `after` returns."""
+    """A rule's `before` may raise, return and replace on each path, and so may `after`."""
     workshop.add(echo, "t:echo")
     runner = rule(workshop.runner())
     with pytest.raises(PolicyError):
@@ -143,7 +143,7 @@ async def test_an_observer_sees_an_error_without_an_exception() -> None:
 
 
 async def test_an_observer_in_the_callers_thread(workshop: Workshop) -> None:
-    """It sees results and what is raised; a call that needs the loop is not begun."""
+    """An observer sees results and exceptions; a call that needs the loop is not begun."""
     workshop.add(echo, "t:echo")
     observer = Observer(workshop.runner())
     assert (await in_thread(observer, ToolCall("t:echo", {"a": 2}))).value == 2

@@ -137,7 +137,7 @@ class TestTheEnd:
     """What becomes of a handler that was left behind."""
 
     async def test_it_may_finish(self, stubborn: Stubborn) -> None:
-        """It goes on by itself: what it cleans up gets done."""
+        """An abandoned call goes on by itself, so that its cleanup gets done."""
         async with Exec() as ex:
             ex.add(stubborn.cleaning_up, "t:stubborn")
             await bounded(ex.run_tool("t:stubborn", timeout=SHORT))
@@ -232,7 +232,7 @@ class TestWithDeadline:
         assert len(left) == 0
 
     async def test_a_caller_is_cancelled_through_a_task(self) -> None:
-        """So is a caller that is cancelled by somebody else."""
+        """A caller that another task cancels is cancelled as well."""
         log: list[str] = []
 
         async def inner() -> None:
@@ -277,5 +277,5 @@ class TestWithDeadline:
 
 
 async def bounded(work: Awaitable[Any]) -> Any:
-    """What *work* gives; it must not take longer than a hung call would ever be waited for."""
+    """Return the result of *work*; it must not take longer than a hung call would ever be waited for."""
     return await asyncio.wait_for(work, 30)

@@ -21,7 +21,7 @@ def _reply(*content: dict[str, Any]) -> ToolReply:
 
 @pytest.mark.parametrize("value", [{}, "", 0, False, [], {"a": 1}, None])
 def test_the_structured_value_wins(value: Any) -> None:
-    """It is taken as it is, empty or not, and the texts are ignored."""
+    """The structured value is taken as it is, empty or not, and the text blocks are ignored."""
     assert reply_value(ToolReply(content=[text("5")], structured=value, has_structured=True)) == value
 
 
@@ -53,19 +53,19 @@ def test_no_content() -> None:
     ],
 )
 def test_a_single_text(given: str, value: Any) -> None:
-    """It is parsed if it is strict JSON, with integers exact, and kept as text otherwise."""
+    """A single text is parsed if it is strict JSON, with integers exact, and kept as a string otherwise."""
     result = reply_value(_reply(text(given)))
     assert result == value
     assert type(result) is type(value)
 
 
 def test_one_text_among_other_parts() -> None:
-    """It is the value, and is not parsed."""
+    """Such a text is the value, and is not parsed."""
     assert reply_value(_reply(PICTURE, text("5"))) == "5"
 
 
 def test_several_texts() -> None:
-    """They are a list, in order and unparsed."""
+    """Several text blocks are a list, in order and unparsed."""
     assert reply_value(_reply(text("1"), PICTURE, text("2"))) == ["1", "2"]
 
 
@@ -92,7 +92,7 @@ def test_a_kind_that_nobody_knows() -> None:
 
 
 def test_the_sdks_result_is_a_reply() -> None:
-    """It is read with all its parts, under the names of the protocol."""
+    """The SDK's result is read with all its parts, under the names of the protocol."""
     result = CallToolResult(
         content=[TextContent(type="text", text="hi"), ImageContent(type="image", data="aGk=", mime_type="image/png")],
         structured_content={"n": 1},
@@ -141,7 +141,7 @@ def test_an_error_without_text_says_its_value() -> None:
 
 
 def test_an_error_without_anything() -> None:
-    """Even then there is a message."""
+    """An empty error still has a message."""
     assert "it gave no reason" in str(reply_error("t", ToolReply(is_error=True)))
 
 
@@ -157,10 +157,10 @@ def test_a_very_long_error() -> None:
     ["1e999", '{"a": -1e999}', "NaN", '"\\ud800"', '{"\\udfff": 1}', "[" * 121 + "]" * 121, "9" * 5000, "[" * 100_000],
 )
 def test_text_that_json_cannot_hold_stays_text(given: str) -> None:
-    """What looks like JSON and cannot be kept exactly is the text that it is, and no failure."""
+    """JSON that cannot be kept exactly stays the string that it is, and is not a failure."""
     assert reply_value(_reply(text(given))) == given
 
 
 def test_half_a_character_in_a_text() -> None:
-    """It is replaced, as nothing else could carry it."""
+    """Half a character is replaced, as nothing else could carry it."""
     assert reply_value(_reply(text("a\ud800b"))) == "a?b"

@@ -134,7 +134,7 @@ def test_what_surely_fits_does_fit(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [list(range(100)), (1, 2), {1: 2}, {"a": object()}, [1] * 16])
 def test_the_quick_estimate_gives_up_early(value: Any) -> None:
-    """What has many parts, or odd ones, is left to the exact count."""
+    """Many parts, or odd ones, are left to the exact count."""
     assert not surely_fits(value, 10**6) or len(value) < 16
 
 

@@ -57,7 +57,7 @@ async def test_a_changed_tool_is_refused_on_every_path(ex: Exec) -> None:
 
 
 async def test_an_accepted_tool_is_called_again(ex: Exec) -> None:
-    """What somebody accepts works at the next call."""
+    """An accepted tool works at the next call."""
     gate = ex.options.gate
     assert gate is not None
     assert isinstance(gate.pinning, Pins)

@@ -36,7 +36,7 @@ def entry(name: str = "send", description: str = "Sends.", *, server: str = "mai
 
 
 def allowed(pins: Pins, registered: Registered) -> bool:
-    """Whether the tool can be called; it must be shown exactly then."""
+    """Return whether the tool can be called; it must be shown exactly then."""
     try:
         pins.check(registered)
     except DefinitionChangedError:
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_first_definition_is_accepted_and_remembered(path: Path) -> None:
-    """What is seen first counts, in this process and in the next; the file is for its owner alone."""
+    """The first definition counts, in this process and in the next; the file is for its owner alone."""
     assert allowed(Pins(path), entry())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = Pins(path)
@@ -151,7 +151,7 @@ def test_what_another_process_accepts_counts_at_the_next_call(path: Path) -> Non
 
 
 def test_the_file_is_looked_at_once_a_second(path: Path) -> None:
-    """What was accepted is not asked about again and again, and still a change of the file is seen a second later."""
+    """Accepted tools are not looked up for each call, and a change of the file is still seen a second later."""
     clock = Clock()
     server = Pins(path, clock=clock)
     tool = entry()
@@ -165,7 +165,7 @@ def test_the_file_is_looked_at_once_a_second(path: Path) -> None:
 
 
 def test_two_processes_that_see_tools_first_agree(path: Path) -> None:
-    """What one process has accepted first is not undone by another that saw something else."""
+    """A process does not undo what another has accepted first."""
     one, two = Pins(path, clock=Clock()), Pins(path, clock=Clock())
     two.shows(entry("x"), HERE)
     assert allowed(one, entry())
@@ -335,7 +335,7 @@ def test_a_very_long_definition_is_kept_in_part(path: Path) -> None:
 
 
 def test_a_definition_is_plain_text() -> None:
-    """What is shown of a definition is ASCII, so that nothing in it is hidden."""
+    """A definition is shown in ASCII, so that nothing in it is hidden."""
     text = definition_of(entry(description="a\u200bb\x1b[31m").tool)
     assert text.isascii()
     assert "\\u200b" in text

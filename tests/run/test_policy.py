@@ -47,7 +47,7 @@ def decide(policy: Policy, entry: Registered, args: Any = None, **caller: Any) -
 
 
 def matches(entry: Registered, args: Any = None, caller: Mapping[str, Any] | None = None, **matchers: Any) -> bool:
-    """Whether a deny rule with these matchers denies."""
+    """Return whether a deny rule with these matchers denies."""
     policy = Policy([Rule("deny", **matchers)], remote_destructive="allow")
     return decide(policy, entry, args, **(caller or {})) == "deny"
 
@@ -156,7 +156,7 @@ class TestVerdicts:
         )
 
     def test_the_default(self) -> None:
-        """It counts where no rule matches, and only there."""
+        """The default counts where no rule matches, and only there."""
         assert decide(Policy(), local()) == "allow"
         strict = Policy([Rule("allow", tools="math:add")], default="deny")
         assert decide(strict, local()) == "allow"
@@ -174,7 +174,7 @@ class TestVerdicts:
         "hints", [None, READS, WRITES, DESTROYS, ToolAnnotations(read_only=True, destructive=True)]
     )
     def test_destructive_tools_of_remote_backends(self, setting: Any, hints: ToolAnnotations | None) -> None:
-        """They get the effect that is set, other tools and local ones do not."""
+        """Destructive tools of remote backends get the configured effect, other tools and local ones do not."""
         policy = Policy(remote_destructive=setting)
         harmless = hints in (READS, WRITES)
         assert decide(policy, remote(annotations=hints)) == ("allow" if harmless else setting)
@@ -287,7 +287,7 @@ class TestMemory:
         assert decide(policy, local(tags=["bad"])) == "deny"
 
     def test_callers_are_kept_apart(self) -> None:
-        """What roles and scopes are called makes no difference to who has them."""
+        """Roles and scopes do not mix callers, whatever their names."""
         policy = Policy([Rule("deny", roles="x"), Rule("ask", scopes="x"), Rule("deny", callers="x")])
         entry = local()
         assert decide(policy, entry, scopes=("x",)) == "ask"
@@ -311,7 +311,7 @@ class TestReading:
     """Rules from configuration."""
 
     def test_a_whole_policy(self) -> None:
-        """It is the same as one made of Rules."""
+        """A whole policy equals one made of Rules."""
         policy = Policy.from_dict(
             {
                 "default": "deny",
@@ -370,7 +370,7 @@ class TestReading:
         ],
     )
     def test_a_policy_that_makes_no_sense(self, data: Any, message: str) -> None:
-        """It is refused as a whole."""
+        """Refuses an invalid policy as a whole."""
         with pytest.raises(ConfigurationError) as caught:
             Policy.from_dict(data)
         assert message in str(caught.value)

@@ -49,7 +49,7 @@ async def test_the_contract_of_runners(check: str, around: str) -> None:
 
 
 async def test_a_denied_call_does_not_run(workshop: Workshop) -> None:
-    """It raises PolicyError with the tool, the rule and its reason; the tool is not called."""
+    """A denied call raises PolicyError with the tool, the rule and its reason; the tool is not called."""
     calls: list[int] = []
     workshop.add(lambda a: calls.append(a), "math:add")
     runner = guarded(workshop, Policy([Rule("deny", tools="math:*", reason="no sums", name="sums")]))
@@ -69,7 +69,7 @@ async def test_a_denied_call_does_not_run(workshop: Workshop) -> None:
 
 
 async def test_a_denied_stream_ends_at_its_first_step(workshop: Workshop) -> None:
-    """It raises before anything runs; an allowed one passes, and closing it closes the tool."""
+    """A denied stream raises before anything runs; an allowed one passes, and closing it closes the tool."""
     closed: list[bool] = []
 
     async def count(to: int) -> AsyncIterator[int]:
@@ -104,7 +104,7 @@ async def test_versions_are_judged_by_what_they_lead_to(workshop: Workshop) -> N
 
 
 async def test_unknown_tools(workshop: Workshop) -> None:
-    """They fail as they would without a policy, but no hidden tool is suggested."""
+    """Unknown tools fail as they would without a policy, but no hidden tool is suggested."""
     workshop.add(lambda: 1, "math:add")
     workshop.add(lambda: 1, "other:add")
     runner = guarded(workshop, Policy([Rule("deny", tools="math:*", callers="bob")]))
@@ -121,7 +121,7 @@ async def test_unknown_tools(workshop: Workshop) -> None:
 
 
 def test_calls_in_the_callers_thread(workshop: Workshop) -> None:
-    """They are judged, too; and a runner that has no such way gets none."""
+    """Such calls are judged, too; a runner without that path gets none."""
     workshop.add(lambda a: a, "math:add")
 
     def wait(work: Any) -> Any:

@@ -15,7 +15,7 @@ SURE, NOT, DOUBT = (True, True), (False, False), (False, True)
 
 
 def both(test: Any, args: Any, path: str = "a") -> tuple[bool, bool]:
-    """How the condition counts for a rule that allows, and for one that does not."""
+    """Return how the condition counts for a rule that allows, and for one that does not."""
     condition = Condition(path, test)
     args = as_json(args)
     return condition.holds(args, in_doubt=False), condition.holds(args, in_doubt=True)
@@ -79,7 +79,7 @@ def both(test: Any, args: Any, path: str = "a") -> tuple[bool, bool]:
     ],
 )
 def test_operators(test: Any, value: Any, expected: tuple[bool, bool]) -> None:
-    """What is sure counts for every rule; what is in doubt never lets through."""
+    """A certain match counts for every rule; an uncertain one never allows a call."""
     assert both(test, {"a": value}) == expected
 
 
@@ -108,7 +108,7 @@ def test_a_regular_expression_takes_no_ages() -> None:
 
 @pytest.mark.parametrize("args", [["not", "a", "mapping"], "text", 7], ids=["list", "text", "number"])
 def test_arguments_that_are_no_mapping(args: Any) -> None:
-    """They are in doubt as a whole."""
+    """Such arguments are uncertain as a whole."""
     assert as_json(args) is None
     assert Rule("deny", when={"a": 1}).applies(None, readable=False)
     assert not Rule("allow", when={"a": 1}).applies(None, readable=False)
@@ -116,7 +116,7 @@ def test_arguments_that_are_no_mapping(args: Any) -> None:
 
 
 def test_arguments_that_contain_themselves() -> None:
-    """They are in doubt, too."""
+    """Such arguments are uncertain, too."""
     args: dict[str, Any] = {}
     args["a"] = args
     assert as_json(args) is None
@@ -148,7 +148,7 @@ def test_arguments_that_contain_themselves() -> None:
     ],
 )
 def test_conditions_that_make_no_sense(when: Any, message: str) -> None:
-    """They are refused when the rule is made."""
+    """Refuses invalid conditions when the rule is made."""
     with pytest.raises(ConfigurationError) as caught:
         Rule("deny", when=when)
     assert message in str(caught.value)

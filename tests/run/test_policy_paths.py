@@ -158,7 +158,7 @@ def test_a_denied_path_is_denied_however_it_is_spelled(path: str) -> None:
 
 @pytest.mark.parametrize("path", EVASIONS, ids=ascii)
 def test_plain_conditions_see_the_spellings_too(path: str) -> None:
-    """What compares with a path takes the value for a path: `glob`, `equals`, `in` and `matches` alike."""
+    """A condition on a path treats the value as a path: `glob`, `equals`, `in` and `matches` alike."""
     for when in PLAIN:
         assert verdict(Rule("deny", when=when), "allow", {"path": path}) == "deny", when
 

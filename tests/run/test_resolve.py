@@ -29,7 +29,7 @@ def _fail(tool_id: str) -> Any:
 
 
 def test_the_index_comes_first(workshop: Any) -> None:
-    """What the index knows, nobody else is asked about."""
+    """A tool of the index is resolved without asking a resolver."""
     workshop.index.register(TOOL, LOCAL)
     found = Resolver(workshop.index, workshop.backends, tool_resolver=_fail, bindings_resolver=_fail).resolve("ns:t")
     assert (found.tool, found.binding, found.bindings) == (TOOL, LOCAL, (LOCAL,))
@@ -55,7 +55,7 @@ def test_resolvers_alone(workshop: Any, bindings: Sequence[Binding], chosen: Bin
 
 
 def test_resolvers_help_the_index_out(workshop: Any) -> None:
-    """What the index does not know, the resolvers may."""
+    """A resolver may supply what the index lacks."""
     resolver = Resolver(workshop.index, workshop.backends, tool_resolver=_know, bindings_resolver=lambda _: [LOCAL])
     assert resolver.resolve("ns:t").tool is TOOL
 
@@ -92,7 +92,7 @@ def test_nobody_to_ask(workshop: Any) -> None:
 
 
 def test_a_failed_tool_resolver_is_the_cause(workshop: Any) -> None:
-    """What a resolver raises is not lost."""
+    """The resolver's exception is the cause of the error."""
     with pytest.raises(ToolNotFoundError) as caught:
         Resolver(workshop.index, workshop.backends, tool_resolver=_fail).resolve("ns:t")
     assert isinstance(caught.value.__cause__, LookupError)
@@ -100,7 +100,7 @@ def test_a_failed_tool_resolver_is_the_cause(workshop: Any) -> None:
 
 
 def test_a_failed_bindings_resolver_is_the_cause(workshop: Any) -> None:
-    """So with the resolver of bindings; the tool is known, but nothing hosts it."""
+    """The exception of the bindings resolver is the cause; the tool is known, but nothing hosts it."""
     with pytest.raises(NoBackendsError, match="the catalogue is closed") as caught:
         Resolver(None, workshop.backends, tool_resolver=_know, bindings_resolver=_fail).resolve("ns:t")
     assert isinstance(caught.value.__cause__, LookupError)

@@ -68,7 +68,7 @@ def whole(store: ResultStore, handle: str, path: str = "", max_bytes: int | None
 
 @pytest.mark.parametrize("value", [None, True, 7, 1.5, "short", {"a": [1, 2]}, [], "x" * 49_000, list(range(9000))])
 def test_a_value_that_fits_is_given_as_it_is(value: Any) -> None:
-    """What fits the budget is the very same value, and nothing is kept."""
+    """A value within the budget is the very same object, and nothing is kept."""
     store = ResultStore()
     shown = store.show(value, HERE)
     assert shown.value is value
@@ -189,7 +189,7 @@ def test_items_and_members_are_paged() -> None:
 
 
 def test_a_page_is_a_copy() -> None:
-    """Who changes a page does not change what is kept."""
+    """Changing a page does not change the kept value."""
     store = ResultStore()
     handle = store.show(ROWS, HERE).handle
     store.read(handle, HERE, path="items", limit=1).value[0]["id"] = "changed"
@@ -284,7 +284,7 @@ def test_the_least_recently_used_values_make_room() -> None:
 
 
 def test_one_who_keeps_much_does_not_push_others_out() -> None:
-    """It is the caller who keeps most that loses something."""
+    """The caller that keeps most loses something first."""
     store = ResultStore(max_kept=10)
     modest = Origin(session="modest")
     kept = store.show(TEXT, modest).handle

@@ -225,7 +225,7 @@ class TestResult:
 
     @pytest.mark.parametrize("value", [object(), {"a": {1, 2, object()}}, [math.nan], {(1,): "x"}, "\ud800"])
     async def test_a_value_that_is_not_json(self, workshop: Any, value: Any) -> None:
-        """It is the call's failure, with the place and the type."""
+        """Such a value is the call's failure, with the location and the type."""
         workshop.add_tool(Tool(name="t", input_schema=ANY), lambda args: value)
         result = await workshop.run("t")
         assert isinstance(result.error, InvalidResultError)
@@ -240,7 +240,7 @@ class TestResult:
         assert isinstance((await workshop.run("t")).error, InvalidResultError)
 
     async def test_the_duration_is_measured(self, workshop: Any) -> None:
-        """It covers the handler's time."""
+        """The duration covers the handler's time."""
         workshop.add(_short_sleep, "t")
         assert (await workshop.run("t")).duration >= 0.01
 
@@ -250,7 +250,7 @@ class TestResult:
             await DefaultRunner(None, BackendRegistry()).run(ToolCall("t"))
 
     async def test_an_empty_id(self, workshop: Any) -> None:
-        """It is malformed, not unknown."""
+        """An empty ID is malformed, not unknown."""
         with pytest.raises(InvalidToolIDError):
             await workshop.run("")
 
@@ -273,7 +273,7 @@ class TestOutput:
     @pytest.mark.parametrize("kind", ["local", "provider", "mcp"])
     @pytest.mark.parametrize("mode", ["strict", "warn", "off", None])
     async def test_a_fitting_result(self, workshop: Any, kind: str, mode: Any) -> None:
-        """It passes in every mode, without warnings."""
+        """A fitting result passes in every mode, without warnings."""
         self._add(workshop, kind, 5)
         result = await workshop.run("t", validate_output=mode)
         assert (result.value, result.error, list(result.warnings)) == (5, None, [])
@@ -305,7 +305,7 @@ class TestOutput:
 
     @pytest.mark.parametrize(("kind", "ok"), [("local", False), ("provider", True), ("mcp", True)])
     async def test_the_default(self, workshop: Any, kind: str, ok: bool) -> None:
-        """It is strict for local tools, whose author is at hand, and warns for remote ones."""
+        """The default is strict for local tools, whose author is at hand, and warns for remote ones."""
         self._add(workshop, kind, "five")
         result = await workshop.run("t")
         assert result.ok is ok

@@ -46,7 +46,7 @@ class TestGenerators:
 
     @pytest.mark.parametrize("inline", [True, False])
     async def test_a_sync_generator(self, workshop: Any, inline: bool) -> None:
-        """It runs in a thread, or inline, value by value."""
+        """A sync generator runs in a thread, or inline, value by value."""
         threads: set[Any] = set()
 
         def numbers() -> Iterator[int]:
@@ -105,7 +105,7 @@ class TestGenerators:
 
     @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
     async def test_one_that_raises(self, workshop: Any, error: BaseException) -> None:
-        """What it raises mid-stream is the one `error` event; the chunks before it arrived."""
+        """An exception mid-stream is the one `error` event; the chunks before it arrived."""
 
         async def broken() -> AsyncIterator[int]:
             yield 0
@@ -136,14 +136,14 @@ class TestPlainHandlers:
     """Handlers that answer in one piece."""
 
     async def test_without_fallback(self, workshop: Any) -> None:
-        """They refuse to stream."""
+        """Plain handlers refuse to stream."""
         workshop.add(lambda: 1, "t")
         with pytest.raises(StreamNotSupportedError) as caught:
             await workshop.stream("t")
         assert caught.value.tool_id == "t"
 
     async def test_with_fallback(self, workshop: Any) -> None:
-        """They give one event."""
+        """Plain handlers give one event."""
         workshop.add(lambda: 1, "t")
         assert [(e.kind, e.data) for e in await workshop.stream("t", fallback=True)] == [("done", 1)]
 
@@ -176,7 +176,7 @@ class TestChecks:
     """A stream is checked as a call is."""
 
     async def test_wrong_arguments(self, workshop: Any) -> None:
-        """They raise at the first step."""
+        """Wrong arguments raise at the first step."""
         workshop.add(_three, "t")
         with pytest.raises(InputValidationError):
             await workshop.stream("t", {"start": "x"})
@@ -199,7 +199,7 @@ class TestChecks:
         assert _kinds(await workshop.stream("t", validate_output="warn")) == ["chunk", "done"]
 
     async def test_a_whole_that_is_not_json(self, workshop: Any) -> None:
-        """It turns into an `error`."""
+        """Such a value turns into an `error`."""
 
         async def odd() -> AsyncIterator[Any]:
             yield StreamEvent(kind="done", data=object())
@@ -288,7 +288,7 @@ class TestLeavingEarly:
         assert ended == ["closed"]
 
     async def test_an_exception_of_the_consumer(self, workshop: Any) -> None:
-        """It is the consumer's own and never turns into an event."""
+        """Such an exception is the consumer's own and never turns into an event."""
         workshop.add(_three, "t")
         with pytest.raises(LookupError):
             async with aclosing(workshop.runner().stream(ToolCall("t"))) as events:

@@ -72,14 +72,14 @@ class TestBackends:
         return backend
 
     async def test_one_that_ends_without_a_result(self, workshop: Any) -> None:
-        """It gets the `error` that it owes."""
+        """Such a stream gets the missing `error` event."""
         self._script(workshop, StreamEvent(kind="chunk", data=1))
         events = await workshop.stream("t")
         assert _kinds(events) == ["chunk", "error"]
         assert "without a result" in str(events[-1].error)
 
     async def test_one_that_goes_on_after_its_end(self, workshop: Any) -> None:
-        """What comes after `done` is not heard, and the stream is closed."""
+        """Events after `done` are dropped, and the stream is closed."""
         done = StreamEvent(kind="done", data=1)
         backend = self._script(workshop, done, StreamEvent(kind="chunk", data=2), done)
         assert _kinds(await workshop.stream("t")) == ["done"]
@@ -93,13 +93,13 @@ class TestBackends:
         assert (events[-1].error.backend, events[-1].error.tool_id, events[-1].error.op) == ("acme", "t", "stream")
 
     async def test_one_that_raises_anything(self, workshop: Any) -> None:
-        """So is any other exception."""
+        """Any other exception is an `error` event, too."""
         self._script(workshop, OSError("pipe"))
         events = await workshop.stream("t")
         assert isinstance(events[-1].error.__cause__, OSError)
 
     async def test_one_that_cannot_be_reached(self, workshop: Any) -> None:
-        """What could not be called raises."""
+        """An unreachable backend raises."""
         self._script(workshop, BackendUnavailableError("down"))
         with pytest.raises(BackendUnavailableError) as caught:
             await workshop.stream("t")

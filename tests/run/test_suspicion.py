@@ -49,7 +49,7 @@ def test_suspicious_descriptions_are_told(description: str, says: str) -> None:
     ],
 )
 def test_ordinary_descriptions_are_not(description: str) -> None:
-    """What tools usually say about themselves is no sign of anything."""
+    """Ordinary phrases of descriptions are not suspicious."""
     assert warnings(tool(description)) == ()
 
 

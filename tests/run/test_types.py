@@ -18,7 +18,7 @@ class TestResultType:
     """What a Result can do."""
 
     async def test_raise_for_error(self, workshop: Any) -> None:
-        """It raises the error, or gives the result back."""
+        """Raises the error, or returns the result."""
         workshop.add(lambda: 1, "good")
         workshop.add(lambda: 1 / 0, "bad")
         good = await workshop.run("good")

@@ -56,7 +56,7 @@ def pid() -> int:
 
 @tool(killable=True)
 def whereabouts() -> dict[str, Any]:
-    """What the worker sees of the world."""
+    """Report the worker's process and surroundings."""
     return {"stdin": sys.stdin.read(), "argv": sys.argv[1:], "main": threading.current_thread().name}
 
 
@@ -152,7 +152,7 @@ def give(what: str) -> Any:
 
 @tool(killable=True)
 def length(text: str) -> int:
-    """How long a text is."""
+    """Return the length of a string."""
     return len(text)
 
 

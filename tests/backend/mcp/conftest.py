@@ -103,7 +103,7 @@ def until() -> Callable[..., Awaitable[object]]:
 
 @pytest.fixture
 def is_alive() -> Callable[[int], bool]:
-    """Whether a process runs (a zombie does not)."""
+    """Return whether a process runs (a zombie does not)."""
 
     def check(pid: int) -> bool:
         try:

@@ -12,7 +12,7 @@ from mcp_types import METHOD_NOT_FOUND, AudioContent, CallToolResult, ImageConte
 
 
 async def handshake_only(ctx: Any, call_next: Any) -> Any:
-    """What a server of before 2026 says to the newer protocol."""
+    """Answer the newer protocol as a server from before 2026 does."""
     if ctx.method == "server/discover":
         raise MCPError(METHOD_NOT_FOUND, "unknown method")
     return await call_next(ctx)
@@ -92,7 +92,7 @@ def make(era: str) -> MCPServer[Any]:
 
 
 def add_suite_tools(server: MCPServer[Any]) -> None:
-    """What the contract suite for backends asks for."""
+    """Add the tools that the contract suite for backends needs."""
     under_way: list[str] = []
 
     @server.tool()

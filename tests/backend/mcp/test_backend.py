@@ -128,7 +128,7 @@ async def test_a_reply_with_nan_is_no_json(connect):
 
 @pytest.mark.parametrize("bad", [float("nan"), "\ud800", 1j, object()], ids=["nan", "surrogate", "complex", "object"])
 async def test_arguments_that_are_no_json_are_not_sent(connect, bad):
-    """They are refused before they could cost the connection, also when nobody else checks."""
+    """Refuses them before they could cost the connection, even without another check."""
     backend = connect(ScriptedServer())
     await backend.start()
     with pytest.raises(InputValidationError):
@@ -161,7 +161,7 @@ async def test_a_stream_that_fails_raises(connect):
 
 
 async def test_closing_a_stream_cancels_the_call(connect, tmp_path, until):
-    """Who stops listening stops the tool."""
+    """Closing the stream stops the tool."""
     server = ScriptedServer(tools=[ScriptedTool("t", progress=2, delay=120)], record=str(tmp_path / "events"))
     backend = connect(server)
     stream = backend.stream("t", ToolCall("s:t"))
@@ -334,7 +334,7 @@ async def test_a_timeout_of_the_server_is_a_timeout(connect):
 
 
 async def test_a_refusal_of_the_sdk_is_the_calls_error(connect, monkeypatch):
-    """What the SDK makes of an unexpected reply does not take down the connection."""
+    """An unexpected reply that the SDK refuses does not take down the connection."""
     backend = connect(ScriptedServer())
     await backend.start()
 

@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_keys_of_other_programs_are_ignored(read):
-    """What is not close to any of our keys is not our business."""
+    """Ignores a key that is not close to any of ours."""
     (server,) = read({"mcpServers": {"a": {"command": "x", "disabledTools": [], "x-custom": 1, "timeout": 60}}})
     assert server.command == "x"
 

@@ -123,7 +123,7 @@ async def test_a_server_that_fails_to_start_at_first_comes_up_by_itself(connect,
 
 
 async def test_a_command_that_is_not_there_is_not_tried_again_and_again(connect):
-    """What cannot be started is reported at once, and only a call tries it anew."""
+    """Reports a server that cannot be started at once; only a call tries it again."""
     backend = connect(["/nonexistent/server"])
     await backend.start()
     assert backend.status().reason == "the command '/nonexistent/server' was not found; is it installed and on PATH?"

@@ -237,7 +237,7 @@ async def test_what_a_process_leaves_behind_has_no_secret(leaking, caplog):
 
 
 async def test_a_long_stderr_is_cut_outside_of_secrets(connect, resolver):
-    """What is shown of a long stderr begins with no half of a secret."""
+    """The shown part of a long stderr does not begin with half a secret."""
     code = "import os, sys; sys.stderr.write('x' * 50 + os.environ['T'] * 400); sys.exit(1)"
     backend = connect([sys.executable, "-c", code], env={"T": "${GH_TOKEN}"}, secrets=resolver, max_restarts=0)
     await backend.start()
@@ -281,7 +281,7 @@ async def test_nothing_of_the_caller_is_sent_on(http_server, connect, resolver):
 
 @pytest.mark.full
 async def test_an_answer_that_is_no_json(connect, resolver, caplog):
-    """What the SDK quotes of a reply that it cannot read is neither logged nor passed on."""
+    """The SDK's quote of an unreadable reply is neither logged nor passed on."""
     caplog.set_level(logging.DEBUG)
     import http.server
 

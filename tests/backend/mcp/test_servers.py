@@ -109,7 +109,7 @@ async def test_every_tool_of_filesystem(tmp_path):
 
 
 async def test_a_forbidden_path_is_the_tools_error(tmp_path):
-    """What the server refuses is the call's error, in the server's words."""
+    """A refusal of the server is the call's error, in the server's words."""
     async with Exec() as ex:
         await ex.add_mcp("fs", command=[*require_npm_server("filesystem"), str(tmp_path.resolve())])
         result = await ex.run_tool("fs:read_text_file", {"path": "/etc/hostname"})

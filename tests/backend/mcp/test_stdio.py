@@ -52,7 +52,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hide_a_crash(connect, 
 
 @pytest.mark.full
 async def test_grandchildren_die_with_a_server_that_crashes(connect, tmp_path, is_alive, until):
-    """What a crashed server has started is killed too."""
+    """The descendants of a crashed server are killed too."""
     server = ScriptedServer(
         tools=[ScriptedTool("crash", trouble=Trouble(exit=7))], grandchild=True, record=str(tmp_path / "events")
     )

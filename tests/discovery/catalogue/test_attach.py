@@ -101,7 +101,7 @@ def test_an_index_that_has_changed_before_it_is_attached(path: Path) -> None:
 
 
 def changes(path: Path) -> int:
-    """How often the file was changed."""
+    """Return how often the file was changed."""
     database = sqlite3.connect(path)
     try:
         return int(database.execute("SELECT value FROM counters WHERE name = 'changes'").fetchone()[0])
@@ -137,7 +137,7 @@ def test_one_index_at_a_time(path: Path) -> None:
 
 
 def test_the_search_index_is_written_when_much_has_changed(path: Path) -> None:
-    """So that a process that is killed after many changes does not leave all the work to the next one."""
+    """A process that is killed after many changes leaves little work to the next one."""
     index = InMemoryIndex()
     with SQLiteCatalogue(path, delay=60) as catalogue:
         catalogue.attach(index)
@@ -157,7 +157,7 @@ def test_the_search_index_is_written_when_much_has_changed(path: Path) -> None:
 
 
 def unsearchable(path: Path) -> int:
-    """How many tools the snapshot of the search index does not know."""
+    """Return how many tools the snapshot of the search index does not know."""
     database = sqlite3.connect(path)
     query = "SELECT count(*) FROM tools WHERE changed > (SELECT value FROM counters WHERE name = 'searchable')"
     try:
@@ -191,7 +191,7 @@ def test_what_cannot_be_written_is_kept(path: Path, caplog: pytest.LogCaptureFix
 
 
 def test_attaching_to_what_cannot_be_written(path: Path) -> None:
-    """It raises, and leaves nothing behind: no thread, no listener."""
+    """Raises, and leaves neither a thread nor a listener behind."""
     path.mkdir(parents=True)
     index = filled()
     catalogue = SQLiteCatalogue(path)

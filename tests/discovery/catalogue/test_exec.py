@@ -106,7 +106,7 @@ async def test_one_without_stored_tools_is_waited_for(index: InMemoryIndex) -> N
 
 
 async def test_removing_it_removes_its_stored_tools(index: InMemoryIndex) -> None:
-    """Even if it never was started; tools of this process stay."""
+    """Removes them even if the backend never was started; tools of this process stay."""
     ex = Exec(index=index)
     ex.add(lambda: 1, "here:one")
     ex.add_backends(Shop("buy"))

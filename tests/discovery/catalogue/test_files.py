@@ -64,7 +64,7 @@ class TestRights:
 
     @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
     def test_a_file_of_somebody_else(self, path: Path) -> None:
-        """Who owns it could have written anything."""
+        """Refuses a file of another owner, who could have written anything."""
         saved(path, filled())
         os.chown(path, 12345, 12345)
         refuses(path, "others may write")
@@ -119,7 +119,7 @@ def test_another_version(path: Path, version: int) -> None:
     ],
 )
 def test_other_tables(path: Path, statement: str) -> None:
-    """What a stranger put into the file is not run, and what is missing is noticed."""
+    """Foreign content of the file is not run, and missing content is noticed."""
     saved(path, filled())
     change(path, statement)
     refuses(path, "other tables than it should")
@@ -194,7 +194,7 @@ def test_a_file_that_is_cut_off(path: Path) -> None:
 
 
 def test_rows_of_a_forger_are_found_by_verify(path: Path) -> None:
-    """Who can write to the file can make its checksums right; looking at each tool as at a stranger's still helps."""
+    """A forger can make the checksums right; checking each tool as untrusted input still helps."""
     saved(path, filled())
     for number, (column, value) in enumerate(
         [

@@ -57,7 +57,7 @@ def test_a_new_file_is_empty(path: Path) -> None:
 
 @pytest.mark.full
 def test_saving_replaces_all(path: Path) -> None:
-    """What is not in the index any more is not in the file."""
+    """A tool that has left the index leaves the file, too."""
     saved(path, filled(3000, odd=False))
     saved(path, filled(5))
     assert_same(stored(path), filled(5))
@@ -184,7 +184,7 @@ def test_tools_of_a_backend(path: Path) -> None:
 
 
 def test_fingerprints(path: Path) -> None:
-    """They are the same for the same tools in any order, and others for any other tool or binding."""
+    """Fingerprints ignore the order, and differ for any other tool or binding."""
     saved(path, filled(9))
     with SQLiteCatalogue(path) as catalogue:
         before = catalogue.fingerprint_of("server1")
@@ -257,7 +257,7 @@ def test_closing_twice_and_using_it_again(path: Path) -> None:
 
 @pytest.mark.parametrize("delay", [-1.0, float("nan"), float("inf")])
 def test_delays_that_make_no_sense(path: Path, delay: float) -> None:
-    """They are refused at once."""
+    """Refuses invalid delays at once."""
     with pytest.raises(ConfigurationError, match="delay"):
         SQLiteCatalogue(path, delay=delay)
 

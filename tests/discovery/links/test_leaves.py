@@ -51,7 +51,7 @@ class TestResults:
         assert paths({"$ref": f"#/{'x' * 600}"}) == []
 
     def test_names_that_need_quotes(self) -> None:
-        """They are quoted so that JMESPath finds them."""
+        """Quotes such names, so that JMESPath finds them."""
         (path,) = paths(obj(**{"content-type": TEXT}))
         assert path == '"content-type"'
         assert jmespath.search(path, {"content-type": "x"}) == "x"

@@ -136,7 +136,7 @@ class TestFits:
         assert links.producers_of("t:same.issue_id")[0].score > links.producers_of("t:other.issue_id")[0].score
 
     def test_a_tool_that_needs_what_it_gives(self) -> None:
-        """It is no source of that: neither the tool itself nor one that only repeats it."""
+        """Such a tool is not a source of that: neither the tool itself nor one that only repeats it."""
         get = tool("t:get_issue", {"issue_id": TEXT}, obj(id=TEXT, number=COUNT), READ)
         assert ids(from_list(LIST, get, CLOSE)["issue_id"]) == ["t:list_issues"]
         by_number = tool("t:rename_issue", {"issue_number": COUNT}, None)
@@ -351,7 +351,7 @@ class TestHostileTools:
         assert not any("ignore" in p.reason for p in links.producers_of("issue_id"))
 
     def test_the_memory_of_arguments_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was worked out once is forgotten when it gets too much."""
+        """Computed entries are dropped when there are too many."""
         from toolexec.discovery.links import links as module
 
         monkeypatch.setattr(module, "_MAX_INPUTS", 3)

@@ -67,7 +67,7 @@ def test_arguments(name: str, entity: str, fields: str) -> None:
     ],
 )
 def test_tools(tool_id: str, verb: str, noun: str) -> None:
-    """What a tool does, and to what."""
+    """Return the verb and the object of a tool."""
     namespace, _, name = tool_id.partition(":")
     assert parse_tool_name(namespace, name) == ToolName(verb, noun)
 
@@ -115,7 +115,7 @@ def test_containers(name: str, noun: str) -> None:
 
 
 def test_kinds_of_names() -> None:
-    """What people make up is told from what is looked up, and a qualifier from an entity."""
+    """Distinguishes made-up names from looked-up ones, and a qualifier from an entity."""
     assert parse_name("commit_title").is_content
     assert Name().is_content
     assert not parse_name("assignee").is_content

@@ -17,7 +17,7 @@ BEGIN = tool("t:begin", {}, None)
 
 
 def test_counts() -> None:
-    """How often an argument came from a place, of all calls since the first time."""
+    """Counts how often an argument came from a result path, of all calls since the first time."""
     observations = Observations()
     observations.note("t:go", {"handle": []})
     for places in ([SOURCE], [SOURCE, ("t:other", "@")], []):
@@ -72,7 +72,7 @@ _GOOD: dict[str, Any] = {"producer": "a", "path": "x.y", "tool": "b", "argument"
     ],
 )  # fmt: skip
 def test_what_cannot_be_read(data: Any) -> None:
-    """It is refused as a whole, with nothing added: a path is put into expressions, so it must be one."""
+    """Refuses unreadable observations as a whole: a path is put into expressions, so it must be one."""
     observations = Observations()
     with pytest.raises(ConfigurationError):
         observations.load(data)
@@ -99,7 +99,7 @@ def test_links_show_them() -> None:
 
 
 def test_arguments_that_no_schema_has() -> None:
-    """They are listed after those that it has; they must be given where it has none at all."""
+    """Lists them after those of the schema; they must be given where it has none at all."""
     free = tool("t:free", {}, None)
     links = Links(index_of(BEGIN, GO, free))
     for tool_id in ("t:go", "t:free", "t:gone"):

@@ -78,7 +78,7 @@ class TestOpenAPI:
          {str(n): {"operationId": "other", "parameters": {"ref_x": "$response.body#/id"}} for n in range(500)}],
     )  # fmt: skip
     def test_malformed_links(self, links: Any) -> None:
-        """They are left out."""
+        """Leaves malformed links out."""
         assert self.links_of(links) == {}
 
     def test_two_kinds_of_evidence(self) -> None:

@@ -46,7 +46,7 @@ class TestChains:
         assert len(found.reasons) == 3
 
     def test_what_is_given(self) -> None:
-        """It is used for the goal and for the calls before it that need the same."""
+        """A given value is used for the goal and for the calls before it that need the same."""
         index = index_of(*GITHUB)
         found = plan_chain(
             Links(index), index, "github:close_issue", {"owner": "ann", "repo": "x", "note": {"$ref": "steps.9"}}
@@ -65,7 +65,7 @@ class TestChains:
         ]
 
     def test_two_arguments_for_two_things(self) -> None:
-        """They get two different items of the list."""
+        """Two arguments get two different items of the list."""
         index = index_of(*JIRA)
         found = plan_chain(Links(index), index, "jira:linkIssues")
         args = found.calls[-1].args
@@ -106,7 +106,7 @@ class TestChains:
 
     @pytest.mark.parametrize("depth", [-1, 7, True, 1.0, "3", None])
     def test_depths_that_make_no_sense(self, depth: Any) -> None:
-        """They are refused."""
+        """Refuses invalid depths."""
         with pytest.raises(ConfigurationError, match="from 0 to 6"):
             plan(LIST, CLOSE, depth=depth)
 
@@ -148,7 +148,7 @@ class TestSafety:
     UNKNOWN = tool("t:make_issue", {}, obj(id=TEXT))
 
     def test_reading_tools_come_first(self) -> None:
-        """Even if another one would fit better."""
+        """Reading tools come first, even if another one would fit better."""
         far = tool("t:list_comments", {}, many(obj(issue=obj(id=TEXT))), READ)
         assert plan(self.WRITE, self.UNKNOWN, far, CLOSE).calls[0].tool_id == far.id
 
@@ -169,7 +169,7 @@ class TestSafety:
         assert plan(drop.replace(meta=meta), CLOSE).needs_confirmation == ["t:drop_issue"]
 
     def test_hidden_tools(self) -> None:
-        """They are neither used nor a goal."""
+        """Hidden tools are neither used nor a goal."""
         found = plan(LIST, self.UNKNOWN, CLOSE, visible=lambda tool_id: tool_id != LIST.id)
         assert [call.tool_id for call in found.calls] == ["t:make_issue", "t:close_issue"]
         with pytest.raises(ToolNotFoundError):
@@ -197,7 +197,7 @@ class TestConstantsAndGaps:
         assert [m.name for m in plan(LIST, writing).missing] == ["state", "flag", "page"]
 
     def test_a_constant_that_looks_like_a_reference(self) -> None:
-        """It stays what it is."""
+        """Such a constant stays what it is."""
         goal = tool("t:x", {"a": {"default": {"$ref": "steps.0"}}, "b": {"default": [{"$literal": 1}]}})
         assert plan(goal).calls[0].args == {
             "a": {"$literal": {"$ref": "steps.0"}},
@@ -247,7 +247,7 @@ class TestConstantsAndGaps:
         assert [m.name for m in found.missing] == ["token"]
 
     def test_large_schemas_and_examples(self) -> None:
-        """They are shortened, or left out, and what is handed out is a copy."""
+        """Shortens them, or leaves them out, and hands out a copy."""
         goal = tool(
             "t:x", {"a": {**TEXT, "description": "d" * 9000}, "b": {**TEXT, "examples": ["e" * 900]}, "c": TEXT}
         )

@@ -56,7 +56,7 @@ class TestExplain:
         assert searcher.explain("branch", "nobody") is None
 
     def test_pages_explain_too(self) -> None:
-        """What is left after filters is explained as well."""
+        """Explains an empty page after filters as well."""
         found = index().search("delete", filters=Filters(namespace="github"), explain=True)
         assert [summary.id for summary in found] == ["github:delete_branch"]
         assert found[0].explanation is not None

@@ -126,7 +126,7 @@ def test_a_misspelt_word_is_corrected() -> None:
 
 
 def test_a_real_word_beside_known_ones() -> None:
-    """What the other words find is the answer, and nothing is suggested."""
+    """The matches of the other words are the answer, and nothing is suggested."""
     made = searcher("book_golf_course", "get_whether_report", "list_prices")
     hits = made.search("gold prices", 5)
     assert [hit.tool_id for hit in hits] == ["list_prices"]

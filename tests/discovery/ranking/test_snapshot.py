@@ -89,7 +89,7 @@ def test_it_goes_on_changing() -> None:
 
 
 def test_tools_that_are_not_there_are_left_out() -> None:
-    """What the snapshot has and the caller does not is found no more."""
+    """Tools of the snapshot that the caller does not have are found no more."""
     made, tools = filled()
     gone = set(list(tools)[::2])
     left = {tool_id: each for tool_id, each in tools.items() if tool_id not in gone}
@@ -119,7 +119,7 @@ def test_forgotten_words_stay_free() -> None:
 
 
 def test_signs_among_the_surrogates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many words that some signs are halves of surrogate pairs are written in four bytes each."""
+    """With so many words that some characters are halves of surrogate pairs, each takes four bytes."""
     monkeypatch.setattr(snapshot, "_SURROGATES", 300)
     made, tools = filled()
     data = made.dump()

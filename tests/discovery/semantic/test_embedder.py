@@ -13,7 +13,7 @@ from toolexec.model import Tool
 
 
 def test_a_function_of_many_texts() -> None:
-    """It is called as it is; the options become the embedder's attributes."""
+    """Calls the function as it is; the options become the embedder's attributes."""
     made = as_embedder(lambda texts: [[float(len(t))] for t in texts], batch=3, name="lengths", dimensions=1)
     assert isinstance(made, Embedder)
     assert made.embed(["a", "bb"]) == [[1.0], [2.0]]
@@ -22,7 +22,7 @@ def test_a_function_of_many_texts() -> None:
 
 
 def test_a_function_of_one_text() -> None:
-    """It is called for each."""
+    """Calls the function once for each string."""
     made = as_embedder(lambda text: [float(len(text))], each=True)
     assert made.embed(["a", "bb", ""]) == [[1.0], [2.0], [0.0]]
     assert made.embed([]) == []

@@ -102,7 +102,7 @@ class TestAnEmbedderThatFails:
         assert searcher.search("disk", 5)
 
     def test_what_may_be_quoted(self, embedder: Any, shop: list[Tool], clock: Clock, caplog: Any) -> None:
-        """What to install is in the note; what is wrong with a configuration, such as a path, only in the log."""
+        """The note names what to install; a wrong configuration, such as a path, is only in the log."""
         embedder.down, embedder.error = True, MissingExtraError("semantic", needed_for="this model")
         note = filled(EmbeddingSearcher(embedder), shop).search("letter", 5).note
         assert "pip install 'toolexec[semantic]'" in note
@@ -128,7 +128,7 @@ class TestAnEmbedderThatFails:
     def test_a_text_that_it_does_not_take(
         self, embedder: Any, shop: list[Tool], make_tool: MakeTool, clock: Clock, caplog: Any
     ) -> None:
-        """It is found and left out; all others are searched, and it has another chance when it changes."""
+        """Leaves such a string out and searches all others; it has another chance when it changes."""
         bad = [make_tool(f"bad:t{i}", f"poison {i}") for i in range(3)]
         searcher = filled(EmbeddingSearcher(embedder), [bad[0], *shop[:3], bad[1], *shop[3:], bad[2]])
         with caplog.at_level(logging.WARNING):
@@ -193,7 +193,7 @@ class TestAnEmbedderThatFails:
         assert "512 numbers" in searcher.search("another", 5).note
 
     def test_a_coroutine_from_one_that_never_blocks(self, shop: list[Tool], clock: Clock) -> None:
-        """It is told to say that it blocks."""
+        """The error says that such an embedder must be declared as blocking."""
 
         class Odd:
             blocks = False
@@ -275,7 +275,7 @@ class TestAnEmbedderThatBlocks:
         assert (hits, hits.note) == ([], "5 of 5 tools are not searched by meaning yet")
 
     def test_a_batch_that_hangs_is_tried_last(self, embedder: Any, shop: list[Tool], clock: Clock) -> None:
-        """So that the others get their turn."""
+        """A batch that hangs is tried last, so that the others get their turn."""
         plain = embedder.embed
 
         def slow(texts: Sequence[str]) -> list[list[float]]:
@@ -293,7 +293,7 @@ class TestAnEmbedderThatBlocks:
 
 class TestAStoreThatFails:
     def test_its_errors_become_notes(self, embedder: Any, shop: list[Tool]) -> None:
-        """Whether it is asked, told or counted on."""
+        """Each operation of the store turns its errors into notes."""
 
         class Broken(InMemoryVectors):
             broken = ""

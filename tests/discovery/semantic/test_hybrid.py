@@ -80,7 +80,7 @@ class TestFusion:
         ],
     )
     def test_alpha(self, alpha: float, expected: dict[str, float], make_tool: MakeTool) -> None:
-        """It is a weight between two scores of 0 to 1; at its ends, one side alone counts."""
+        """The weight is between two scores of 0 to 1; at its ends, one side alone counts."""
         made = hybrid(Fixed(("t:b", 20.0), ("t:c", 10.0)), make_tool, alpha=alpha)
         hits = made.search("north", 5)
         assert list(rounded(hits).items()) == list(expected.items())
@@ -108,7 +108,7 @@ class TestFusion:
         assert words.blocks is False
 
     def test_candidates(self, make_tool: MakeTool) -> None:
-        """So many of each side are ranked, whatever the limit: pages must follow one another."""
+        """Ranks so many of each side, whatever the limit: pages must follow one another."""
         lexical = Fixed(*((f"x:{i}", 100.0 - i) for i in range(50)))
         made = hybrid(lexical, make_tool, candidates=10)
         whole = made.search("north", 1000)
@@ -116,7 +116,7 @@ class TestFusion:
         assert all(made.search("north", limit) == whole[:limit] for limit in range(1, 12))
 
     def test_the_cosine_of_every_candidate_counts(self, make_tool: MakeTool) -> None:
-        """Also of one that is not among the closest."""
+        """The cosine counts even for a candidate that is not among the closest."""
         made = hybrid(Fixed(("t:c", 1.0)), make_tool, candidates=1)
         assert rounded(made.search("north", 5)) == {"t:c": 0.85, "t:a": 0.5}
 
@@ -177,7 +177,7 @@ class TestBothSides:
         assert [summary.id for summary in (*page.items, *rest.items)] == index.search("north", 5).ids()
 
     def test_close_and_what_it_says_of_itself(self, make_tool: MakeTool) -> None:
-        """It is deterministic only if both sides are, and blocks when its embedder does."""
+        """A hybrid is deterministic only if both sides are, and blocks when its embedder does."""
         made = hybrid(Fixed(), make_tool)
         assert made.deterministic
         made.search("north", 1)
@@ -230,7 +230,7 @@ class TestContract:
             )
 
     def test_search_by_meaning_keeps_it(self) -> None:
-        """But for what only words can give: a word that means little finds nothing."""
+        """Search by meaning keeps it, except for what only words can give: a word that means little finds nothing."""
         embedder = StaticEmbedder()
         check_searcher(lambda: EmbeddingSearcher(embedder), known_gaps=SEMANTIC_GAPS | {"orders_by_score_then_id"})
 

@@ -51,7 +51,7 @@ class TestWhatIsEmbedded:
         assert embedder.calls[calls:] == [["rains"]]
 
     def test_a_text_that_two_tools_share(self, embedder: Any, make_tool: MakeTool) -> None:
-        """It is embedded once in a batch."""
+        """Embeds a shared string once in a batch."""
         searcher = EmbeddingSearcher(embedder, text=lambda tool: tool.description)
         filled(searcher, [make_tool("a:one", "Same text"), make_tool("b:two", "same  TEXT")])
         assert ids(searcher.search("same", 5)) == ["a:one", "b:two"]
@@ -162,7 +162,7 @@ class TestSearch:
         assert embedder.calls == []
 
     def test_filters_of_an_index(self, embedder: Any, shop: list[Tool]) -> None:
-        """They hold, and pages follow one another."""
+        """Filters hold, and pages follow one another."""
         index = InMemoryIndex(EmbeddingSearcher(embedder))
         for tool in shop:
             index.register(tool, LocalBinding(tool.id))

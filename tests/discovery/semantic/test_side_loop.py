@@ -24,7 +24,7 @@ def threads() -> list[threading.Thread]:
 
 
 def gone() -> bool:
-    """Whether they all end within a while."""
+    """Return whether they all end within a while."""
     deadline = time.monotonic() + 5
     while threads() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -51,7 +51,7 @@ def test_functions_and_coroutines() -> None:
 
 
 def test_what_a_function_raises() -> None:
-    """It comes out as it is; an attempt to exit ends only the call."""
+    """An exception passes unchanged; an attempt to exit ends only the call."""
     side = SideLoop(NAME)
 
     def fail(error: BaseException) -> None:

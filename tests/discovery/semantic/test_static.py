@@ -112,7 +112,7 @@ class TestFolder:
         assert rows[1].tolist() == [0, 1]
 
     def test_tokens_beyond_the_table(self, tmp_path: Path) -> None:
-        """They count for nothing."""
+        """Tokens beyond the table count for nothing."""
         folder = model(tmp_path, embeddings=np.array([[1, 0], [1, 0]], np.float32))
         assert StaticEmbedder(folder).embed(["red blue", "blue"]).tolist() == [[1, 0], [0, 0]]
 
@@ -144,7 +144,7 @@ class TestFolder:
 
 @pytest.mark.parametrize("package", ["numpy", "safetensors", "tokenizers", "wordllama"])
 def test_without_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says at once what to install."""
+    """Names the missing extra at once."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"toolexec\[semantic\]"):
         StaticEmbedder()

@@ -63,7 +63,7 @@ class TestSearch:
         assert store.search(query, 0) == []
 
     def test_equal_scores_go_by_id(self) -> None:
-        """Also across the end of the answer, and however they came in."""
+        """Equal scores go by ID, across the end of the answer too, and in any order of arrival."""
         for order in (range(50), reversed(range(50))):
             store = filled(*[VectorEntry(f"t{i:02}", [1.0, 2.0, 3.0]) for i in order])
             assert [hit.tool_id for hit in store.search([1, 2, 3], 3)] == ["t00", "t01", "t02"]
@@ -160,7 +160,7 @@ class TestChanges:
         assert len(store) == 1
 
     def test_dimensions(self) -> None:
-        """They may be given, are the first vector's otherwise, and are from 1 to 8,192."""
+        """Dimensions may be given, are the first vector's otherwise, and are from 1 to 8,192."""
         assert InMemoryVectors(3).dimensions == 3
         store = InMemoryVectors()
         assert store.dimensions is None
@@ -206,7 +206,7 @@ class TestSnapshots:
         assert len(again) == 99
 
     def test_an_empty_store(self) -> None:
-        """It comes back empty, with its dimensions."""
+        """An empty store comes back empty, with its dimensions."""
         assert InMemoryVectors.load(InMemoryVectors(7).dump()).dimensions == 7
         assert InMemoryVectors.load(InMemoryVectors().dump()).dimensions is None
         assert InMemoryVectors.load(filled().dump()).search([1.0], 1) == []
@@ -275,7 +275,7 @@ class TestRows:
         assert many.cosines(query, range(70))[33] == alone.cosines(query, [0])[0]
 
     def test_long_vectors(self) -> None:
-        """Even the longest stay exact, and close to the truth."""
+        """The longest rows stay exact, and close to the truth."""
         dice = random.Random(3)
         vector, query = ([dice.choice((-1.0, 1.0)) for _ in range(8192)] for _ in range(2))
         rows, plain = NumpyRows(8192), PlainRows(8192)

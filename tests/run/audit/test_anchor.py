@@ -80,7 +80,7 @@ def test_a_tail_over_a_rotation_shows(tmp_path: Path) -> None:
 
 @FORMATS
 def test_a_key_by_default(tmp_path: Path, name: str) -> None:
-    """It is made at the first use, for its owner alone, outside of the log's directory, and is used ever after."""
+    """Makes a key at the first use, for its owner alone, outside of the log's directory, and keeps it."""
     path = written(tmp_path / "log" / name, 2)
     key = default_key(path, state_directory())
     assert key is not None
@@ -97,7 +97,7 @@ def test_a_key_by_default(tmp_path: Path, name: str) -> None:
 
 
 def test_a_log_that_was_sealed_again_shows(tmp_path: Path) -> None:
-    """Who can write the file, and has no key, cannot make a log that verifies: neither with another key nor without."""
+    """A writer without the key cannot make a log that verifies: neither with another key nor without."""
     path = written(tmp_path / "audit.jsonl", 5)
     log = json.loads(path.read_bytes().splitlines()[0])["log"]
     for key in (None, KEY):

@@ -289,7 +289,7 @@ def test_no_line_lies_in_two_pages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [b'{"v":1,"seq":2,"ti', b"\0" * 100])
 def test_a_torn_end_is_moved_aside(tmp_path: Path, torn: bytes) -> None:
-    """What a crash left of a last line is kept in a file of its own, a note says so, and the rest verifies."""
+    """Keeps the torn line in a file of its own and notes that; the rest verifies."""
     path = tmp_path / "audit.jsonl"
     log = AuditLog.open(path)
     log.append({"note": "x"})
@@ -482,7 +482,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_could_not_be_written_late_is_owed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What has happened and could not be logged stops all further records until it is, in its place and with its time."""
+    """A call that could not be logged stops all further records until it is, in its order and with its time."""
     path = tmp_path / "audit.jsonl"
     log = AuditLog.open(path)
     disk = Disk(0)

@@ -135,7 +135,7 @@ def test_a_changed_database_shows(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """What cannot be read is an AuditError, for the check and for who reads."""
+    """An unreadable log is an AuditError, for the check and for a reader."""
     for name in ("audit.jsonl", "audit.db"):
         with pytest.raises(AuditError, match="cannot be read"):
             verify(tmp_path / name)

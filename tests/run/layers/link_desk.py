@@ -57,5 +57,5 @@ class Desk:
         await self.runner.run(ToolCall(f"t:{name}", args, origin=origin))
 
     def seen(self) -> list[tuple[str, str, str, str, int, int]]:
-        """What was learnt."""
+        """Return the learnt links."""
         return [(o.producer_id, o.path, o.tool_id, o.argument, o.seen, o.of) for o in self.watch.observations.all()]

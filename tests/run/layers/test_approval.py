@@ -80,7 +80,7 @@ class TestAnswers:
     """What an answer means."""
 
     async def test_once(self, workshop: Workshop) -> None:
-        """It is for one call."""
+        """An answer of once is for one call."""
         desk = Desk(workshop, "once", "no")
         assert (await desk.run({"a": 1})).value == "done"
         assert isinstance(await desk.refused({"a": 1}), ApprovalDeniedError)
@@ -101,7 +101,7 @@ class TestAnswers:
         )
 
     async def test_no_answer_in_time(self, workshop: Workshop) -> None:
-        """It is a no, and whoever asks is stopped."""
+        """A missing answer is a no, and the question is cancelled."""
         stopped: list[bool] = []
 
         async def forever() -> Any:
@@ -117,7 +117,7 @@ class TestAnswers:
         assert stopped == [True]
 
     async def test_an_approver_that_does_not_stop(self, workshop: Workshop) -> None:
-        """It is not waited for, and how it fails later disturbs nobody."""
+        """The approver's task is abandoned, and its later failure disturbs nothing."""
         go = asyncio.Event()
 
         async def stubborn() -> Any:
@@ -132,7 +132,7 @@ class TestAnswers:
         await asyncio.sleep(SHORT)
 
     async def test_nobody_to_ask(self, workshop: Workshop) -> None:
-        """It is another error, which says what would help."""
+        """Raises another error, which says what would help."""
         error = await Desk(workshop).refused(ask=None)
         assert isinstance(error, ApprovalRequiredError)
         assert error.details == {"rule": "pushes", "reason": "it is public"}
@@ -155,7 +155,7 @@ class TestAnswers:
         assert (len(desk.asked), asked) == (1, ["git:push"])
 
     async def test_what_needs_no_question(self, workshop: Workshop) -> None:
-        """What is allowed is made, what is denied raises, what is unknown fails as ever; nobody is asked."""
+        """Allowed calls are made, denied ones raise, unknown ones fail as usual; no question is asked."""
         desk = Desk(workshop, decide=Policy([Rule("deny", tools="git:push")]).decide)
         assert (await desk.run(tool_id="git:pull")).ok
         assert (await desk.refused()).code == "policy_denied"
@@ -164,7 +164,7 @@ class TestAnswers:
         assert desk.asked == []
 
     async def test_being_cancelled(self, workshop: Workshop) -> None:
-        """It passes through, stops the question, and later calls are asked about as ever."""
+        """Cancellation passes through and stops the question; later calls are asked about as usual."""
         asking, stopped = asyncio.Event(), asyncio.Event()
 
         async def forever() -> Any:
@@ -185,7 +185,7 @@ class TestAnswers:
         assert len(desk.ran) == 1
 
     async def test_streams(self, workshop: Workshop) -> None:
-        """They are asked about at their first step."""
+        """A stream is asked about at its first step."""
         desk = Desk(workshop, "once", "no")
         call = desk.call()
         call.fallback = True
@@ -217,7 +217,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
     def test_a_timeout_that_makes_no_sense(self, timeout: float) -> None:
-        """It is refused at the start."""
+        """Refuses an invalid timeout at the start."""
         with pytest.raises(ConfigurationError):
             Approval(ASK.decide, timeout=timeout)
 
@@ -245,7 +245,7 @@ class TestMemory:
         await desk.refused(session="s1")
 
     async def test_always(self, workshop: Workshop, tmp_path: Path) -> None:
-        """It holds in every session, and in the next process if there is a file."""
+        """The answer holds in every session, and in the next process if there is a file."""
         path = tmp_path / "approvals.json"
         desk = Desk(workshop, "always", "no", remember=ApprovalMemory(path))
         await desk.run(session="s1")
@@ -256,7 +256,7 @@ class TestMemory:
         await later.refused(caller=Caller(id="bob"))
 
     async def test_always_without_a_file(self, workshop: Workshop) -> None:
-        """It lasts as long as the process."""
+        """The answer lasts as long as the process."""
         desk = Desk(workshop, "always")
         await desk.run(session="s1")
         await desk.run(session="s2")
@@ -302,7 +302,7 @@ class TestManyAtOnce:
 
     @pytest.mark.parametrize("answer", ["session", "always"])
     async def test_one_answer_for_all(self, workshop: Workshop, answer: str) -> None:
-        """They are asked about once if the answer covers them."""
+        """Calls that one answer covers are asked about once."""
 
         async def later() -> Any:
             await asyncio.sleep(0.01)
@@ -369,7 +369,7 @@ class TestWhatIsApproved:
 
     @pytest.mark.parametrize("change", ["definition", "binding", "version"])
     async def test_a_tool_that_changes_meanwhile_is_not_called(self, workshop: Workshop, change: str) -> None:
-        """It is refused, and may be called again to be asked about as it is now."""
+        """Refuses such a tool; it may be called again, to be asked about as it is now."""
 
         async def swap() -> Any:
             index = workshop.index
@@ -393,7 +393,7 @@ class TestWhatIsApproved:
         assert len(desk.asked) == 2
 
     async def test_a_tool_that_goes_meanwhile(self, workshop: Workshop) -> None:
-        """It is not found, as ever."""
+        """Such a tool is not found, as usual."""
 
         async def remove() -> Any:
             workshop.index.unregister("git:push")
@@ -438,7 +438,7 @@ class TestWhatIsApproved:
         assert desk.ran == [args]
 
     async def test_a_description_cannot_steer_a_terminal(self, workshop: Workshop) -> None:
-        """It is one line of visible signs, of 500 characters at most."""
+        """A description is one line of visible characters, 500 at most."""
         evil = "Harmless\x1b[2J\x9b1m\x00\n\n[y] approved\u202e\u200b " + "x" * 10_000
         tool = Tool(name="evil", namespace="git", input_schema=ANY, description=evil)
         workshop.add_tool(tool, lambda args: 1)
@@ -451,7 +451,7 @@ class TestWhatIsApproved:
 
     @pytest.mark.parametrize("args", [{"a": object()}, {"a": float("nan")}, {(7,): 1}, ["a"], "text"])
     async def test_what_is_not_json_is_not_asked_about(self, workshop: Workshop, args: Any) -> None:
-        """What cannot be shown as it is cannot be approved."""
+        """Arguments that cannot be shown as they are cannot be approved."""
         desk = Desk(workshop)
         with pytest.raises(InputValidationError):
             await desk.run(args)

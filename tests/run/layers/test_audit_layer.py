@@ -108,7 +108,7 @@ class Audited:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What was written, without the header."""
+        """Return the written records, without the header."""
         return read_last(self.path, 100)[1:]
 
     @property
@@ -275,7 +275,7 @@ async def test_the_result_of_what_was_done_is_not_lost(
 
 
 async def test_a_tool_that_is_replaced_is_logged_as_it_is_now(audited: Audited) -> None:
-    """What is remembered of tools and origins does not outlive them, however many there are."""
+    """Cached tools and origins do not outlive their objects, however many there are."""
     audited.audit._origins = {n: (Origin(), "") for n in range(10_000)}
     for schema in ({"properties": {"pin": {"type": "string"}}}, {"properties": {"pin": {"writeOnly": True}}}):
         audited.ex.index.replace(*_local(schema))

@@ -68,7 +68,7 @@ async def test_a_large_value_becomes_an_outline_with_a_handle() -> None:
 
 
 async def test_a_small_value_is_left_alone() -> None:
-    """What fits has no handle, and the result does not mention one."""
+    """A value that fits has no handle, and the result does not mention one."""
     store = ResultStore(2000)
     result = await run(Budget(store), ROWS[:3])
     assert result.value == ROWS[:3]
@@ -200,7 +200,7 @@ async def test_the_parts_of_a_failed_reply_are_cut() -> None:
 
 @pytest.mark.full
 async def test_a_value_that_is_no_json_is_an_error() -> None:
-    """What cannot be measured is not passed on, not even where nobody checks results."""
+    """A value that cannot be measured is not passed on, even where no result is checked."""
     loop: list[Any] = []
     loop.append(loop)
 

@@ -50,7 +50,7 @@ class TestLearning:
         ]
 
     async def test_the_first_one_that_had_it(self) -> None:
-        """Who repeats a value is not its source; neither is who repeats what was given to it."""
+        """A tool that repeats a value is not its source; neither is one that repeats its own arguments."""
         desk = Desk()
         desk.gives = {"begin": {"job": {"ref": "job-1"}}, "other": {"echo": "job-1", "mine": "by hand"}}
         await desk.call("begin")
@@ -130,7 +130,7 @@ class TestLearning:
         assert {(p, t) for p, _, t, *_ in desk.seen()} == {("t:begin", "t:count"), ("t:count", "t:go")}
 
     async def test_calls_in_the_callers_thread(self) -> None:
-        """They are watched like all others, and a runner without that way says so."""
+        """Watches such calls like all others; a runner without that path says so."""
         index, backends, local = InMemoryIndex(), BackendRegistry(), LocalBackend()
         backends.register(local)
 

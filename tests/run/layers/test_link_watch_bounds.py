@@ -17,7 +17,7 @@ from toolexec.run.layers.link_watch import LinkWatch
 
 @pytest.fixture(autouse=True)
 def no_known_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test tells the redactor is forgotten afterwards."""
+    """Forget afterwards which secrets a test gave to the redactor."""
     monkeypatch.setattr(redactor, "_known", redactor._known)
 
 
@@ -54,7 +54,7 @@ class TestWhatDoesNotCount:
         assert desk.seen() == [LINK]
 
     async def test_secrets(self) -> None:
-        """What goes by a telling name, and what is known to be secret, is not even remembered."""
+        """Values of sensitive names and known secrets are not even remembered."""
         desk = Desk()
         redactor.add("known-secret-77")
         desk.gives["begin"] = {"api_key": "value-1", "plain": "known-secret-77", "x": {"password": {"deep": "value-2"}}}
@@ -105,7 +105,7 @@ class TestBounds:
         assert other.watch._seen.keys().isdisjoint(desk.watch._seen), "the key is the watch's own"
 
     async def test_time(self) -> None:
-        """What is older than the limit is forgotten, and does not even stay in memory."""
+        """Values older than the limit are forgotten, and leave the memory."""
         desk = Desk(seconds=60)
         desk.gives["begin"] = {"job": {"ref": "job-1"}}
         await desk.call("begin")
@@ -146,7 +146,7 @@ class TestBounds:
         assert len(desk.watch._seen) <= 200
 
     async def test_deep_values(self) -> None:
-        """What contains itself or is nested without end is left at some depth."""
+        """Leaves a value that contains itself or nests without end at some depth."""
         value: dict[str, Any] = {"ref": "job-1"}
         value["again"] = value
         watch = LinkWatch()
@@ -161,6 +161,6 @@ class TestBounds:
 
     @pytest.mark.parametrize("name", ["seconds", "max_values", "max_leaves"])
     def test_limits_that_make_no_sense(self, name: str) -> None:
-        """They are refused by name."""
+        """Refuses invalid limits by name."""
         with pytest.raises(ConfigurationError, match=name):
             LinkWatch(**{name: 0})  # type: ignore[arg-type]

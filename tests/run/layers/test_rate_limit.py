@@ -46,7 +46,7 @@ class Limits:
         self.runner: Runner = self.limit.wrap(shop.runner(), self.find)
 
     def allows(self, tool_id: str = "math:add", caller: str = "", tenant: str = "") -> bool:
-        """Whether a call passes."""
+        """Return whether a call passes."""
         try:
             self.take(tool_id, caller, tenant)
         except RateLimitedError:
@@ -59,7 +59,7 @@ class Limits:
         self.limit.take(self.find(tool_id), ToolCall(tool_id, origin=origin))
 
     def count(self, **call: Any) -> int:
-        """How many calls pass at once, now."""
+        """Return how many calls pass at once, now."""
         passed = 0
         while passed < 1000 and self.allows(**call):
             passed += 1
@@ -87,7 +87,7 @@ def test_rates_are_read(text: str, per_second: float, burst: int) -> None:
     "text", ["", "10", "ten/s", "10/fortnight", "10/s burst", "-1/s", "0/s", "10/s burst 0", "1e3/s"]
 )
 def test_texts_that_are_no_rate(text: str) -> None:
-    """They are refused."""
+    """Refuses strings that are not a rate."""
     with pytest.raises(ConfigurationError):
         Rate.parse(text)
 
@@ -109,7 +109,7 @@ def test_texts_that_are_no_rate(text: str) -> None:
     ],
 )
 def test_settings_that_make_no_sense(limits: Mapping[str, Any]) -> None:
-    """They are refused when the limit is made."""
+    """Refuses invalid settings when the limit is made."""
     with pytest.raises(ConfigurationError):
         RateLimit(**limits)
 
@@ -194,7 +194,7 @@ class TestBuckets:
         assert len(limits.limit._per_caller.full_at) == 3
 
     def test_many_tools(self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is known of tools that come and go stays small, and their limits hold."""
+        """The state of tools that come and go stays small, and their limits hold."""
         monkeypatch.setattr("toolexec.run.layers.rate_limit._MAX_TOOLS", 2)
         limits = Limits(workshop, overall=7)
         tools = ["math:add", "math:sub", "text:cut", "git:push"] * 2
@@ -233,7 +233,7 @@ class TestRefusals:
         assert limits.allows()
 
     def test_of_several_limits_the_longest_counts(self, workshop: Workshop) -> None:
-        """What is told is when all of them have room."""
+        """The reported wait is over when all limits have capacity."""
         limits = Limits(workshop, overall="1/s", per_caller="1/min")
         limits.take(caller="ann")
         with pytest.raises(RateLimitedError) as caught:
@@ -258,7 +258,7 @@ class TestCalls:
             await limits.runner.run(ToolCall("math:nothing"))
 
     def test_calls_in_the_callers_thread(self, workshop: Workshop) -> None:
-        """They count once, and not at all where the event loop makes them."""
+        """Such calls count once, and not at all where the event loop makes them."""
         limits = Limits(workshop, overall="2/min")
         runner = limits.runner
         assert isinstance(runner, ThreadRunner)

@@ -125,7 +125,7 @@ def is_child(span, parent) -> bool:
 
 
 async def test_a_call_is_a_span(lab):
-    """It has the conventional name and attributes, and who called by which way; no arguments and no result."""
+    """A span has the conventional name and attributes, caller and path; no arguments and no result."""
     lab = lab()
     with acting(Origin(caller=Caller(id="ann", claims={"mail": "ann@x.test"}), session="s1")):
         assert (await lab.ex.run_tool("add", {"a": 41})).value == 42
@@ -211,7 +211,7 @@ async def test_what_could_not_be_called(lab):
 
 
 async def test_a_refusal_and_a_foreign_exception(lab):
-    """What the rules inside refuse is traced with its code; of an exception that is no error here only the type is."""
+    """A refusal is traced with its code; of a foreign exception only the type is."""
     lab = lab()
 
     class Refusing:
@@ -271,7 +271,7 @@ async def test_arguments_on_request(lab):
 
 
 async def test_arguments_that_are_no_json(lab):
-    """They are shown as texts, and the call's own error stays what it is."""
+    """Such arguments are shown as strings, and the call's own error stays what it is."""
     lab = lab(record_args=True)
     with pytest.raises(ToolExecError):
         await lab.ex.run_tool("add", {"a": {(1, 2): object}})
@@ -286,7 +286,7 @@ async def test_arguments_that_are_no_json(lab):
 
 
 async def test_a_stream_is_one_span(lab):
-    """It lasts for all of the stream, is current in the tool's steps, and not in the consumer's."""
+    """The span lasts for all of the stream, is current in the tool's steps, and not in the consumer's."""
     lab = lab()
     async for event in lab.ex.stream_tool("count", {"to": 3}):
         assert trace.get_current_span() is trace.INVALID_SPAN
@@ -353,7 +353,7 @@ async def test_a_chain_that_fails(lab):
 
 @pytest.mark.parametrize("tool", ["add", "spot"])
 async def test_calls_of_code_are_children_of_its_span(lab, tool):
-    """Whether a tool runs on the event loop or right in the sandbox's thread."""
+    """Calls are children on the event loop and in the sandbox's thread."""
     lab = lab()
     args = "a=1" if tool == "add" else ""
     code = f"[tools.{tool}({args}) for _ in range(3)]\nreturn 'ok'"
@@ -615,7 +615,7 @@ async def test_without_a_trace_no_header_is_sent(http_url):
 
 @pytest.mark.full
 async def test_the_connection_does_not_belong_to_the_first_call(lab, http_url):
-    """What the first call's trace carries along is sent with that call, and with no other."""
+    """The baggage of the first call's trace is sent with that call, and with no other."""
     lab = lab()
     lab.ex.add_mcp("far", url=http_url)
     token = otel_context.attach(set_baggage("of", "the-first-call"))

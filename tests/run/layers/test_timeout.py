@@ -56,7 +56,7 @@ class TestHandlers:
     """What becomes of a handler that takes too long."""
 
     async def test_async(self) -> None:
-        """It is cancelled, can clean up, and the result has a ToolTimeoutError."""
+        """An async handler is cancelled and can clean up; the result has a ToolTimeoutError."""
         log: list[str] = []
 
         async def slow() -> None:
@@ -87,7 +87,7 @@ class TestHandlers:
         assert await asyncio.to_thread(finished.wait, LONG)
 
     async def test_inline(self) -> None:
-        """It holds up the loop and cannot be stopped; its value counts."""
+        """An inline handler holds up the loop and cannot be stopped; its value counts."""
 
         def busy() -> int:
             return sum(range(1000))
@@ -201,7 +201,7 @@ class TestLimits:
             await clocked.stream(timeout=seconds, fallback=True)
 
     async def test_a_calls_own_limit_wins(self) -> None:
-        """It may be shorter than the layer's, or set one where there is none."""
+        """A call's own limit may be shorter than the layer's, or set one where there is none."""
         for seconds in (LONG, None):
             result = await Clocked(_forever, seconds).runner.run(ToolCall("t", timeout=SHORT))
             assert _is_late(result.error)
@@ -256,7 +256,7 @@ class TestStreams:
             assert [e.kind for e in await Clocked(numbers, seconds).stream()] == ["chunk", "chunk", "done"]
 
     async def test_late_in_the_middle(self) -> None:
-        """What came arrives, then one `error`; the generator is closed."""
+        """The chunks before it arrive, then one `error`; the generator is closed."""
         closed: list[bool] = []
 
         async def stuck() -> AsyncIterator[int]:
@@ -285,7 +285,7 @@ class TestStreams:
         assert _is_late(events[-1].error)
 
     async def test_one_that_never_waits(self) -> None:
-        """Even a generator that never gives a timer a chance is stopped."""
+        """Stops even a generator that never gives a timer a chance."""
 
         async def endless() -> AsyncIterator[int]:
             while True:
@@ -339,7 +339,7 @@ class TestStreams:
         assert [e.data for e in events] == ["before", "after", ["before", "after"]]
 
     async def test_leaving_early(self) -> None:
-        """Who leaves takes the tool along."""
+        """Closing the stream early stops the tool."""
         closed: list[bool] = []
 
         async def endless() -> AsyncIterator[int]:

@@ -82,7 +82,7 @@ async def test_a_failed_call() -> None:
 
 
 async def test_a_call_that_was_not_made() -> None:
-    """What was raised is the end's error."""
+    """The exception is the end's error."""
     traced = Traced(add)
     with pytest.raises(ToolNotFoundError) as caught:
         await traced.runner.run(ToolCall("sub"))
@@ -90,7 +90,7 @@ async def test_a_call_that_was_not_made() -> None:
 
 
 async def test_a_cancelled_call() -> None:
-    """It ends with the cancellation."""
+    """A cancelled call ends with the cancellation."""
     traced = Traced(wait)
     task = asyncio.create_task(traced.runner.run(ToolCall("wait")))
     await asyncio.sleep(0)
@@ -122,7 +122,7 @@ async def test_calls_are_told_apart() -> None:
 
 
 async def test_a_hook_that_raises(caplog: Any) -> None:
-    """It is logged with the tool's ID, and the call goes on."""
+    """The exception is logged with the tool's ID, and the call goes on."""
 
     def broken(event: TraceEvent) -> None:
         raise RuntimeError("no")
@@ -136,7 +136,7 @@ class TestStreams:
     """The end of a stream."""
 
     async def test_done(self) -> None:
-        """It is a result with the whole value."""
+        """A finished stream is a result with the whole value."""
         traced = Traced(count)
         async for _ in traced.runner.stream(ToolCall("count")):
             pass
@@ -144,7 +144,7 @@ class TestStreams:
         assert traced.end.result.value == [1, 2]
 
     async def test_error(self) -> None:
-        """It is a result with the error."""
+        """A failed stream is a result with the error."""
         traced = Traced(break_off)
         async for _ in traced.runner.stream(ToolCall("break_off")):
             pass
@@ -152,7 +152,7 @@ class TestStreams:
         assert isinstance(traced.end.result.error, HandlerError)
 
     async def test_refused(self) -> None:
-        """What the first step raises is the end's error."""
+        """An exception of the first step is the end's error."""
         traced = Traced(count)
         with pytest.raises(ToolNotFoundError) as caught:
             await anext(traced.runner.stream(ToolCall("cuont")))

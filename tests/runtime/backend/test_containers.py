@@ -65,7 +65,7 @@ async def adds(ex: Exec) -> None:
 
 
 def traces() -> dict[str, set[str]]:
-    """What may be left of containers on this machine: processes of ours, groups, mounts, folders."""
+    """Return all traces of containers on this machine: processes of ours, groups, mounts, directories."""
     owner = this_owner()
     children = {str(child.pid) for child in psutil.Process().children(recursive=True)}
     groups = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/toolexec/{owner}-*")}

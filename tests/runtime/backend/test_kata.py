@@ -88,7 +88,7 @@ class TestSpec:
         ],
     )
     def test_refused(self, settings: dict[str, Any], says: str) -> None:
-        """What cannot work is refused when it is configured."""
+        """Refuses an unworkable configuration when it is made."""
         with pytest.raises(ConfigurationError, match=says):
             KataConfig(**settings)
 
@@ -147,7 +147,7 @@ class TestContainerd:
 
     @pytest.mark.full
     async def test_started_all_the_same(self, containerd_daemon: ContainerdDaemon) -> None:
-        """What containerd says of a runtime that it does not have."""
+        """Passes on containerd's error about a runtime that it does not have."""
         engine = engine_for(containerd_daemon, image=test_image().name)
         image = await engine.resolve(engine.config.image)
         with pytest.raises(SandboxUnavailableError, match=r'runtime "io\.containerd\.kata\.v2" binary not installed'):

@@ -41,7 +41,9 @@ SEED = [0, 1, 2, 9, 10, 16, 17, 38, 40, 0x10000000, 0x20000, 1 << 31, (1 << 32) 
 
 
 def interpret(program: bytes, number: int, args: tuple[int, ...] = (), arch: int = AUDIT["x86_64"]) -> int:
-    """What the kernel's interpreter answers: classic BPF, with the instructions that seccomp allows and we use."""
+    """Run the filter as the kernel's interpreter does: classic BPF, with the instructions that seccomp allows and we
+    use.
+    """
     data = struct.pack("=IIQ6Q", number, arch, 0, *(*args, *[0] * 6)[:6])
     steps = [*struct.iter_unpack("=HBBI", program)]
     place = accumulator = 0
@@ -74,7 +76,7 @@ def answer(action: Action) -> int:
 
 
 def holds(condition: Condition, value: int) -> bool:
-    """What a condition means, said in another way than in the compiler."""
+    """Evaluate a condition in another way than the compiler does."""
     against = condition.value
     return {
         "eq": value == against,
@@ -114,7 +116,7 @@ class TestStepByStep:
     @pytest.mark.full
     @pytest.mark.parametrize("machine", MACHINES)
     def test_our_profile(self, machine: str) -> None:
-        """It answers every call, known or not, as the profile says, whatever the arguments are."""
+        """The filter answers every call, known or not, as the profile says, whatever the arguments are."""
         profile, program = default_profile(), compile_filter(default_profile(), machine)
         chains = profile.chains()
         names = {number: name for name, number in syscall_numbers(machine).items()}
@@ -128,7 +130,7 @@ class TestStepByStep:
 
     @pytest.mark.parametrize("machine", MACHINES)
     def test_calls_from_the_future(self, machine: str) -> None:
-        """They do not exist, so that programs fall back; nor do those of the x32 ABI."""
+        """Calls from the future fail as not existing, so that programs fall back; so do those of the x32 ABI."""
         program = compile_filter(default_profile(), machine)
         known = max(syscall_numbers(machine).values())
         for number in (known + 1, known + 100, X32, X32 + 1, X32 | 56, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):
@@ -323,7 +325,7 @@ class TestInTheKernel:
         ids=["thread", "subprocess", "fork", "multiprocessing", "asyncio", "sockets", "system"],
     )
     def test_python(self, code: str) -> None:
-        """What programs in Python do works."""
+        """Common programs in Python work."""
         done = python(code)
         assert (done.returncode, done.stdout.strip()) == (0, "well"), done.stderr
 

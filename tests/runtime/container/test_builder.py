@@ -41,12 +41,12 @@ class TestSpecFor:
 
     @pytest.mark.parametrize("profile", ["", "wasm", "Standard", "none"])
     def test_an_unknown_profile(self, profile: str) -> None:
-        """It is refused, not taken for one with more rights."""
+        """Refuses an unknown profile, instead of taking it for one with more rights."""
         with pytest.raises(InvalidRequestError, match="unknown security profile"):
             made(profile=profile)
 
     def test_limits_of_the_configuration(self) -> None:
-        """They count where the request has none."""
+        """Limits of the configuration count where the request has none."""
         assert made().resources == Resources(
             memory_bytes=DEFAULT_LIMITS.memory_bytes, pids=DEFAULT_LIMITS.pids, disk_bytes=DEFAULT_LIMITS.disk_bytes
         )
@@ -54,7 +54,9 @@ class TestSpecFor:
         assert made(config=config).resources == Resources(memory_bytes=1 << 20, cpus=0.5, pids=9, disk_bytes=1 << 19)
 
     def test_limits_of_the_request(self) -> None:
-        """They count before those of the configuration, larger ones too; tmpfs comes out of memory, and adds none."""
+        """Limits of the request count before those of the configuration, larger ones too; tmpfs comes out of memory,
+        and adds none.
+        """
         asked = Limits(memory_bytes=256 << 20, cpus=2, pids=100, disk_bytes=1 << 30)
         assert made(asked).resources == Resources(memory_bytes=256 << 20, cpus=2, pids=100, disk_bytes=1 << 30)
         assert made(Limits(pids=5)).resources.memory_bytes == DEFAULT_LIMITS.memory_bytes
@@ -80,7 +82,7 @@ class TestSpecFor:
         assert not is_orphan(spec.labels["toolexec.owner"])
 
     def test_it_is_checked(self) -> None:
-        """What makes no sense is refused here already."""
+        """Refuses an invalid spec here already."""
         with pytest.raises(InvalidRequestError, match="image"):
             made(image="--privileged")
 
@@ -190,6 +192,6 @@ class TestBuilder:
             builder.build()
 
     def test_a_variable_without_a_value(self) -> None:
-        """It is refused at once."""
+        """Refuses such a variable at once."""
         with pytest.raises(InvalidRequestError, match="NAME=value"):
             ContainerSpecBuilder("a").env_list(["A"])

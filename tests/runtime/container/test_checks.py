@@ -72,14 +72,14 @@ class TestTheProgram:
         ids=lambda value: str(value)[:40],
     )
     def test_what_makes_no_sense(self, changes: dict[str, Any], text: str) -> None:
-        """It is an InvalidRequestError that says what."""
+        """An invalid program is an InvalidRequestError with the reason."""
         kind, texts = problems(**changes)
         assert kind is InvalidRequestError
         assert len(texts) == 1
         assert text in texts[0]
 
     def test_the_longest_argument(self) -> None:
-        """What the kernel still takes is taken."""
+        """The longest argument of the kernel is accepted."""
         check_spec(replace(GOOD, command=("a", "b" * ((128 << 10) - 1))))
 
 
@@ -119,7 +119,7 @@ class TestEnvironmentAndLabels:
         ids=lambda value: str(value)[:40],
     )
     def test_labels(self, labels: dict[str, str]) -> None:
-        """They are few, short and plain."""
+        """Labels are few, short and plain."""
         kind, texts = problems(labels=labels)
         assert kind is InvalidRequestError
         assert [text.partition(":")[0] for text in texts] == ["labels"]
@@ -144,7 +144,7 @@ class TestSecurity:
         ids=str,
     )
     def test_what_nobody_may(self, profile: str, changes: dict[str, Any], text: str) -> None:
-        """It is refused under all profiles."""
+        """Refuses it under all profiles."""
         kind, texts = problems(profile=profile, security=Security(**changes))
         assert kind is SandboxDeniedError
         assert len(texts) == 1
@@ -163,7 +163,7 @@ class TestSecurity:
         ids=str,
     )
     def test_what_is_for_development(self, changes: dict[str, Any], text: str) -> None:
-        """It is refused under each profile but `dev`; an unknown one is not `dev`."""
+        """Refuses it under each profile but `dev`; an unknown one is not `dev`."""
         for profile in ("standard", "hardened", "other"):
             kind, texts = problems(profile=profile, security=Security(**changes))
             assert kind is SandboxDeniedError
@@ -187,7 +187,7 @@ class TestSecurity:
         ids=str,
     )
     def test_what_makes_no_sense(self, changes: dict[str, Any], text: str) -> None:
-        """It is an InvalidRequestError, even for development."""
+        """Invalid settings are an InvalidRequestError, even for development."""
         kind, texts = problems(profile="dev", security=Security(**changes))
         assert kind is InvalidRequestError
         assert len(texts) == 1
@@ -271,12 +271,12 @@ class TestMounts:
 
     @pytest.mark.parametrize("source", ["/etcetera", "/srv/my-docker.sock.txt", "/home/me/project", "/procfs"])
     def test_names_that_only_look_like_them(self, source: str) -> None:
-        """They are fine."""
+        """Lookalikes are fine."""
         assert problems(mounts=(Mount(type="bind", source=source, target="/data"),)) == (None, [])
 
     @pytest.mark.parametrize("target", ["/proc", "/proc/self", "/sys/fs/cgroup", "/dev", "/dev/null", "/dev/shm/x"])
     def test_targets_of_the_engine(self, target: str) -> None:
-        """What the engine mounts by itself cannot be covered; `/dev/shm` can, with a tmpfs only."""
+        """Mounts of the engine itself cannot be covered; `/dev/shm` can, with a tmpfs only."""
         mount = Mount(type="tmpfs", target=target, size_bytes=1)
         assert problems(mounts=(mount,))[0] is SandboxDeniedError
         shared = Mount(type="bind", source="/srv", target="/dev/shm")
@@ -308,7 +308,7 @@ class TestMounts:
         ids=str,
     )
     def test_what_makes_no_sense(self, mount: Mount, text: str) -> None:
-        """It is an InvalidRequestError that counts the mounts from 0."""
+        """An invalid mount is an InvalidRequestError that counts the mounts from 0."""
         kind, texts = problems(mounts=(Mount(type="tmpfs", target="/first", size_bytes=1), mount))
         assert kind is InvalidRequestError
         assert len(texts) == 1

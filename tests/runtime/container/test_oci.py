@@ -94,7 +94,7 @@ class TestTheConfiguration:
         assert [mount["destination"] for mount in own["mounts"]].count("/dev/shm") == 1
 
     def test_user_namespaces(self) -> None:
-        """They come with mappings only."""
+        """User namespaces come with mappings only."""
         config = oci_config(SPEC, "/r", uid_mappings=[(0, 100_000, 65_536)], gid_mappings=[(0, 200_000, 65_536)])
         assert {"type": "user"} in config["linux"]["namespaces"]
         assert config["linux"]["uidMappings"] == [{"containerID": 0, "hostID": 100_000, "size": 65_536}]
@@ -170,7 +170,7 @@ class TestForReal:
 
     @ENGINES
     def test_rights(self, engine: str, tmp_path: Path) -> None:
-        """It is nobody, with nothing but one group and no capability, and has a filter."""
+        """The process is an unprivileged user with one group, no capability and a filter."""
         done = run(engine, tmp_path, "print(open('/proc/self/status').read())")
         assert done.returncode == 0, done.stderr
         status = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
@@ -205,7 +205,7 @@ class TestForReal:
 
     @ENGINES
     def test_the_disk(self, engine: str, tmp_path: Path) -> None:
-        """It is full at its size, and a file of two thirds of the bound fits."""
+        """The disk is full at its size, and a file of two thirds of the bound fits."""
         done = run(
             engine,
             tmp_path,
@@ -227,7 +227,7 @@ class TestForReal:
 
     @ENGINES
     def test_memory(self, engine: str, tmp_path: Path) -> None:
-        """Who takes more than the bound is killed."""
+        """A program that takes more than the bound is killed."""
         done = run(engine, tmp_path, "a = bytearray(1 << 30)\nfor i in range(0, 1 << 30, 4096): a[i] = 1\nprint('all')")
         assert (done.returncode, done.stdout) == (137, "")
 

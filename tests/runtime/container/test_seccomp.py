@@ -97,7 +97,7 @@ class TestOurProfile:
         copy_file_range fchmodat2 membarrier sched_getaffinity prlimit64 sigaltstack mprotect inotify_init1""".split(),
     )
     def test_what_programs_need(self, name: str) -> None:
-        """It is allowed whatever the arguments are."""
+        """Allows common calls, whatever the arguments are."""
         assert default_profile().chains()[name] == (Rule(ALLOWED, ALLOW),)
 
     @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ class TestOurProfile:
         memfd_secret uselib ustat sysfs create_module query_module listmount statmount open_tree_attr""".split(),
     )
     def test_what_reaches_out(self, name: str) -> None:
-        """It is refused with EPERM, by not being mentioned."""
+        """Refuses such calls with EPERM, by not mentioning them."""
         profile = default_profile()
         assert name not in profile.chains()
         assert profile.default == Action("errno", errno.EPERM)
@@ -156,7 +156,7 @@ class TestProfilesOfUsers:
     """Docker's format."""
 
     def test_back_and_forth(self, tmp_path: Path) -> None:
-        """What we write for an OCI runtime is in the format, and means the same."""
+        """A profile written for an OCI runtime is in its format, and means the same."""
         data = oci_seccomp(default_profile(), "x86_64")
         assert read_profile(written(tmp_path, data), "x86_64") == default_profile()
         whens = (Condition(0, "ge", 5), Condition(1, "ne", 0), Condition(5, "masked", 1, 3))
@@ -228,7 +228,7 @@ class TestProfilesOfUsers:
         assert found == tuple(Rule(("socket",), ALLOW, (Condition(0, "eq", value),)) for value in (1, 2))
 
     def test_a_rule_without_conditions_is_final(self) -> None:
-        """It makes the others for its call void, wherever they are, as in libseccomp."""
+        """Such a rule makes the others for its call void, in any order, as in libseccomp."""
         final = Rule(("a", "b"), ALLOW)
         others = (Rule(("a",), Action("log"), (Condition(0, "eq", 1),)), final, Rule(("a",), Action("errno", 1)))
         assert Profile(ALLOW, others).chains() == {"a": (final,), "b": (final,)}

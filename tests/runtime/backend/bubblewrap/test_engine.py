@@ -82,7 +82,7 @@ async def plain() -> AsyncIterator[BubblewrapEngine]:
 
 
 async def output(engine: BubblewrapEngine, code: str, **settings: Any) -> str:
-    """What Python code prints in a container of its own."""
+    """Return the output of Python code in a container of its own."""
     async with started(engine, make_spec(code, **settings)) as container:
         text = await asyncio.wait_for(read_all(container), LONG)
         end = await asyncio.wait_for(container.wait(), LONG)
@@ -91,7 +91,7 @@ async def output(engine: BubblewrapEngine, code: str, **settings: Any) -> str:
 
 
 async def end_of(engine: BubblewrapEngine, code: str, **settings: Any) -> tuple[Exit, str]:
-    """How Python code ends, and what it has printed."""
+    """Return how Python code ends, and its output."""
     async with started(engine, make_spec(code, **settings)) as container:
         text = await asyncio.wait_for(read_all(container), LONG)
         return await asyncio.wait_for(container.wait(), LONG), text + container.said()
@@ -105,7 +105,7 @@ def alive(pid: int) -> bool:
 
 
 def gone(pids: Iterable[int]) -> bool:
-    """Whether they are all gone, in the end: who is killed takes a moment."""
+    """Return whether they are all gone in the end; a killed process takes a moment."""
     until = time.monotonic() + LONG
     while any(alive(pid) for pid in pids) and time.monotonic() < until:
         time.sleep(0.005)
@@ -113,7 +113,7 @@ def gone(pids: Iterable[int]) -> bool:
 
 
 def settled(fds: int) -> bool:
-    """Whether there are no more descriptors than there were: a thread that looks at processes may hold some still."""
+    """Return whether there are no more descriptors than before: a thread that looks at processes may still hold some."""
     until = time.monotonic() + LONG
     while len(os.listdir("/proc/self/fd")) > fds:
         if time.monotonic() > until:
@@ -157,7 +157,7 @@ async def test_it_talks_through_its_stdio(engine: BubblewrapEngine) -> None:
 
 
 async def test_its_environment_and_place_are_what_was_asked_for(engine: BubblewrapEngine) -> None:
-    """And nothing of ours, whatever it looks at."""
+    """The environment holds nothing of ours, whatever the program looks at."""
     code = """if 1:
         import json, os
         first = open("/proc/1/environ").read() + open("/proc/1/cmdline").read()
@@ -304,7 +304,7 @@ async def test_what_is_enforced_is_known_after_a_check(engine: BubblewrapEngine)
 
 
 async def test_one_process_cannot_take_more_memory(engine: BubblewrapEngine) -> None:
-    """It is killed, or refused the memory where there is no control group."""
+    """Such a process is killed, or refused the memory where there is no control group."""
     end, text = await end_of(engine, "x = bytearray(300 << 20); print('got it')", memory_bytes=64 * MEGABYTE)
     assert "got it" not in text
     assert end == Exit(code=137, oom=True) if engine.config.cgroups == "auto" else "MemoryError" in text
@@ -364,7 +364,7 @@ async def test_there_can_only_be_so_many_processes(engine: BubblewrapEngine) -> 
 
 
 async def test_as_many_processes_as_asked_for_are_there(engine: BubblewrapEngine) -> None:
-    """What bubblewrap needs for itself does not count."""
+    """Processes of bubblewrap itself do not count."""
     code = "import os, signal\nfor _ in range(9): os.fork() or signal.pause()\nprint('ten', flush=True); os.kill(-1, 9)"
     end, text = await end_of(engine, code, pids=10)
     assert text == "ten\n"
@@ -424,7 +424,7 @@ async def test_what_can_be_written_has_a_bound(engine: BubblewrapEngine) -> None
 
 
 async def test_open_files_have_a_bound(engine: BubblewrapEngine) -> None:
-    """And there are no core files."""
+    """Open files have a bound, and there are no core files."""
     code = "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE))"
     assert await output(engine, code, open_files=99) == "(99, 99) (0, 0)\n"
     assert await output(engine, "print(1)", open_files=0) == "1\n"
@@ -491,7 +491,7 @@ async def test_it_has_no_rights(plain: BubblewrapEngine) -> None:
 
 
 async def test_without_a_filter_namespaces_are_still_refused(plain: BubblewrapEngine) -> None:
-    """They have two locks."""
+    """Namespaces are refused by two independent means."""
     code = "import ctypes; print(ctypes.CDLL(None).unshare(0x10000000), 'Seccomp:\\t0' in open('/proc/self/status').read())"
     spec = make_spec(code)
     async with started(plain, replace(spec, security=Security(seccomp="unconfined"))) as container:
@@ -570,7 +570,7 @@ async def test_an_image_can_have_an_environment(plain: BubblewrapEngine, tmp_pat
 
 @pytest.mark.full
 async def test_a_root_file_system_need_not_have_the_folders(plain: BubblewrapEngine) -> None:
-    """They are made, and nothing in it can be written all the same."""
+    """Missing directories are made, and the root stays read-only all the same."""
     root = str(image_of_tests().root)
     spec = make_spec("import os; open('/very/new/x', 'w'); print(sorted(os.listdir('/'))); open('/etc/x', 'w')")
     mounts = (*spec.mounts, Mount(type="tmpfs", target="/very/new", size_bytes=1 << 20))
@@ -620,7 +620,7 @@ async def test_a_python_that_is_too_old_is_found_out(plain: BubblewrapEngine, mo
 
 
 async def test_the_program_of_the_package_works_too(engine: BubblewrapEngine) -> None:
-    """It is newer than that of the distribution."""
+    """The packaged program is newer than that of the distribution."""
     other = engine_of(bwrap=wheel_bwrap(), cgroups=engine.config.cgroups)
     found = await other.check()
     assert found.ok, found
@@ -629,7 +629,7 @@ async def test_the_program_of_the_package_works_too(engine: BubblewrapEngine) ->
 
 
 async def test_without_one_on_the_path_that_of_the_package_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if that on the path is too old."""
+    """The packaged program replaces one on the path that is too old, too."""
     which = module.shutil.which
     monkeypatch.setattr(module.shutil, "which", lambda name: which(name) if name != "bwrap" else None)
     assert module._look(BubblewrapConfig()).bwrap == wheel_bwrap()
@@ -666,7 +666,7 @@ async def test_control_groups_can_be_required(
 
 
 async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they cannot hold is looked after."""
+    """Limits without a controller are enforced by other means."""
     require_bwrap()
     folders = require_cgroups()._folders
     monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": folders["memory"]}))
@@ -884,7 +884,7 @@ async def test_what_cannot_be_watched_is_stopped(
 async def test_nothing_that_happens_in_a_check_or_sweep_is_raised(
     plain: BubblewrapEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told, or logged."""
+    """Such a failure is reported or logged."""
     engine: ContainerEngine = plain
 
     def fail(*_: object) -> None:

@@ -254,7 +254,7 @@ class TestRuntimes:
         assert "/usr/bin" in folders
 
     def test_gvisor_wrapper(self, tmp_path: Path) -> None:
-        """It passes on what it is given, without a network."""
+        """The wrapper passes its arguments on, without a network."""
         runsc = tmp_path / "run sc"
         runsc.write_text('#!/bin/sh\necho "$@"\n')
         runsc.chmod(0o755)

@@ -81,7 +81,7 @@ async def everything(container: Container) -> str:
 
 
 async def run(engine: ContainerdEngine, code: str, **limits: Any) -> tuple[str, str, Exit]:
-    """What a program wrote to stdout and to stderr, and how it ended."""
+    """Return a program's stdout and stderr, and how it ended."""
     container = await start(engine, code, **limits)
     try:
         out = await everything(container)
@@ -112,7 +112,7 @@ class TestPrograms:
         await container.aclose()
 
     async def test_talk_until_stdin_is_closed(self, engine: ContainerdEngine) -> None:
-        """What is written comes back, and a closed stream is the end of its input."""
+        """Written lines come back, and a closed stream is the end of the input."""
         container = await start(engine, ECHO)
         for text in (b"one", b"two"):
             await container.stream.write(text)
@@ -166,7 +166,7 @@ class TestPrograms:
 
 class TestLimits:
     async def test_memory(self, engine: ContainerdEngine) -> None:
-        """What uses up its memory is killed, and the kernel's word for it is passed on."""
+        """A program that uses up its memory is killed, and the kernel's reason is passed on."""
         _, _, end = await run(engine, "b = bytearray(300 << 20); print(len(b))", memory_bytes=64 * MIB)
         assert end == Exit(code=137, oom=True)
 
@@ -339,7 +339,7 @@ class TestNothingStays:
     async def test_dead_host(
         self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, tmp_path: Path
     ) -> None:
-        """What a host leaves that is killed, the next one sweeps up; what a living one uses stays."""
+        """The next host sweeps up after a killed one; what a living one uses stays."""
         container = await start(engine, ECHO)
         mine = containerd_daemon.left()
         dead = _host(containerd_daemon, tmp_path, engine.config.image, "runc")
@@ -396,7 +396,7 @@ class TestNothingStays:
     async def test_what_cannot_be_removed(
         self, engine: ContainerdEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is logged, and does not keep the rest from being removed."""
+        """Such a resource is logged, and does not keep the rest from being removed."""
         monkeypatch.setattr(containerd_sweep, "is_orphan", lambda owner: True)
         container = await start(engine, ECHO)
         original = Client.call
@@ -572,7 +572,7 @@ class TestGvisor:
     async def test_dead_host(
         self, gvisor: ContainerdEngine, containerd_daemon: ContainerdDaemon, tmp_path: Path
     ) -> None:
-        """It is swept up even when the script that ran it has been deleted."""
+        """Sweeps up even when the script that ran the host has been deleted."""
         folder = Path(_host(containerd_daemon, tmp_path, gvisor.config.image, "runsc"))
         (folder / "runsc").unlink()
         assert containerd_daemon.left()
@@ -643,7 +643,7 @@ class TestConfig:
         ],
     )
     def test_refused(self, settings: dict[str, Any], says: str) -> None:
-        """What cannot work is refused when it is configured."""
+        """Refuses an unworkable configuration when it is made."""
         with pytest.raises(ConfigurationError, match=says):
             ContainerdConfig(**settings)
 

@@ -240,7 +240,7 @@ class TestTakingIn:
     async def test_manifest_that_is_none(
         self, images: Images, tmp_path: Path, containerd_daemon: ContainerdDaemon
     ) -> None:
-        """What containerd has may be damaged as well."""
+        """Content of containerd may be damaged as well."""
         layout = Layout("x")
         found = await images.take_in("docker.io/library/t-m:latest", layout.write(tmp_path / "i.tar"), "")
         broken = type(found)(name=found.name, digest=layout.layers[0]["digest"])
@@ -249,7 +249,7 @@ class TestTakingIn:
 
     @pytest.mark.full
     async def test_cancelled(self, images: Images, tmp_path: Path, containerd_daemon: ContainerdDaemon) -> None:
-        """Who gives up leaves no lease and no snapshot, and the image can be taken in after that."""
+        """A cancelled import leaves no lease and no snapshot, and can be repeated."""
         layout = Layout("c")
         layout.layers.append(layout.add(bytes(30 << 20), LAYER))
         layout.config["rootfs"]["diff_ids"].append(layout.layers[-1]["digest"])
@@ -270,7 +270,7 @@ class TestResolving:
         return Resolver(client, daemon.snapshotter, policy, store)
 
     async def test_from_the_store(self, client: Client, containerd_daemon: ContainerdDaemon, store: ImageStore) -> None:
-        """What containerd lacks comes from the store, once; a newer one of the store replaces it."""
+        """A missing image comes from the store, once; a newer one of the store replaces it."""
         first = keep(store, "t-store", "one")
         image = await self.resolver(client, containerd_daemon, store).resolve("t-store")
         assert image.reference == "docker.io/library/t-store:latest"
@@ -299,7 +299,7 @@ class TestResolving:
         assert replaced.digest != image.digest
 
     async def test_nowhere(self, client: Client, containerd_daemon: ContainerdDaemon, store: ImageStore) -> None:
-        """What nobody has is an error with the command that gets it."""
+        """A missing image is an error with the command that gets it."""
         for policy in ("missing", "never"):
             with pytest.raises(SandboxUnavailableError, match=r"ctr -a .* -n toolexec images pull quay.io/t-none:1"):
                 await self.resolver(client, containerd_daemon, store, policy).resolve("quay.io/t-none:1")
@@ -311,7 +311,7 @@ class TestResolving:
                 await self.resolver(client, containerd_daemon, store).resolve(name)
 
     async def test_forgotten(self, client: Client, containerd_daemon: ContainerdDaemon, store: ImageStore) -> None:
-        """What is not there any more is looked for again."""
+        """A removed image is looked for again."""
         keep(store, "t-forget", "one")
         resolver = self.resolver(client, containerd_daemon, store)
         image = await resolver.resolve("t-forget")
@@ -352,7 +352,7 @@ class TestClient:
             assert status_of(caught.value) == "CANCELLED"
 
     async def test_refused(self, client: Client) -> None:
-        """What the daemon says is passed on."""
+        """The daemon's error is passed on."""
         asked = snapshots_pb2.StatSnapshotRequest(snapshotter="none", key="x")
         with pytest.raises(SandboxUnavailableError, match=r"could not do Snapshots\.Stat: snapshotter not loaded"):
             await client.call(Calls.stat_snapshot, asked)

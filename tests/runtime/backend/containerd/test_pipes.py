@@ -52,7 +52,7 @@ async def shim(pipes: Pipes) -> AsyncIterator[Shim]:
 
 
 async def test_both_ways(pipes: Pipes, shim: Shim) -> None:
-    """What is written is read, in both directions, whoever comes first."""
+    """Both directions carry what is written, whichever side comes first."""
     await pipes.write(b"in")
     assert os.read(shim.stdin, 10) == b"in"
     reading = asyncio.create_task(pipes.read())
@@ -113,7 +113,7 @@ async def test_closing_wakes_who_waits(pipes: Pipes, shim: Shim) -> None:
 
 
 async def test_closed_stream_lets_the_program_go_on(pipes: Pipes, shim: Shim) -> None:
-    """What comes after that is thrown away, so that nothing waits for a reader."""
+    """Later output is thrown away, so that nothing waits for a reader."""
     await pipes.aclose()
     sent = 0
     while sent < 3 << 20:
@@ -140,7 +140,7 @@ async def test_stderr_is_kept_to_its_end(pipes: Pipes, shim: Shim) -> None:
 
 
 async def test_cancelled_reader(pipes: Pipes, shim: Shim) -> None:
-    """Who gives up reading takes nothing away from the next."""
+    """A cancelled read takes nothing away from the next."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(pipes.read(), 0.01)
     os.write(shim.stdout, b"x")

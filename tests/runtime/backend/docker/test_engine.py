@@ -243,7 +243,7 @@ class _Own:
 
 @pytest.mark.parametrize("live_restore", [False, True])
 async def test_a_daemon_that_is_killed(live_restore: bool) -> None:
-    """What ran is lost, which is told at once; with the daemon back all works again, and nothing is left."""
+    """The loss of a run is reported at once; with the daemon back all works again, and nothing is left."""
     with _Own(live_restore=live_restore) as daemon:
         engine = DockerEngine(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))
         container = await start(engine, ECHO)

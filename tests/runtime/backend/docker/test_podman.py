@@ -39,7 +39,7 @@ async def test_the_check_says_what_is_there_and_what_holds(engine: DockerEngine)
 
 
 async def test_a_runtime_that_podman_would_not_use_is_refused(engine: DockerEngine) -> None:
-    """It takes the name of any runtime, and runs the container with its own: code would be less isolated than said."""
+    """Podman accepts the name of any runtime and uses its own: code would be less isolated than reported."""
     ours = DockerEngine(replace(engine.config, runtime="runsc"))
     found = await ours.check()
     assert not found.ok

@@ -118,7 +118,7 @@ async def test_an_error_in_the_progress_of_a_pull_is_a_failure(docker_daemon: Do
 async def test_a_registry_that_wants_a_password(
     docker_daemon: DockerDaemon, locked_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the one that `docker login` has kept, and it is in no message."""
+    """The password is the one that `docker login` has kept, and it is in no message."""
     small_image(docker_daemon, "made:1", b"locked")
     digest = locked_registry.push(docker_daemon, "made:1", "locked:1")
     request(docker_daemon.socket, "DELETE", "/images/made:1?force=1")

@@ -84,7 +84,7 @@ async def read_all(container: GvisorContainer) -> bytes:
 
 
 async def outcome(engine: GvisorEngine, what: ContainerSpec) -> tuple[str, Exit, str]:
-    """What a container says until its end, and how it ended."""
+    """Return a container's output to its end, and how it ended."""
     async with running(engine, what) as container:
         said = await read_all(container)
         ended = await container.wait()
@@ -196,7 +196,7 @@ thread = threading.Thread(target=print, args=("thread",)); thread.start(); threa
         assert said.splitlines() == [str([1] * 8), f"{[1] * 7} 1 1", "[38, 38]", "thread"]
 
     async def test_a_profile_of_the_operator(self, engine: GvisorEngine, tmp_path: Path) -> None:
-        """It counts, and cannot take away our own rules."""
+        """The operator's profile counts, and cannot take away our own rules."""
         profile = tmp_path / "profile.json"
         rules = [
             {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"},
@@ -263,7 +263,7 @@ os.wait(); print("alive")
         "how", ["os.fork() or time.sleep(60)", "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"]
     )
     async def test_processes(self, engine: GvisorEngine, how: str) -> None:
-        """So many processes and threads, and not one more; the program hears of it and goes on."""
+        """Allows so many processes and threads, and not one more; the program gets the error and goes on."""
         code = f"""
 import os, threading, time
 count = 1
@@ -278,7 +278,7 @@ os._exit(0)
         assert (said, ended) == ("24\n", Exit(code=0))
 
     async def test_a_fork_bomb(self, engine: GvisorEngine) -> None:
-        """It can be stopped, and nothing of it is left; meanwhile another container works."""
+        """A fork bomb can be stopped without a trace; meanwhile another container works."""
         bomb = "import os\nprint('go', flush=True)\nwhile True:\n try: os.fork()\n except OSError: pass"
         async with running(engine, python(bomb, limits=Limits(pids=32, cpus=0.5))) as container:
             assert await container.stream.read() == b"go\n"
@@ -287,7 +287,7 @@ os._exit(0)
             assert len(psutil.Process(container.pid).children(recursive=True)) < 24 * 8 + 256
 
     async def test_disk(self, engine: GvisorEngine) -> None:
-        """What can be written is bounded, all places together."""
+        """Disk space is bounded, all writable paths together."""
         code = """
 total = 0
 for place in ("/work", "/tmp", "/dev/shm"):
@@ -504,7 +504,7 @@ class TestCheck:
         ],
     )
     async def test_a_runsc_that_does_not_work(self, tmp_path: Path, script: str, reason: str) -> None:
-        """What it said is passed on."""
+        """Passes on the error message of runsc."""
         program = tmp_path / "runsc"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
@@ -584,7 +584,7 @@ class TestCheck:
         assert [*deep.iterdir()] == []
 
     def test_settings(self) -> None:
-        """What makes no sense is refused."""
+        """Refuses invalid settings."""
         for wrong in (
             {"network": "host"},
             {"network": "sandbox"},
@@ -598,7 +598,7 @@ class TestCheck:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_an_ordinary_user() -> None:
-    """It works without root: processes and disk space are bounded, memory is said not to be."""
+    """Runs without root: processes and disk space are bounded, memory is reported as unbounded."""
     image = ImageStore().find(TEST_IMAGE)
     assert image is not None
     code = """

@@ -82,7 +82,7 @@ class Host:
         return ExecuteRequest(code=code, gateway=tools, output=tools.output, limits=limits, **settings)
 
     async def run(self, code: str, **settings: Any) -> CodeResult:
-        """What comes of a program."""
+        """Run a program and return its result."""
         return await self.backend.execute(self.request(code, **settings))
 
     async def value(self, code: str, **settings: Any) -> Any:
@@ -103,7 +103,7 @@ async def host() -> AsyncIterator[Host]:
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process, and not only what is left of one that nobody has asked about."""
+    """Return whether there is such a process that is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -27,7 +27,7 @@ from toolexec.runtime.base import SandboxBackend, SessionBackend
 
 
 async def test_it_is_a_sandbox_backend_that_promises_no_isolation(host: Any) -> None:
-    """It fits the protocols, and says what it is."""
+    """The class fits the protocols and describes itself."""
     assert isinstance(host.backend, SandboxBackend)
     assert isinstance(host.backend, SessionBackend)
     assert (host.backend.kind, host.backend.isolation) == ("unsafe_host", "none")

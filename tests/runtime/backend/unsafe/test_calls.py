@@ -42,7 +42,7 @@ asyncio.run(main())
 
 
 async def test_a_result_of_a_call_may_be_used_without_await_in_async_code(host: Any) -> None:
-    """It blocks then, as it must."""
+    """Using the result blocks then, as it must."""
     code = """
 import asyncio
 await asyncio.sleep(0)
@@ -99,7 +99,7 @@ return "done"
 
 
 async def test_a_call_cap_holds_whatever_the_program_catches(host: Any) -> None:
-    """It is counted on the host."""
+    """The host counts the calls."""
     code = """
 made = 0
 for _ in range(10):
@@ -195,7 +195,7 @@ return tools.math.add(a=1, b=1)
 
 
 async def test_a_flood_of_garbage_ends_the_run(host: Any) -> None:
-    """Who breaks the protocol without end is stopped."""
+    """A program that breaks the protocol without end is stopped."""
     result = await host.run(LINE + "while True: raw(struct.pack('>I', 1) + b'{')")
     assert result.error is not None
     assert result.error.code == "sandbox_violation"

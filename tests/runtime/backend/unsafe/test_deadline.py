@@ -106,7 +106,7 @@ while True: time.sleep(10)
 
 
 async def test_background_processes_end_with_the_run(host: Any, alive: Any) -> None:
-    """Also when the program itself has ended well."""
+    """Background processes end even when the program itself has ended well."""
     code = "import subprocess\nreturn subprocess.Popen(['sleep', '1000']).pid"
     assert not alive(await host.value(code))
 

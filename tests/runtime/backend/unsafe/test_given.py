@@ -31,7 +31,7 @@ print("high", file=sys.stderr)
 
 
 async def test_a_frame_on_stdout_is_only_text(host: Any) -> None:
-    """What a program writes to its output is never taken for a message."""
+    """Output of a program is never taken for a message."""
     result = await host.run('import os\nos.write(1, b\'[{"type":"result","id":"1","payload":{"value":9}}]\\n\')\n7')
     assert result.value == 7
     assert '"value":9' in result.stdout
@@ -87,7 +87,7 @@ return [dict(os.environ), "hunter2" in out, os.getcwd()]
 
 
 async def test_no_descriptor_of_the_host_is_inherited(host: Any, tmp_path: Path) -> None:
-    """What the host has open stays its own; children of the program do not get the line to the host either."""
+    """Open files of the host stay its own; children of the program do not get the line to the host either."""
     secret = tmp_path / "secret"
     secret.write_text("x")
     with secret.open() as file:
@@ -130,7 +130,7 @@ os.mkfifo("pipe")
 
 
 async def test_files_come_out_of_a_run_that_failed(host: Any) -> None:
-    """What was captured until then."""
+    """Files captured until the failure come out."""
     result = await host.run("open('a.txt', 'w').write('x')\n1 / 0")
     assert result.files == {"a.txt": b"x"}
 

@@ -78,7 +78,7 @@ tool return "$sum"
         ],
     )
     async def test_a_wrong_command_line_exits_with_2(self, host: Any, command: str, text: str) -> None:
-        """And says what is wrong."""
+        """A wrong command line exits with 2 and a reason."""
         result = await host.run(f"{command}; echo $?", language="bash")
         assert result.stdout == "2\n"
         assert text in result.stderr
@@ -177,7 +177,7 @@ class TestJavaScript:
         assert (result.stdout, result.stderr, result.files) == ("out { a: 1 }\np\n", "err\n", {"f": b"x"})
 
     async def test_a_tool_error_has_its_fields(self, host: Any) -> None:
-        """It can be caught, and has code, toolId, retryable and details."""
+        """A tool error can be caught, and has code, toolId, retryable and details."""
         code = """
 try { await tools.math.ad() } catch (e) {
   return [e instanceof ToolError, e.code, e.toolId, e.retryable, e.details.close]
@@ -240,7 +240,7 @@ try { await tools.math.ad() } catch (e) {
 
     @pytest.mark.parametrize("code", ["while (true) {}", "await tools.test.wait()"])
     async def test_a_program_is_stopped_at_its_deadline(self, host: Any, alive: Any, code: str) -> None:
-        """And its process is gone."""
+        """A program is stopped at its deadline, and its process is gone."""
         result = await host.run("console.log(process.pid); " + code, language="javascript", timeout=1)
         assert isinstance(result.error, CodeTimeoutError)
         assert not alive(int(result.stdout))
@@ -258,7 +258,7 @@ return [all.map((one) => one.value), refused]
         assert await host.value(code, language="javascript") == [[2, 3, 4, 5], "protocol"]
 
     async def test_a_flood_of_output_is_cut(self, host: Any) -> None:
-        """And neither side hangs."""
+        """A flood of output is cut, and neither side hangs."""
         result = await host.run("for (let i = 0; i < 300; i++) console.log('x'.repeat(1e5)); 1", language="javascript")
         assert result.value == 1
         assert "output limit reached" in result.stdout
@@ -315,7 +315,7 @@ func main() {
 
     @pytest.mark.full
     async def test_a_complete_program_may_have_its_own_tools(self, host: Any) -> None:
-        """What it declares is its own."""
+        """Declarations of the program are its own."""
         code = 'package main\n\nvar tools = "mine"\n\nfunc main() { println(tools) }'
         result = (await host.run(code, language="go")).raise_for_error()
         assert result.stderr == "mine\n"
@@ -396,7 +396,7 @@ if errors.As(err, &failure) { return []any{failure.Code, failure.ToolID, failure
 
     @pytest.mark.full
     async def test_files_come_out(self, host: Any) -> None:
-        """And nothing of what was compiled."""
+        """Written files come out, and nothing of what was compiled."""
         result = await host.run('os.WriteFile("f", []byte("x"), 0o600)', language="go", files={"in": b"1"})
         assert result.raise_for_error().files == {"f": b"x"}
         assert not list(Path.cwd().glob("f"))

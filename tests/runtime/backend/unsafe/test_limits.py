@@ -22,7 +22,7 @@ def resource_of(result: Any) -> str:
 
 
 async def test_what_is_enforced_is_said_truthfully(host: Any) -> None:
-    """What is watched from outside can be passed unseen, so it is a best effort and not enforced."""
+    """A limit that is watched from outside can be passed unseen, so it is a best effort and not enforced."""
     enforced = host.backend.enforces(host.request("1")).to_dict()
     assert enforced == {
         "timeout": True,
@@ -88,7 +88,7 @@ while True:
 
 
 async def test_sleeping_costs_no_cpu_time(host: Any) -> None:
-    """It is a budget of work, not of time."""
+    """The budget is one of work, not of time."""
     assert await host.value("import time\ntime.sleep(0.6)\n1", limits=Limits(cpu_ms=400)) == 1
 
 
@@ -122,7 +122,7 @@ async def test_a_file_is_bounded_though_the_disk_is_not(host: Any) -> None:
 
 @pytest.mark.full
 async def test_a_session_gets_its_cpu_time_anew_with_each_run(host: Any) -> None:
-    """What earlier runs have used does not count."""
+    """CPU time of earlier runs does not count."""
     session = await host.backend.open_session(host.request("None"))
     code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n1"
     for _ in range(4):

@@ -84,7 +84,7 @@ async def test_a_process_that_ends_itself_ends_the_session(host: Any) -> None:
 
 
 async def test_cancelling_a_run_ends_the_session(host: Any) -> None:
-    """And the call that was under way."""
+    """Cancelling also ends the call that is under way."""
     session = await open_session(host)
     task = asyncio.create_task(session.execute(host.request("tools.test.wait()")))
     await asyncio.wait_for(host.begun.wait(), 60)
@@ -97,7 +97,7 @@ async def test_cancelling_a_run_ends_the_session(host: Any) -> None:
 
 
 async def test_closing_a_session_cancels_its_run(host: Any) -> None:
-    """Also when somebody else closes it, such as the backend."""
+    """Closing cancels the run even when another owner closes, such as the backend."""
     session = await open_session(host)
     task = asyncio.create_task(session.execute(host.request("tools.test.wait()")))
     await asyncio.wait_for(host.begun.wait(), 60)
@@ -131,7 +131,7 @@ thread.start()
 
 
 async def test_runs_of_one_session_wait_for_each_other(host: Any) -> None:
-    """They run one after the other, however they are given."""
+    """Runs of a session go one after the other, however they are started."""
     session = await open_session(host)
     await session.execute(host.request("n = 0"))
     results = await asyncio.gather(*(session.execute(host.request("n += 1\nn")) for _ in range(5)))

@@ -80,6 +80,6 @@ class Kit:
 
 
 def error_of(result: Any) -> Mapping[str, Any]:
-    """What the result's error says, as data."""
+    """Return the result's error as data."""
     assert result.error is not None
     return result.error.to_dict()

@@ -80,7 +80,7 @@ class Workshop:
 
     @property
     def work(self) -> tuple[int, int]:
-        """How often something was built and compiled."""
+        """Return how often something was built and compiled."""
         return len(self.builds), self.compiles
 
     def ship(self, **changes: Any) -> bytes:
@@ -136,7 +136,7 @@ SPOILED: dict[str, tuple[Callable[[Workshop], object], tuple[int, int]]] = {
 
 @pytest.mark.parametrize("name", SPOILED)
 def test_spoiled(shop: Workshop, name: str) -> None:
-    """What is damaged or open to others is made again, and then stays; what is still good is used."""
+    """Damaged entries and those open to others are made again, and then stay; good ones are used."""
     shop.load()
     harm, work = SPOILED[name]
     harm(shop)
@@ -221,7 +221,7 @@ def test_other_version_of_what_it_is_built_from(shop: Workshop, monkeypatch: pyt
 
 
 def test_builder_gone(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was built is used also after the builder was uninstalled."""
+    """A built sandbox is used even after the builder was uninstalled."""
     shop.load()
     monkeypatch.setattr(module, "builder_version", lambda: None)
     shop.load()
@@ -229,7 +229,7 @@ def test_builder_gone(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refused_by_the_loader(shop: Workshop) -> None:
-    """What cannot be loaded is made once more; if that cannot be loaded either, the error comes out."""
+    """An entry that fails to load is made once more; a second failure comes out."""
     paths: list[str] = []
 
     def _load(path: str) -> str:
@@ -246,7 +246,7 @@ def test_refused_by_the_loader(shop: Workshop) -> None:
 
 
 def test_shipped(shop: Workshop) -> None:
-    """What the wheel brought is compiled, and nothing is built."""
+    """The module in the wheel is compiled, and nothing is built."""
     data = shop.ship()
     compiled: list[bytes] = []
     shop.cache.load(str, fingerprint="f", compile=lambda found: compiled.append(found) or shop.compile(found))
@@ -276,7 +276,7 @@ def test_shipped_is_damaged(shop: Workshop, harm: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", None])
 def test_shipped_is_of_another_version(shop: Workshop, text: str | None) -> None:
-    """What does not fit the installed files is not used: a new one is built."""
+    """A module that does not fit the installed files is not used: a new one is built."""
     shop.ship(inputs="of another version")
     if text is not None:
         shop.shipped.with_suffix(".json").write_text(text)
@@ -355,7 +355,7 @@ def test_list(shop: Workshop) -> None:
 
 
 def test_list_of_another_version(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another version has left is listed as such, and what is not a sandbox is not listed."""
+    """Lists the entries of another version as such, and nothing that is not a sandbox."""
     shop.load()
     monkeypatch.setattr(module, "inputs_digest", lambda: "another")
     with module.PrivateFolder(shop.folder) as folder, folder.locked():

@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 
 
 def test_a_virtual_clock_goes_on_by_a_step_at_each_reading() -> None:
-    """So that code that waits for the time to change ends."""
+    """Each reading advances the clock, so that code that waits for a change ends."""
     clock = make_clock(1_000.5)
     first = clock.monotonic()
     assert clock.monotonic() == first + STEP_NANOSECONDS
@@ -24,7 +24,7 @@ def test_a_virtual_clock_goes_on_by_a_step_at_each_reading() -> None:
 
 
 def test_a_virtual_sleep_takes_exactly_the_time_asked_for() -> None:
-    """And no time at all; a moment that has passed is not gone back to."""
+    """A virtual sleep takes no real time; a moment that has passed is not gone back to."""
     clock = make_clock(0)
     before = clock.wall()
     moment = clock.monotonic() + 86_400 * SECOND
@@ -69,7 +69,7 @@ def test_a_real_sleep_ends_when_it_is_stopped() -> None:
 
 @pytest.mark.parametrize("start", [-1, float("nan"), float("inf"), 1e12])
 def test_a_start_out_of_time_is_refused(start: float) -> None:
-    """What datetime could not tell in the guest."""
+    """Refuses a start that datetime could not represent in the guest."""
     with pytest.raises(ConfigurationError, match="a clock cannot start at"):
         make_clock(start)
 

@@ -48,7 +48,7 @@ def test_description_survives_json(built: Any) -> None:
     ids=str,
 )
 def test_description_of_something_else(built: Any, change: dict[str, Any]) -> None:
-    """What is not a description is refused, whatever it looks like."""
+    """Refuses everything but a description, whatever it looks like."""
     with pytest.raises(ValueError, match="not the description"):
         Component.from_json({**built.about.to_json(), **change})
 
@@ -137,7 +137,7 @@ def test_nothing_of_the_host_gets_in(built: Any, name: str) -> None:
 
 
 def test_runs_do_not_meet(built: Any) -> None:
-    """What one instance changes is not in the next."""
+    """Changes of one instance are not in the next."""
     assert built.run("import math; math.pi = 3; value = math.pi") == 3
     assert built.run("import math; value = math.pi") > 3.1
 
@@ -255,7 +255,7 @@ def test_installed_version() -> None:
 
 
 def test_stdlib_of_the_guest_program() -> None:
-    """What the real guest program imports is in the documented list."""
+    """Modules that the real guest program imports are in the documented list."""
     import ast
 
     names: set[str] = set()

@@ -11,7 +11,7 @@ from toolexec.runtime.backend.wasm.engine import FUEL_PER_CPU_MS, engine_fingerp
 
 
 def test_engines_share_what_they_compile() -> None:
-    """What one has compiled, another loads, and both count fuel."""
+    """A module compiled by one engine is loaded by another, and both count fuel."""
     code = Component(new_engine(), "(component)").serialize()
     engine = new_engine()
     Component.deserialize(engine, code)
@@ -21,7 +21,7 @@ def test_engines_share_what_they_compile() -> None:
 
 
 def test_the_fingerprint_names_the_version_and_is_stable() -> None:
-    """It is a part of a cache's key, so it fits a file name."""
+    """The fingerprint is a part of a cache's key, so it fits a file name."""
     assert engine_fingerprint() == engine_fingerprint()
     assert engine_fingerprint().startswith("wasmtime-")
     assert set(engine_fingerprint()) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
@@ -43,6 +43,6 @@ def test_a_budget_of_cpu_time_is_fuel() -> None:
 
 @pytest.mark.parametrize("budget", [0, -1, float("nan")])
 def test_a_budget_of_nothing_is_refused(budget: float) -> None:
-    """It is no way to say "no bound"."""
+    """Refuses zero, which does not mean "no bound"."""
     with pytest.raises(ConfigurationError, match="above 0 ms"):
         fuel_for_cpu_ms(budget)

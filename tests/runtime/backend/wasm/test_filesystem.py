@@ -52,7 +52,7 @@ def call() -> Caller:
 
 
 def refused(function: Any, *arguments: Any) -> Any:
-    """Why a call is refused."""
+    """Return the reason why a call is refused."""
     with pytest.raises(RefusedError) as caught:
         function(*arguments)
     return caught.value.reason
@@ -106,7 +106,7 @@ def test_making_a_directory_by_opening_is_refused(call: Caller) -> None:
 
 
 def test_a_guest_that_holds_too_much_is_refused_files(call: Caller) -> None:
-    """It may still close some; the file that was not given is not held."""
+    """Such a guest may still close some; the file that was not given is not held."""
     numbers: list[int] = []
     while not call.guest.handles.is_full():
         numbers.append(call.open("f"))

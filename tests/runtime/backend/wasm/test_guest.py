@@ -32,7 +32,7 @@ def test_output_is_passed_on_up_to_the_limit() -> None:
 
 
 def test_the_last_words_on_stderr_are_kept() -> None:
-    """Even behind the limit, but never many."""
+    """The tail of stderr is kept even behind the limit, but never much of it."""
     output = Output(0, lambda *_: None)
     output.write("stderr", b"x" * 10_000)
     output.write("stdout", b"not these")

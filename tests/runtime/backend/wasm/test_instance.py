@@ -27,7 +27,7 @@ Make = Callable[..., Any]
 
 
 def ending(sandbox: Any, code: str) -> Any:
-    """How code ends that gives no answer."""
+    """Return how code without an answer ends."""
     with pytest.raises((InstanceFailed, InstanceStopped)) as caught:
         sandbox.run(code)
     return caught.value
@@ -38,7 +38,7 @@ def ending(sandbox: Any, code: str) -> Any:
 
 @pytest.mark.full
 def test_a_guest_keeps_its_memory_from_run_to_run(sandbox: Make) -> None:
-    """And another guest has none of it."""
+    """Another guest has none of that memory."""
     one, other = sandbox(), sandbox()
     one.run("sys.kept = 5")
     assert one.run("value = sys.kept") == 5
@@ -80,7 +80,7 @@ def test_a_run_needs_a_grant(program: Program) -> None:
     ],
 )
 def test_a_grant_that_makes_no_sense_is_refused(sandbox: Make, settings: dict[str, Any]) -> None:
-    """And the one before stays."""
+    """Refuses an invalid grant, and the one before stays."""
     one = sandbox(files={"f": b""})
     with pytest.raises(ConfigurationError):
         one.instance.prepare(InstanceSettings(**settings), one.host, one.host.on_output)
@@ -222,7 +222,7 @@ def test_a_host_that_raises_ends_the_guest(program: Program, call: str) -> None:
 
 
 def test_an_interrupt_in_a_host_call_is_raised_as_it_is(sandbox: Make) -> None:
-    """It is not about the guest."""
+    """Such an interrupt is not about the guest."""
     one = sandbox()
 
     def interrupt(frame: str) -> str:
@@ -234,7 +234,7 @@ def test_an_interrupt_in_a_host_call_is_raised_as_it_is(sandbox: Make) -> None:
 
 
 def test_output_that_nobody_takes_ends_the_guest(sandbox: Make, program: Program) -> None:
-    """What on_output raises is the cause."""
+    """The exception of on_output is the cause."""
     one = sandbox()
 
     def full(stream: str, data: bytes) -> None:

@@ -64,7 +64,7 @@ async def value(language: JavaScriptLanguage, kit: Kit, code: str, **fields: Any
 
 
 async def failure(language: JavaScriptLanguage, kit: Kit, code: str, **fields: Any) -> CodeError:
-    """How a program fails, as its author sees it."""
+    """Return a program's failure as its author sees it."""
     result = await run(language, kit, code, **fields)
     assert isinstance(result.error, CodeError)
     return result.error
@@ -176,7 +176,7 @@ async def test_calls_made_together_run_together(language: JavaScriptLanguage, ki
 
 
 async def test_calls_that_nobody_awaits_are_finished(language: JavaScriptLanguage, kit: Kit) -> None:
-    """They are made, and may make others."""
+    """Such calls are made, and may make others."""
     tools = kit.tools()
     assert (
         await value(language, kit, "tools.kit.add({a:1,b:2}).then(() => tools.kit.add({a:3,b:4})); 9", tools=tools) == 9
@@ -301,7 +301,7 @@ async def test_errors_are_found_where_quickjs_has_no_position(
 
 
 async def test_columns_of_the_first_line_are_the_authors(language: JavaScriptLanguage, kit: Kit) -> None:
-    """What is put before a program does not count."""
+    """The prologue before a program does not count."""
     error = await failure(language, kit, "let a = 1; nothing")
     assert (error.kind, error.line) == ("ReferenceError", 1)
     assert error.column in (11, 12)  # QuickJS has some positions from the token before
@@ -384,7 +384,7 @@ async def test_console_assert(language: JavaScriptLanguage, kit: Kit) -> None:
 
 
 async def test_a_flood_of_prints_is_cut(language: JavaScriptLanguage, kit: Kit) -> None:
-    """What is kept has a bound, and the program ends by itself."""
+    """Kept output is bounded, and the program ends by itself."""
     code = "for (let i = 0; i < 40; i++) console.log('x'.repeat(100000)); 1"
     result = await run(language, kit, code, output=Output(limit=1000))
     assert result.value == 1
@@ -395,7 +395,7 @@ async def test_a_flood_of_prints_is_cut(language: JavaScriptLanguage, kit: Kit) 
 
 
 async def test_args_env_and_stdin(language: JavaScriptLanguage, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the request gives, and nothing of the host's environment."""
+    """The program receives the request's values, and nothing of the host's environment."""
     monkeypatch.setenv("HOST_SECRET", "hidden")
     code = "[args, env, stdin]"
     given = {"args": ["a"], "env": {"K": "v"}, "stdin": "é\n".encode()}
@@ -404,7 +404,7 @@ async def test_args_env_and_stdin(language: JavaScriptLanguage, kit: Kit, monkey
 
 
 async def test_files_come_in_and_go_out(language: JavaScriptLanguage, kit: Kit) -> None:
-    """What is new or changed is handed back; bytes are kept."""
+    """New and changed files are handed back; bytes are kept."""
     code = """
     files.write("out/b.bin", files.readBytes("a.bin").map((x) => x + 1));
     files.write("text.txt", files.read("text.txt") + "!");
@@ -504,7 +504,7 @@ async def test_a_run_can_be_replayed(language: JavaScriptLanguage, kit: Kit) -> 
 
 
 async def test_random_numbers_are_spread(language: JavaScriptLanguage, kit: Kit) -> None:
-    """They are from 0 to 1, with their mean in the middle."""
+    """Random numbers are from 0 to 1, with their mean in the middle."""
     code = "let s = 0, ok = true; for (let i = 0; i < 9999; i++) { const r = Math.random(); s += r; ok &&= r >= 0 && r < 1 }\n[ok, s / 9999]"
     within, mean = await value(language, kit, code, seed=3)
     assert within
@@ -512,7 +512,7 @@ async def test_random_numbers_are_spread(language: JavaScriptLanguage, kit: Kit)
 
 
 async def test_timers(language: JavaScriptLanguage, kit: Kit) -> None:
-    """They fire in their order, can be cleared, and end with the program."""
+    """Timers fire in their order, can be cleared, and end with the program."""
     code = """
     const seen = [];
     const never = setTimeout(() => seen.push("never"), 1);
@@ -573,7 +573,7 @@ async def test_the_deadline_ends_everything(language: JavaScriptLanguage, kit: K
 
 
 async def test_the_cpu_budget_ends_a_loop(language: JavaScriptLanguage, kit: Kit) -> None:
-    """It is counted in instructions, not by the clock."""
+    """The budget counts instructions, not time."""
     result = await run(language, kit, "while (true) {}", limits=Limits(cpu_ms=30))
     assert isinstance(result.error, LimitExceededError)
     assert result.error.details["resource"] == "cpu"
@@ -692,7 +692,7 @@ def test_a_compiled_module_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_damaged_module_is_made_again(tmp_path: Path) -> None:
-    """What is not as it was stored is never loaded."""
+    """A module that differs from the stored one is never loaded."""
     folder = tmp_path / "sandbox"
     load_module(new_engine(), TINY, folder)
     (kept,) = cached(folder)
@@ -703,7 +703,7 @@ def test_a_damaged_module_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_module_of_another_machine_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What wasmtime refuses is compiled anew."""
+    """A module that wasmtime refuses is compiled again."""
     folder = tmp_path / "sandbox"
     with monkeypatch.context() as patch:
         patch.setattr(Module, "serialize", lambda _: b"of another machine")
@@ -721,7 +721,7 @@ def test_old_modules_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_it_works_all_the_same(tmp_path: Path) -> None:
-    """It is compiled in memory then."""
+    """A module without a cache directory is compiled in memory."""
     (tmp_path / "sandbox-modules").write_text("no folder")
     assert isinstance(load_module(new_engine(), TINY, tmp_path / "sandbox"), Module)
 

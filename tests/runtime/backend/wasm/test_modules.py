@@ -245,7 +245,7 @@ async def test_output_comes_while_the_module_runs(language: ModuleLanguage, kit:
 
 
 async def test_half_a_character_at_the_end_is_shown(language: ModuleLanguage, kit: Kit) -> None:
-    """What is no UTF-8 does not get lost."""
+    """Bytes that are not UTF-8 are shown with a replacement."""
     wat = printing("é", then="(call $print (i32.const 1) (i32.const 64) (i32.const 1))")
     assert (await run(language, kit, wat)).stdout == "é\ufffd"
 
@@ -554,7 +554,7 @@ async def test_a_request_that_is_too_long_is_not_read(language: ModuleLanguage, 
 
 
 async def test_a_wrong_address_ends_the_module(language: ModuleLanguage, kit: Kit) -> None:
-    """It cannot read or write beside its memory."""
+    """A module cannot read or write beside its memory."""
     wat = calling("{}").replace("(i32.const 64) (i32.const 2)", "(i32.const -64) (i32.const 2)")
     result = await run(language, kit, wat)
     assert isinstance(result.error, CodeError)
@@ -562,7 +562,7 @@ async def test_a_wrong_address_ends_the_module(language: ModuleLanguage, kit: Ki
 
 
 async def test_a_module_without_memory_cannot_pass_addresses(language: ModuleLanguage, kit: Kit) -> None:
-    """It is told to export its memory."""
+    """The error asks the module to export its memory."""
     wat = f'(module (import "{P1}" "random_get" (func $r (param i32 i32) (result i32))) (func (export "_start") (drop (call $r (i32.const 0) (i32.const 1)))))'
     result = await run(language, kit, wat)
     assert "export its memory" in str(result.error)
@@ -603,7 +603,7 @@ async def test_exit_code_zero_is_a_success(language: ModuleLanguage, kit: Kit) -
 async def test_a_trap_is_the_programs_failure(
     language: ModuleLanguage, kit: Kit, body: str, kind: str, says: str
 ) -> None:
-    """It is named, and the host goes on."""
+    """A trap is named, and the host goes on."""
     wat = f'(module (memory 0) (func $again (export "_start") (result i32) {body}))'
     result = await run(language, kit, wat)
     assert isinstance(result.error, CodeError)
@@ -633,7 +633,7 @@ async def test_the_cpu_budget_ends_an_endless_loop(language: ModuleLanguage, kit
 
 
 async def test_a_start_function_may_trap(language: ModuleLanguage, kit: Kit) -> None:
-    """It is the program's failure, not a bad module."""
+    """Such a trap is the program's failure, not a bad module."""
     result = await run(language, kit, '(module (func $s unreachable) (start $s) (func (export "_start")))')
     assert isinstance(result.error, CodeError)
 

@@ -29,7 +29,7 @@ def pool(python: Program) -> Iterator[GuestPool]:
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
-    """What a function gives in a thread with a stack for guests."""
+    """Return the result of a function in a thread with a stack for guests."""
     outcome: list[Any] = []
     size = threading.stack_size(2 * THREAD_STACK_BYTES)
     try:
@@ -49,7 +49,7 @@ def test_an_empty_pool_gives_nothing(pool: GuestPool) -> None:
 
 
 def test_it_is_filled_up_to_its_size(pool: GuestPool) -> None:
-    """And no further."""
+    """A pool is filled up to its size, and no further."""
     assert [in_thread(pool.refill) for _ in range(3)] == [True, True, False]
     assert pool.ready == 2
 
@@ -66,7 +66,7 @@ def test_each_guest_is_given_once(pool: GuestPool) -> None:
 
 
 def test_a_closed_pool_frees_its_guests(pool: GuestPool) -> None:
-    """And makes no more."""
+    """A closed pool frees its guests, and makes no more."""
     in_thread(pool.refill)
     guest = pool._ready[0]
     pool.close()

@@ -175,7 +175,7 @@ found = [
         assert kit.most_at_once == 20
 
     async def test_a_call_that_nobody_awaits_is_made(self, python: PythonLanguage, kit: Kit) -> None:
-        """And ends before the run does."""
+        """Such a call ends before the run does."""
         tools = kit.tools()
         code = "import asyncio\nawait asyncio.sleep(0)\ntools.kit.add(a=1, b=2)\nreturn 'end'"
         assert await value(python, kit.request(code, tools=tools)) == "end"
@@ -198,7 +198,7 @@ return [type(x).__name__, len(x), x[5:8], tools.run("kit:measure", {"text": x})]
         assert await value(python, kit.request(code)) == ["str", 2_000_000, "xxx", 2_000_000]
 
     async def test_prints_come_in_the_order_of_the_calls(self, python: PythonLanguage, kit: Kit) -> None:
-        """What was printed before a call is out before it is made."""
+        """Output before a call is out before the call is made."""
         events: list[str] = []
         tools = kit.tools()
         tools._tell = lambda event: events.append(event.kind)  # the executor gives it at the start
@@ -351,13 +351,13 @@ class TestSessions:
         assert [len(each.tool_calls()) for each in tools] == [1, 1]
 
     async def test_one_program_right_after_the_other(self, session: PythonSession, kit: Kit) -> None:
-        """What the end of one leaves to do does not touch the next, however soon that comes."""
+        """Leftover work of one program does not touch the next, however soon that comes."""
         for number in range(300):
             result = await self.run(session, kit, f"tools.kit.add(a={number}, b=1)")
             assert result.raise_for_error().value == number + 1
 
     async def test_a_failed_program_leaves_it_alive(self, session: PythonSession, kit: Kit) -> None:
-        """What it did until then stays."""
+        """Effects of the program until its failure stay."""
         assert not (await self.run(session, kit, "x = 1\n1 / 0")).ok
         assert (await self.run(session, kit, "x")).value == 1
 
@@ -380,7 +380,7 @@ class TestSessions:
         await session.aclose()
 
     async def test_used_up_memory_does_not(self, session: PythonSession, kit: Kit) -> None:
-        """What could not be had was not taken."""
+        """Memory that could not be had was not taken."""
         assert isinstance((await self.run(session, kit, "y = 5\nx = [0] * 10**9")).error, LimitExceededError)
         assert (await self.run(session, kit, "y")).raise_for_error().value == 5
 

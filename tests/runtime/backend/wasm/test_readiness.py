@@ -34,7 +34,7 @@ def test_what_is_in_the_cache_is_ready() -> None:
 
 
 def test_what_can_be_built_is_available(empty: WasmConfig) -> None:
-    """And nothing is built by asking."""
+    """Checking availability builds nothing."""
     state = sandbox_availability(empty)
     assert (state.ok, state.reason) == (True, "built at its first use")
     assert empty.cache_folder is not None

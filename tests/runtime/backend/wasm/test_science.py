@@ -185,7 +185,7 @@ async def test_an_exit_is_a_failure(language: ScienceLanguage, kit: Kit) -> None
 @needs_packages
 @pytest.mark.parametrize("frame", ['b"z"', 'b"r{}"', 'b"e{broken"', 'b\'r{"type":"result","payload":{"value":1}}\''])
 async def test_a_forged_frame_ends_the_program(language: ScienceLanguage, kit: Kit, frame: str) -> None:
-    """What the host does not expect from a guest ends it, as does a second result."""
+    """An unexpected frame of a guest ends it, as does a second result."""
     result = await run(language, kit, f"import _host\ntry:\n    _host.call({frame})\nexcept OSError:\n    pass\n5")
     assert isinstance(result.error, SandboxViolationError)
 
@@ -254,7 +254,7 @@ async def test_a_package_that_cannot_be_loaded(
 
 
 async def test_a_clock_cannot_be_replayed(language: ScienceLanguage, kit: Kit) -> None:
-    """So `now` is refused instead of ignored."""
+    """Refuses `now` instead of ignoring it."""
     with pytest.raises(InvalidRequestError, match="leave `now` out"):
         await run(language, kit, "1", now=0.0)
 
@@ -343,7 +343,7 @@ def test_what_cannot_be_done_leaves_everything(
 
 
 def test_the_root_stays() -> None:
-    """It can neither be removed nor moved."""
+    """The root can neither be removed nor moved."""
     files = ProvidedFiles({}, 10)
     for attempt in (lambda: files.rmdir("/"), lambda: files.rename("/", "/x")):
         with pytest.raises(OSError):
@@ -368,5 +368,5 @@ def test_a_file_system_works_without_the_package(files: ProvidedFiles, monkeypat
 
 
 def test_the_cache_is_beside_the_others(tmp_path: Path) -> None:
-    """What the package compiles is kept apart from the sandboxes."""
+    """Compiled modules of the package are kept apart from the sandboxes."""
     assert ScienceLanguage(WasmConfig(cache_folder=tmp_path / "s"))._cache() == tmp_path / "s-science"

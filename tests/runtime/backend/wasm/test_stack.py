@@ -12,7 +12,7 @@ from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
 
 
 def in_thread(size: int) -> list[int | None]:
-    """What a thread with a stack of *size* bytes is told, twice."""
+    """Return the stack that a thread of *size* bytes reports, twice."""
     told: list[int | None] = []
     before = threading.stack_size(size)
     try:
@@ -26,7 +26,7 @@ def in_thread(size: int) -> list[int | None]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asked on Linux alone")
 def test_each_thread_knows_its_own_stack() -> None:
-    """It was made with a size, and that is told."""
+    """A thread reports the size that it was made with."""
     assert in_thread(1 << 20) == [1 << 20] * 2
     assert in_thread(16 << 20) == [16 << 20] * 2
 

@@ -118,7 +118,7 @@ WORKING = {
 
 @pytest.mark.parametrize("name", WORKING)
 def test_working(built: Any, name: str) -> None:
-    """What people use these modules for works, with nothing of the host."""
+    """Common uses of these modules work, with nothing of the host."""
     code, expected = WORKING[name]
     assert built.run(code) == expected
 
@@ -135,7 +135,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_limited(built: Any, name: str) -> None:
-    """What of a module does not work fails with an ordinary exception."""
+    """Parts of a module that do not work fail with an ordinary exception."""
     code, text = LIMITS[name]
     assert name in stdlib.LIMITED
     wrapped = f"try:\n    {code}\nexcept Exception as error:\n    value = str(error)"

@@ -106,7 +106,7 @@ def test_there_is_no_network(sandbox: Make) -> None:
 
 
 def test_there_are_no_processes_and_no_threads(sandbox: Make) -> None:
-    """They are errors of the program, too."""
+    """Starting one is an error of the program, too."""
     code = """
         import subprocess, threading
         value = []
@@ -126,7 +126,7 @@ def test_ending_the_process_is_told_apart(sandbox: Make, code: str, exit_code: i
 
 
 def test_a_guest_that_waits_for_nothing_ends(sandbox: Make) -> None:
-    """It would never wake up."""
+    """Such a guest would never wake up."""
     with pytest.raises(InstanceFailed, match="waits for nothing") as caught:
         sandbox().run("select.select([], [], [])")
     assert caught.value.reason == "trap"
