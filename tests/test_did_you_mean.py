@@ -90,7 +90,7 @@ AT_ONCE: list[tuple[str, Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("make", "meant"), [row[1:] for row in AT_ONCE], ids=[row[0] for row in AT_ONCE])
 def test_at_once(make: Callable[[], Any], meant: str) -> None:
-    """What is misspelt where something is made is refused there."""
+    """Refuses a misspelt name where the object is made."""
     with pytest.raises(ToolExecError, match=rf"did you mean '?{meant}'?\?"):
         make()
 
@@ -116,7 +116,7 @@ CALLS: list[tuple[str, Callable[[Exec], Awaitable[Any]], str]] = [
 
 @pytest.mark.parametrize(("do", "meant"), [row[1:] for row in CALLS], ids=[row[0] for row in CALLS])
 async def test_calls(do: Callable[[Exec], Awaitable[Any]], meant: str) -> None:
-    """What is misspelt in a call is refused before anything runs."""
+    """Refuses a misspelt name of a call before anything runs."""
     with pytest.raises(ToolExecError, match=rf"did you mean '?{meant}'?\?"):
         await _with_exec(do)
 

@@ -253,7 +253,7 @@ def test_the_version_is_in_the_changelog() -> None:
 
 @pytest.mark.parametrize("path", DOCTESTED, ids=by_name)
 def test_the_examples_in_docstrings_are_true(path: Path) -> None:
-    """What a docstring shows after `>>>` is what happens."""
+    """Examples after `>>>` in a docstring give what it shows."""
     name = ".".join(("toolexec", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
     outcome = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert outcome.attempted > 0
@@ -332,7 +332,7 @@ def mentioned_commands(text: str) -> list[list[str]]:
 
 
 def public_names() -> set[str]:
-    """What the packages export, with the members of classes and the parameters of all that can be called."""
+    """Return the exports of the packages, with the members of classes and the parameters of all that can be called."""
     packages = (
         "toolexec",
         *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
@@ -356,7 +356,7 @@ def public_names() -> set[str]:
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> str:
-    """What a block prints. Its lines keep their numbers in the document, so that a traceback leads there."""
+    """Run a block and return its output. Its lines keep their numbers in the document, so that a traceback leads there."""
     tree = ast.increment_lineno(ast.parse(block.text), block.line)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -250,7 +250,7 @@ def test_what_is_unknown_is_left_out() -> None:
 
 
 def test_a_passed_deadline_is_a_timeout_error() -> None:
-    """Who catches TimeoutError catches it."""
+    """An `except TimeoutError` catches it."""
     assert issubclass(ToolTimeoutError, TimeoutError)
 
 
@@ -277,7 +277,7 @@ def test_unknown_tools_suggest_others() -> None:
 
 
 def test_a_missing_extra_says_how_to_get_it() -> None:
-    """It is a configuration error whose message is the command to run."""
+    """A missing extra is a configuration error whose message is the command to run."""
     error = MissingExtraError("mcp", needed_for="an MCP server")
     assert isinstance(error, ConfigurationError)
     assert "pip install 'toolexec[mcp]'" in str(error)
@@ -304,7 +304,7 @@ def test_a_program_says_where_it_failed() -> None:
     ],
 )
 def test_removed_names_stay_for_a_release(old: str, kind: type) -> None:
-    """They warn, and give the class that has taken their place."""
+    """Removed names warn, and give the class that has taken their place."""
     with pytest.warns(DeprecationWarning, match=kind.__name__):
         assert getattr(errors, old) is kind
     assert not hasattr(errors, "NeverAnError")
@@ -317,7 +317,7 @@ def test_a_dead_sandbox_is_not_a_failed_program() -> None:
 
 
 def test_a_program_that_fails_is_code_that_failed() -> None:
-    """It is a failure of the code, not of a tool and not of a limit; its cause can be attached."""
+    """Such a failure is one of the code, not of a tool and not of a limit; its cause can be attached."""
     cause = ValueError("inner")
     with pytest.raises(CodeExecutionError) as caught:
         raise CodeError("no") from cause

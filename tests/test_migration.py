@@ -26,7 +26,7 @@ ABSENT = ("not needed", "not yet")
 
 
 def find(path: str) -> Any:
-    """What a dotted path leads to: an object, or the name of a field or parameter of one. Raises LookupError."""
+    """Return the object of a dotted path, or the name of a field or parameter of one. Raises LookupError."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         try:

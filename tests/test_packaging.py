@@ -123,7 +123,7 @@ def test_the_changelog_begins_with_this_version(texts: dict[str, str]) -> None:
 
 
 def test_licence_and_readme() -> None:
-    """What pyproject.toml names is there."""
+    """Files that pyproject.toml names exist."""
     assert PROJECT["license"] == "MIT"
     assert (ROOT / PROJECT["readme"]).is_file()
     assert all((ROOT / name).is_file() for name in PROJECT["license-files"])

@@ -125,7 +125,7 @@ REFUSED = ["code -c app.py program.py", "sandbox build", "image list"]
 
 
 def elsewhere(program: str, *arguments: str, folder: Path) -> str:
-    """What a program prints in a process without the modules of Unix."""
+    """Run a program in a process without the modules of Unix and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE + program, *arguments],
         cwd=folder,

@@ -45,7 +45,7 @@ def _imported(module: ModuleType) -> set[str]:
 
 
 def _only_gathers(module: ModuleType) -> bool:
-    """Whether this is a package without code of its own."""
+    """Return whether this is a package without code of its own."""
     body = ast.Expr | ast.Import | ast.ImportFrom | ast.Assign
     return hasattr(module, "__path__") and all(isinstance(node, body) for node in _tree(module).body)
 
@@ -75,7 +75,7 @@ def test_public_classes_are_exported() -> None:
 
 
 def test_the_front_door() -> None:
-    """It lists its names, loads them at their first use, and they are the very ones of their homes."""
+    """The front door lists its names, loads them at their first use, and they are the very ones of their homes."""
     assert dir(toolexec) == sorted(toolexec.__all__)
     assert 25 <= len(toolexec.__all__) <= 55
     for module, names in toolexec._HOMES.items():
@@ -85,7 +85,7 @@ def test_the_front_door() -> None:
 
 
 def test_the_front_door_for_type_checkers() -> None:
-    """What a type checker sees are the same names from the same homes."""
+    """A type checker sees the same names from the same homes."""
     seen: dict[str, set[str]] = {}
     for node in ast.walk(_tree(toolexec)):
         if isinstance(node, ast.If):
@@ -96,7 +96,7 @@ def test_the_front_door_for_type_checkers() -> None:
 
 
 def test_a_name_that_is_not_there() -> None:
-    """It is an AttributeError, and an ImportError with `from`."""
+    """Such a name is an AttributeError, and an ImportError with `from`."""
     with pytest.raises(AttributeError, match="Exek"):
         toolexec.Exek  # noqa: B018
     with pytest.raises(ImportError):

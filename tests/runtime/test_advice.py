@@ -152,7 +152,7 @@ class TestOtherSandboxes:
         assert "; the sandbox docker has it (python)" in error
 
     async def test_one_that_cannot_be_used(self) -> None:
-        """What is not available, or not allowed, is not named."""
+        """A sandbox that is not available, or not allowed, is not named."""
         having = Having({"python": frozenset({"pandas"})})
         having.ok = False
         assert "has it" not in await self.asked(having)
@@ -186,7 +186,7 @@ class Having(ScriptedSandbox):
         self._packages = packages
 
     def packages(self) -> Mapping[str, frozenset[str]]:
-        """What it was given."""
+        """Return the given packages."""
         return self._packages
 
     async def check(self) -> Any:

@@ -49,7 +49,7 @@ def test_one_that_is_off_does_not_ring() -> None:
 
 
 def test_one_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged."""
+    """The exception is logged."""
     alarms, done = Alarms(), threading.Event()
     alarms.at(monotonic() - 1, lambda: 1 // 0)
     alarms.at(monotonic(), done.set)
@@ -126,7 +126,7 @@ def _children() -> set[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child of ours has ended; it is not reaped."""
+    """Return whether a child of ours has ended; it is not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
@@ -172,7 +172,7 @@ async def test_processes_are_stopped_while_the_event_loop_is_blocked(kind: str) 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.parametrize(("code", "message"), [("os._exit(3)", "exit code 3"), ("os.kill(os.getpid(), 11)", "signal")])
 async def test_a_crash_in_time_is_no_deadline_however_late_it_is_heard(code: str, message: str) -> None:
-    """What a program did before its limit is what is told."""
+    """A crash before the limit is reported as a crash."""
     before = _children()
 
     async def block() -> None:
@@ -193,7 +193,7 @@ async def test_a_crash_in_time_is_no_deadline_however_late_it_is_heard(code: str
 
 
 async def test_a_deadline_that_is_off_stops_nothing() -> None:
-    """Whether it was due or not."""
+    """A cancelled deadline stops nothing, due or not."""
     stops: list[int] = []
     deadline = Deadline(monotonic() + LONG, lambda: stops.append(1))
     deadline.off()

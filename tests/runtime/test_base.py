@@ -65,7 +65,7 @@ class TestRequests:
     """A request is checked before anything runs."""
 
     def test_a_good_one(self, gateway: Tools) -> None:
-        """It is given back as it is."""
+        """A valid request is returned as it is."""
         request = ExecuteRequest(code="1", gateway=gateway, env={"A": "b"}, files={"x.csv": b""}, timeout=0.5)
         assert request.validate() is request
         assert request.seconds == 0.5
@@ -78,7 +78,7 @@ class TestRequests:
 
     @pytest.mark.parametrize("wrong", [None, object(), "gateway"], ids=["nothing", "an object", "a text"])
     def test_a_gateway_is_needed(self, wrong: Any) -> None:
-        """Even for code that calls nothing; the error says what to use."""
+        """A gateway is needed even for code that calls nothing; the error says what to use."""
         with pytest.raises(MissingGatewayError, match="use Tools"):
             ExecuteRequest(code="1", gateway=wrong).validate()
 
@@ -138,7 +138,7 @@ class TestResults:
         assert result.limits_enforced == LimitsEnforced()
 
     def test_a_failed_one(self) -> None:
-        """What was captured is beside the error."""
+        """Captured output is beside the error."""
         result = CodeResult(backend=BackendInfo(kind="x"), stdout="so far", error=CodeError("no"))
         assert not result.ok
         with pytest.raises(CodeError):
@@ -165,7 +165,7 @@ def test_what_is_a_gateway(gateway: Tools) -> None:
 
 @pytest.mark.parametrize("isolation", ["none", "process", "wasm", "container", "vm"])
 def test_what_a_result_says_about_its_backend(isolation: str) -> None:
-    """How ready it is for production, nothing of that tells."""
+    """A result has the kind and version of its backend; no isolation makes it more ready for production."""
     info = info_of(Nowhere(isolation), version="1")
     assert (info.kind, info.isolation, info.readiness) == ("nowhere", isolation, "beta")
     assert info.details == {"version": "1"}

@@ -177,7 +177,7 @@ async def test_hello_execute_call_print_result(bench: Bench) -> None:
 
 
 async def test_start_waits_for_hello(bench: Bench) -> None:
-    """And only for that."""
+    """The start waits for hello, and only for that."""
     starting = asyncio.create_task(bench.talk.start())
     await asyncio.sleep(0)
     assert not starting.done()
@@ -261,7 +261,7 @@ async def test_programs_run_one_after_the_other(bench: Bench) -> None:
 
 
 async def test_the_host_says_bye(bench: Bench) -> None:
-    """So that a guest can end by itself."""
+    """A bye lets a guest end by itself."""
     await bench.greet()
     await bench.talk.aclose()
     assert [message["type"] for message in await bench.hear()] == ["bye"]
@@ -298,7 +298,7 @@ async def test_calls_under_way_are_cancelled_when_the_result_comes(bench: Bench)
 
 
 async def test_cancelling_a_run_cancels_its_calls(bench: Bench) -> None:
-    """And no other one can be begun with a guest that is still busy."""
+    """No other run can be begun with a guest that is still busy."""
     run = await bench.begin()
     await bench.say(call("1", "hold"))
     await bench.until(lambda: bench.active == 1)
@@ -315,7 +315,7 @@ async def test_cancelling_a_run_cancels_its_calls(bench: Bench) -> None:
 async def test_a_tool_that_ignores_cancellation_does_not_hold_the_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is waited for only so long, and the log tells."""
+    """Such a tool is waited for only so long, and that is logged."""
     monkeypatch.setattr(conversation, "_GRACE", 0.05)
     run = await bench.begin()
     await bench.say(call("1", "stubborn"))
@@ -370,7 +370,7 @@ async def test_bye_of_the_guest_is_an_end(bench: Bench) -> None:
 
 
 async def test_a_lost_connection_is_an_end() -> None:
-    """What the system says is in the ending."""
+    """The system's error is in the ending."""
 
     class Broken:
         async def read(self) -> bytes:
@@ -391,7 +391,7 @@ async def test_a_lost_connection_is_an_end() -> None:
 async def test_a_failure_of_the_host_ends_the_talk(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, and nobody waits for ever."""
+    """The failure is logged, and the waiting run ends."""
     run = await bench.begin()
 
     def fail(*_: Any) -> None:
@@ -436,7 +436,7 @@ async def test_hanging_up_before_hello_is_no_guest_either(bench: Bench) -> None:
 
 
 async def test_text_of_another_program_is_no_hello(bench: Bench) -> None:
-    """Such as an error message of a shell: its first bytes are a length beyond all bounds."""
+    """An error message of a shell, for example: its first bytes are a length beyond all bounds."""
     await bench.raw(b"sh: 1: python: not found\n" * 4)
     with pytest.raises(ProtocolError):
         await bench.talk.start()
@@ -471,7 +471,7 @@ async def test_what_breaks_the_protocol_is_answered_and_the_run_goes_on(bench: B
 
 @pytest.mark.parametrize("frame", [b"{", b"\xff\xfe", b"[" * 100_000, b"", b"1"])
 async def test_a_frame_that_is_no_json_is_answered(bench: Bench, frame: bytes) -> None:
-    """And read over."""
+    """Answers such a frame, and reads on."""
     run = await bench.begin()
     await bench.raw(len(frame).to_bytes(4, "big") + frame)
     assert codes(await bench.hear()) == [("error", "0", "protocol")]
@@ -493,7 +493,7 @@ async def test_a_large_frame_that_is_no_message_is_answered(bench: Bench, frame:
     "frame", [b"\0", b"\0\0\0\0\x02[]", b'\0\0\0\0\x0f{"type":"file"}x', b'\0\0\0\0\x0e{"type":"bye"}']
 )
 async def test_a_frame_with_data_that_makes_no_sense_is_answered(bench: Bench, frame: bytes) -> None:
-    """And changes nothing."""
+    """Answers such a frame, and changes nothing."""
     run = await bench.begin()
     await bench.raw(len(frame).to_bytes(4, "big") + frame)
     assert (await bench.hear())[0]["type"] == "error"
@@ -513,7 +513,7 @@ async def test_an_id_in_use_is_refused(bench: Bench) -> None:
 
 
 async def test_a_frame_over_the_limit_is_read_over(bench: Bench) -> None:
-    """It costs an error answer and no memory; the next frames are read as usual."""
+    """A frame over the limit costs an error answer and no memory; the next frames are read as usual."""
     run = await bench.begin()
     size = MAX_FRAME_BYTES + 1
     await bench.raw(size.to_bytes(4, "big") + bytes(size))
@@ -599,7 +599,7 @@ async def test_only_so_many_requests_are_open_and_the_rest_waits(bench: Bench) -
 
 
 async def test_a_run_that_ends_while_requests_wait_for_room_ends_well(bench: Bench) -> None:
-    """What waits is not begun."""
+    """Waiting requests are not begun."""
     run = await bench.begin()
     await bench.say(*(call(str(n), "hold") for n in range(MAX_OPEN + 5)))
     await bench.until(lambda: bench.active == MAX_OPEN)
@@ -610,7 +610,7 @@ async def test_a_run_that_ends_while_requests_wait_for_room_ends_well(bench: Ben
 
 
 async def test_a_guest_that_never_reads_its_answers_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits to be sent is bounded."""
+    """Unsent answers are bounded."""
     monkeypatch.setattr(conversation, "_MAX_UNSENT", 1 << 20)
     run = await bench.begin()
 

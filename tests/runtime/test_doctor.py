@@ -135,7 +135,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why."""
+    """Reports why."""
     (tmp_path / "file").write_text("")
     assert "cannot be used" in cache_state(tmp_path / "file").problem
     assert cache_state(tmp_path / "file" / "sandbox").problem

@@ -266,7 +266,7 @@ class Pair:
         self.run("1")  # what this starts stays until `close`, and is no leak of the first test
 
     def run(self, code: str) -> list[dict[str, Any]]:
-        """What comes of a program in both."""
+        """Run a program in both, and return the result."""
         return self.runner.run(self._run(code))
 
     async def _run(self, code: str) -> list[dict[str, Any]]:
@@ -364,7 +364,7 @@ def test_python_programs_in_a_process() -> None:
 
 
 async def test_results_of_earlier_runs_of_a_session() -> None:
-    """They stay what they are: a later run reads them, and a new result never answers for an old one."""
+    """A result stays what it is: a later run reads it, and a new result never answers for an old one."""
     kit = Kit()
     async with Exec(result_bytes=1) as ex:
         kit.add_to(ex)
@@ -376,7 +376,7 @@ async def test_results_of_earlier_runs_of_a_session() -> None:
 
 
 async def test_what_a_program_drops_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may get far more in all than the host keeps for it at once (100,000 bytes here)."""
+    """A program may get far more in all than the host keeps for it at once (100,000 bytes here)."""
     monkeypatch.setattr("toolexec.code.handles._MAX_KEPT", 100_000)
     kit = Kit()
     async with Exec(result_bytes=1, max_tool_calls=500) as ex:

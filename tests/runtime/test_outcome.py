@@ -80,7 +80,7 @@ class TestTheHost:
     """It stopped the program."""
 
     def test_the_deadline(self) -> None:
-        """It is a TimeoutError that says how long the code had, and that more can be asked for."""
+        """The deadline is a TimeoutError that says how long the code had, and that more can be asked for."""
         error = judge(Ending(stopped="deadline", seconds=1.5))
         assert isinstance(error, CodeTimeoutError)
         assert isinstance(error, TimeoutError)

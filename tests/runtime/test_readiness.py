@@ -79,7 +79,7 @@ async def test_what_is_measured_is_told() -> None:
     ],
 )
 async def test_a_limit_that_does_not_hold(backend: dict[str, Any], limit: str, reason: str) -> None:
-    """What the sandbox says of itself is not believed, and what it does not claim does not count."""
+    """A sandbox's claim is tested, and an unclaimed limit does not count."""
     runtime = Runtime([Python(**backend)])
     try:
         finding = await found(runtime)

@@ -75,7 +75,7 @@ class TestBackends:
     """Which sandboxes there are, and whom they serve."""
 
     def test_two_of_a_kind_are_refused(self) -> None:
-        """It would not be clear which one is meant."""
+        """With two of a kind it would not be clear which one is meant."""
         with pytest.raises(ConfigurationError, match="kind wasm already"):
             Runtime([ScriptedSandbox(), ScriptedSandbox()])
 
@@ -128,7 +128,7 @@ class TestBackends:
         assert [backend.kind for backend in runtime.candidates("hardened")] == ["docker", "wasm"]
 
     async def test_wasm_is_a_profile_of_one_sandbox(self, request_of: Make) -> None:
-        """It is never served by another one."""
+        """No other sandbox serves that profile."""
         runtime = Runtime([ScriptedSandbox(kind="docker", isolation="container")])
         with pytest.raises(SandboxUnavailableError):
             await runtime.execute(request_of(profile="wasm"))
@@ -208,7 +208,7 @@ class TestSessions:
     """Guests for several programs."""
 
     async def test_programs_are_held_to_the_limits_of_the_session(self, request_of: Make) -> None:
-        """And to its profile and language; a program can lower limits further."""
+        """The session's profile and language hold, too; a program can lower limits further."""
         sandbox = SessionSandbox({"value": 1}, enforced=LimitsEnforced(memory=True, cpu=True))
         async with Runtime([sandbox], limits=Limits(memory_bytes=100)) as runtime:
             session = await runtime.open_session(request_of("", limits=Limits(cpu_ms=50), language="python"))
@@ -227,12 +227,12 @@ class TestSessions:
                 await session.execute(request_of(language="go"))
 
     async def test_a_sandbox_without_sessions(self, request_of: Make) -> None:
-        """It is named."""
+        """Names the sandbox without sessions."""
         with pytest.raises(InvalidRequestError, match="wasm has no sessions"):
             await Runtime([ScriptedSandbox()]).open_session(request_of())
 
     async def test_closing_the_runtime_ends_a_program_of_a_session(self, request_of: Make) -> None:
-        """It ends as any other, and the task that awaits it is not cancelled."""
+        """Such a program ends as any other, and the task that awaits it is not cancelled."""
         begun = asyncio.Event()
 
         async def program(request: ExecuteRequest) -> None:
@@ -289,19 +289,19 @@ class TestClosing:
 
 
 def test_every_profile_is_described() -> None:
-    """Who may serve it, and what isolation it asks for."""
+    """A description says which sandbox may serve the profile, and which isolation it asks for."""
     assert set(CANDIDATES) == set(ISOLATIONS) == set(PROFILES)
 
 
 def test_only_dev_is_served_by_the_host() -> None:
-    """And nothing else serves it."""
+    """The host serves neither `standard` nor `hardened`, and no other sandbox serves `dev`."""
     assert CANDIDATES["dev"] == ("unsafe_host",)
     assert not any("unsafe_host" in CANDIDATES[profile] for profile in ("standard", "hardened"))
     assert not ISOLATIONS["standard"] & {"none", "process"}
 
 
 def test_hardened_asks_for_more_than_standard() -> None:
-    """What is good enough for `hardened` is so for `standard`; a plain container is not."""
+    """A sandbox that is good enough for `hardened` is so for `standard`; a plain container is not."""
     assert ISOLATIONS["hardened"] < ISOLATIONS["standard"] < ISOLATIONS["dev"]
     assert "container" not in ISOLATIONS["hardened"]
 
@@ -317,7 +317,7 @@ def test_hardened_asks_for_more_than_standard() -> None:
     ],
 )
 def test_the_profile_that_holds(asked: str, default: str, expected: tuple[str, str]) -> None:
-    """What is asked for, else the default; `wasm` is `standard` on one kind of sandbox."""
+    """A requested profile counts before the default; `wasm` is `standard` on one kind of sandbox."""
     assert effective_profile(asked, default) == expected
 
 

@@ -25,7 +25,7 @@ class Sink:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Write a frame, as `Stream.write` does."""
         await self.open.wait()
         if self.broken:
             raise BrokenPipeError
@@ -68,7 +68,7 @@ async def test_what_is_ready_together_travels_together() -> None:
 
 
 async def test_a_large_frame_goes_out_in_pieces() -> None:
-    """So that nobody is held up; put together they are the frame."""
+    """Pieces leave turns to others; put together they are the frame."""
     sink = Sink()
     sender = Sender(sink)
     sizes = [3 * PIECE, 5, PIECE, 2 * PIECE + 1, 0]
@@ -81,7 +81,7 @@ async def test_a_large_frame_goes_out_in_pieces() -> None:
 
 
 async def test_frames_have_a_bound() -> None:
-    """What is ready and does not fit goes into the next one; what just fits does."""
+    """A ready piece that does not fit goes into the next frame; one that just fits stays."""
     sink = Sink()
     sender = Sender(sink)
     size = MAX_FRAME_BYTES // 2 - len(message(1)) - 2
@@ -126,7 +126,7 @@ async def test_a_broken_stream_is_the_end() -> None:
 
 
 async def test_closing_waits_a_moment_and_no_longer() -> None:
-    """What the other side takes at once still goes out."""
+    """Data that the other side takes at once still go out."""
     sink = Sink()
     sender = Sender(sink)
     sender.put(message(1))

@@ -168,7 +168,7 @@ async def test_a_guest_that_does_not_read_holds_no_memory(bench: Bench) -> None:
 
 @pytest.mark.parametrize("moment", ["sending", "waiting"])
 async def test_hanging_up_ends_it(bench: Bench, moment: str) -> None:
-    """Whether there is still something to send or not."""
+    """Hanging up ends the transfer, with unsent data or without."""
     await bench.greet()
     task = asyncio.create_task(bench.talk.put_files({"a": bytes(100 << 20) if moment == "sending" else b"1"}))
     assert (await bench.hear())[0][0] == "put_file"
@@ -263,7 +263,7 @@ async def test_whoever_lies_about_files_is_cut_off(bench: Bench, pieces: Any, re
 
 
 async def test_a_file_cannot_be_a_folder(bench: Bench) -> None:
-    """Which only shows at the end."""
+    """Refuses such a file, which only shows at the end."""
     task = await bench.taking()
     for path in ("a", "a/b"):
         await bench.give(path)

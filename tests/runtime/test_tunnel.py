@@ -220,7 +220,7 @@ async def test_what_the_guest_sends_is_acknowledged_when_it_was_read(bench: Benc
 
 
 async def test_the_guest_closes(bench: Bench) -> None:
-    """What came before can still be read, and then it is an end without one; nothing can be written."""
+    """Earlier data can still be read, and then the end; nothing can be written."""
     stream = await bench.open()
     await bench.data("n1", b"last")
     await bench.say("net_close", "n1")
@@ -251,7 +251,7 @@ async def test_whoever_waits_hears_of_the_end(bench: Bench) -> None:
 
 
 async def test_the_host_closes(bench: Bench) -> None:
-    """What the guest has sent meanwhile is dropped, in silence; its ID is in use until it has closed, too."""
+    """Data that the guest has sent meanwhile are dropped without an error; its ID is in use until it has closed, too."""
     stream = await bench.open()
     await bench.data("n1", b"before")
     await bench.until(lambda: stream.owed)
@@ -339,7 +339,7 @@ async def test_who_ignores_cancellation_is_not_waited_for(
 async def test_a_failure_ends_one_connection(
     make: Any, caplog: pytest.LogCaptureFixture, error: Exception, logged: bool
 ) -> None:
-    """And nothing else; one that is no matter of the network is logged."""
+    """Only that connection fails; an exception that is not of the network is logged."""
 
     async def fail(_: Any) -> None:
         raise error
@@ -391,7 +391,7 @@ async def test_who_opens_and_closes_without_end_is_turned_away(bench: Bench) -> 
 
 @pytest.mark.parametrize("message_id", ["", "n1"])
 async def test_an_id_is_used_once_at_a_time(bench: Bench, message_id: str) -> None:
-    """And is not empty."""
+    """An ID must not be in use or empty."""
     await bench.open("n1")
     await bench.say("net_open", message_id)
     assert "in use or empty" in (await bench.heard("error", message_id))[2]["error"]
@@ -409,7 +409,7 @@ async def test_connections_that_are_not_there(bench: Bench, kind: str) -> None:
 
 
 async def test_more_than_the_window(bench: Bench) -> None:
-    """It is not kept, however often it is tried, and whatever its pieces are."""
+    """Data beyond the window are not kept, however often they are sent, and whatever their pieces are."""
     stream = await bench.open()
     for _ in range(20):
         await bench.data("n1", bytes(WINDOW // 8))
@@ -459,7 +459,7 @@ async def test_only_what_was_sent_is_acknowledged(bench: Bench, size: Any) -> No
 
 
 async def test_a_flood_of_offences_ends_the_talk(bench: Bench) -> None:
-    """And all connections with it."""
+    """All connections end with it."""
     stream = await bench.open()
     await bench.raw(encode_data_frame("net_data", "n9", "{}", b"x") * 101)
     assert bench.running is not None

@@ -98,7 +98,7 @@ FILE = "".join(f"line {number}\tof 'a' \"file\"\\n\n" for number in range(4000))
 @both
 @pytest.mark.parametrize("call", ["run_tool", "structured", "chain", "code", "page"])
 async def test_a_long_text_is_sent_once(era: str, call: str) -> None:
-    """What a tool read is in a reply once, on whatever path: a model would pay for it twice."""
+    """A long string is in a reply once, on whatever path: a model would pay for it twice."""
     ex = Exec()
     reply = ToolReply(content=[text(FILE)], structured={"content": FILE}, has_structured=True)
     ex.add(lambda: FILE, "files:read")

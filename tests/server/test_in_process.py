@@ -148,7 +148,7 @@ async def test_failures(bench: Bench) -> None:
     ],
 )
 async def test_what_is_no_message(bench: Bench, message: Any, id: Any) -> None:
-    """It is answered as an invalid request, with its ID where it has one."""
+    """Answers with an invalid request, with its ID where it has one."""
     answer = await bench.client.send(message)
     assert answer == {"jsonrpc": "2.0", "id": id, "error": answer["error"]}  # type: ignore[index]
     assert answer["error"]["code"] == -32600

@@ -18,7 +18,7 @@ def test_they_are_short(expose: str, count: int) -> None:
 
 
 def test_they_tell_the_way() -> None:
-    """They name the tools that are there, and how many tools are behind them."""
+    """The instructions name the exposed tools, and how many tools are behind them."""
     meta = instructions("meta", tools=500, namespaces=["github", "jira"])
     assert meta.startswith("500 tools in the namespaces github, jira behind")
     assert all(word in meta for word in ("search_tools", "describe_tool", "run_tool", "run_chain", "execute_code"))
@@ -40,6 +40,6 @@ def test_names_are_clean() -> None:
 
 
 def test_an_unknown_way() -> None:
-    """It is refused."""
+    """Refuses an unknown mode."""
     with pytest.raises(ConfigurationError, match="unknown expose"):
         instructions("other", tools=1)

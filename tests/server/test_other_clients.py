@@ -104,7 +104,7 @@ def test_typescript_over_stdio(kind: str, answer: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["v1", "legacy", "modern"])
 def test_typescript_over_http(kind: str, folder: Path, url: str) -> None:
-    """They do so over streamable HTTP as well."""
+    """Clients in TypeScript work over streamable HTTP as well."""
     _check(_drive(kind, "accept", folder, "http", url), "accept")
 
 

@@ -123,7 +123,7 @@ async def test_a_backend_that_dies_during_a_call() -> None:
 
 @pytest.mark.parametrize("kind", [BackendUnavailableError, ConnectionLostError])
 def test_the_public_error(kind: type[ToolExecError]) -> None:
-    """It is of the same class and code, and has neither the reason nor the details."""
+    """The public error is of the same class and code, and has neither the reason nor the details."""
     error = kind("at http://host/x", tool_id="a:b", op="execute", backend="a", details={"reason": "http://host/x"})
     shown = error.public()
     assert (type(shown), shown.code, shown.tool_id, shown.op, shown.backend) == (

@@ -59,7 +59,7 @@ def echoing(*options: Any) -> ToolRegistry:
 
 
 async def test_local_tools() -> None:
-    """They are there at once, found, read and run; and gone once they are taken out."""
+    """Local tools are there at once, found, read and run; and gone once they are taken out."""
     async with echoing() as registry:
         shout = Tool(name="shout", namespace="talk", version="2.0.0", input_schema=OPEN)
         registry.register_local(shout, lambda args: str(args["text"]).upper())
@@ -84,7 +84,7 @@ async def test_local_tools() -> None:
 
 
 async def test_local_tools_that_make_no_sense() -> None:
-    """They are refused with nothing added."""
+    """Refuses invalid local tools with nothing added."""
     async with echoing() as registry:
         with pytest.raises(InvalidToolError):
             registry.register_function("a b", lambda args: args)
@@ -144,7 +144,7 @@ async def test_servers_come_and_go() -> None:
 
 
 async def test_a_server_that_is_added_later() -> None:
-    """It is connected at once; taken out again, its tools and its name are free."""
+    """Such a server is connected at once; taken out again, its tools and its name are free."""
     async with echoing() as registry:
         for _ in range(2):
             status = await registry.register_mcp(scripted("one", "tool"))
@@ -162,7 +162,7 @@ async def test_a_server_that_is_added_later() -> None:
 
 
 async def test_a_server_that_cannot_be_reached_later() -> None:
-    """It raises with the reason and is forgotten: health is good, and the name is free."""
+    """Adding it raises with the reason and forgets it: health is good, and the name is free."""
     async with echoing() as registry:
         with pytest.raises(BackendUnavailableError, match="no-such-command-anywhere"):
             await registry.register_mcp(dead("one"))
@@ -208,7 +208,7 @@ async def test_all_or_nothing() -> None:
 
 
 async def test_a_start_that_is_cancelled() -> None:
-    """It can be done again."""
+    """A cancelled start can be repeated."""
     registry = echoing(Options(start_timeout=60))
     await registry.register_mcp(scripted("slow", "tool", trouble={"list": Trouble(delay=30)}))
     task = asyncio.create_task(registry.start())
@@ -248,7 +248,7 @@ async def test_what_cannot_be_stopped_in_good_order() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"url": "ftp://x"}, {"command": "a", "url": "http://x"}])
 async def test_servers_that_make_no_sense(settings: Mapping[str, Any]) -> None:
-    """They are refused, with nothing taken note of."""
+    """Refuses invalid servers, with nothing recorded."""
     async with echoing() as registry:
         for name in ("ok", ""):
             with pytest.raises(ConfigurationError):

@@ -232,7 +232,7 @@ async def test_the_end_of_input_ends_what_lasts() -> None:
 
 
 async def test_a_last_line_without_its_end() -> None:
-    """What comes before the end of input counts, also without a newline; too much of it is refused."""
+    """Input before its end counts, even without a newline; too much of it is refused."""
     for line, key in ((json.dumps(HELLO).encode(), "result"), (b"x" * 300_000, "error")):
         async with piped(max_line_bytes=100_000) as (lines, _):
             await lines.send(HELLO | {"id": 7})

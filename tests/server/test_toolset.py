@@ -74,7 +74,7 @@ async def test_nothing_else_can_be_found_or_run(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_direct_tools(era: str) -> None:
-    """They are listed and called within the toolset alone."""
+    """Direct tools are listed and called within the toolset alone."""
     async with serving(world(), expose="direct") as server, connect(server, era) as client:
         await server.ex.start()
         assert {tool.name for tool in (await client.list_tools()).tools} == {"files__read", "read_result"}

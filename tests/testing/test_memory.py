@@ -27,12 +27,12 @@ HALF = StreamEvent(kind="progress", data={"progress": 1, "total": 2, "message": 
 
 
 async def answer(backend: InMemoryBackend, name: str, args: Any = None, **rest: Any) -> Any:
-    """What the backend answers."""
+    """Return the answer of the backend."""
     return await backend.call(name, ToolCall(name, args, **rest))
 
 
 async def events(backend: InMemoryBackend, name: str, *, fallback: bool = False) -> list[Any]:
-    """What the backend streams."""
+    """Return the events of the backend's stream."""
     async with aclosing(backend.stream(name, ToolCall(name, fallback=fallback))) as stream:
         return [(event.kind, event.data) async for event in stream]
 
@@ -87,7 +87,7 @@ async def test_an_answer_can_wait() -> None:
 
 
 async def test_a_cancelled_call_is_recorded_as_such() -> None:
-    """So that a test can see that work was stopped."""
+    """A test can see that work was stopped."""
     backend = InMemoryBackend(answers={"never": After(asyncio.Event())})
     task = asyncio.ensure_future(answer(backend, "never"))
     await asyncio.sleep(0)
@@ -237,7 +237,7 @@ async def test_in_an_exec() -> None:
 
 
 async def test_a_backend_that_was_started_before_still_shows_its_tools() -> None:
-    """Who listens late hears of the tools at once."""
+    """A late listener gets the tools at once."""
     backend = InMemoryBackend("fake", {"one": 1})
     await backend.start()
     async with Exec() as ex:

@@ -52,7 +52,7 @@ async def test_values_are_answers() -> None:
 
 
 async def test_a_whole_result_is_an_answer() -> None:
-    """It is handed over as it is."""
+    """A whole result is passed as it is."""
     sandbox = ScriptedSandbox()
     whole = CodeResult(backend=info_of(sandbox), value=5)
     sandbox.default = whole
@@ -101,7 +101,7 @@ async def test_the_deadline_holds() -> None:
 
 
 async def test_it_says_what_it_enforces() -> None:
-    """What it is told to say, beside what always holds."""
+    """The sandbox reports the configured limits, beside those that always hold."""
     sandbox = ScriptedSandbox(enforced=LimitsEnforced(memory=True), isolation="none")
     enforced = (await run(sandbox)).limits_enforced
     assert enforced == LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True, memory=True)
@@ -111,7 +111,7 @@ async def test_it_says_what_it_enforces() -> None:
 
 
 async def test_closing_stops_what_runs() -> None:
-    """And raises what it is told to raise."""
+    """Closing raises the configured error."""
 
     async def program(request: ExecuteRequest) -> Any:
         await asyncio.Event().wait()

@@ -17,7 +17,7 @@ PYRIGHT = Path(sys.executable).with_name("pyright")
 
 @pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not installed")
 def test_user_code_passes_a_strict_type_checker() -> None:
-    """What users write has the types that it should have, and their mistakes are found."""
+    """Typed user code passes, and its mistakes are found."""
     done = subprocess.run(
         [PYRIGHT, "--project", HERE / "pyrightconfig.json", "--pythonpath", sys.executable, "--outputjson"],
         capture_output=True,

@@ -129,7 +129,7 @@ async def failures(ex: Exec) -> None:
 
 
 async def misspelt_and_mistyped() -> None:
-    """What the door refuses at run time is seen by type checkers before."""
+    """Type checkers see the mistakes that the front door refuses at run time."""
     Exec(default_timout=5)  # pyright: ignore[reportCallIssue]
     Exec(enable_code_execution="no")  # pyright: ignore[reportArgumentType]
     ex = Exec()

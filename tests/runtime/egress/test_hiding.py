@@ -133,7 +133,7 @@ SPELLINGS: Final[dict[str, Spelling]] = {
 
 
 def decompressed(data: bytes, make: Callable[[], Any]) -> str:
-    """What can be read of a compressed file, though its end may be missing."""
+    """Return the readable part of a compressed file, though its end may be missing."""
     text = b""
     while data:
         decoder = make()
@@ -164,7 +164,7 @@ def cut(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 
 
 def passed(values: Iterable[str], parts: Iterable[bytes]) -> bytes:
-    """What comes out of a body in *parts* after *values* were used."""
+    """Return what comes out of a body in *parts* after *values* were used."""
     known = Known()
     for value in values:
         known.add(value)
@@ -187,7 +187,7 @@ def test_spellings(name: str) -> None:
 
 
 def left_of(secret: str, said: bytes, read: Callable[[bytes], str]) -> int:
-    """How many characters of *secret* that stand together can be read in *said* (0 for less than a few)."""
+    """Return how many characters of *secret* can be read together in *said* (0 for less than a few)."""
     try:
         text = read(said)
     except ValueError:
@@ -252,7 +252,7 @@ def test_any_mixture(secret: str, forms: list[Any], before: str, after: str, wid
 @given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=5))
 @settings(max_examples=100, derandomize=True, deadline=None)
 def test_other_bytes_stay_what_they_are(data: bytes, cuts: list[int]) -> None:
-    """What has no secret in it passes as it is, however it is cut."""
+    """Bytes without a secret pass as they are, however they are cut."""
     assert passed([TOKEN, "another-secret"], cut(data, cuts)) == data
 
 
@@ -426,7 +426,7 @@ async def test_a_short_secret_is_told_of_before_anything_runs(monkeypatch: pytes
 
 @pytest.mark.anyio
 async def test_containers_share_what_was_used() -> None:
-    """What one container has used is hidden from the next one, which a server may send it to."""
+    """A secret that one container has used is hidden from the next one, which a server may send it to."""
     secrets = {"PLACEHOLDER": Secret(ref="env:TOKEN", hosts=("api.test",))}
     network = Network(Egress(hosts=("api.test",), secrets=secrets))
     first, second = network.reach(), network.reach()

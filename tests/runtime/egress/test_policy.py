@@ -57,7 +57,7 @@ def test_every_name_is_no_address() -> None:
     + ["a..test", "*.10.0.0.1", "::1", "[::1", "[::1]x", "[a]", "[10.0.0.1]", "a" * 64 + ".test", "u@a.test", "fe80::1%1", "\ud800.test"],
 )  # fmt: skip
 def test_what_is_no_host(host: str) -> None:
-    """It is refused when the policy is made, not when code asks."""
+    """Refuses an invalid host when the policy is made, not when code asks."""
     with pytest.raises(ConfigurationError):
         Egress(hosts=(host,))
     with pytest.raises(ConfigurationError):
@@ -170,7 +170,7 @@ async def test_connecting() -> None:
 
 @pytest.mark.anyio
 async def test_certificates() -> None:
-    """They are made once for each host, and verify."""
+    """Certificates are made once for each host, and verify."""
     authority = Authority()
     first = await authority.context("a.test")
     assert await authority.context("a.test") is first

@@ -127,7 +127,7 @@ class TestWhichHosts:
         assert secure.seen == []
 
     async def test_a_connect_whose_host_header_differs(self, bridged: Callable[..., Any]) -> None:
-        """It is refused, and so is one without a port, or for no host."""
+        """Refuses such a CONNECT, and one without a port or a host."""
         async with bridged(policy("api.test")) as bridge:
             for target, host, status in (
                 (b"api.test:443", b"other.test:443", 403),
@@ -161,7 +161,7 @@ class TestAddresses:
         assert bridge.records[0].allowed is False
 
     async def test_a_name_is_looked_up_once(self, bridged: Callable[..., Any], plain: Server) -> None:
-        """What was looked at is what is connected to: a second answer, which is another one, is never asked for."""
+        """The checked address is the one to connect to: a second answer, which is another one, is never asked for."""
         answers = [["127.0.0.2"], ["127.0.0.1"]]
 
         async def find(host: str, port: int) -> Sequence[str]:
@@ -256,7 +256,7 @@ class TestSecrets:
     async def test_parts_of_a_request(
         self, bridged: Callable[..., Any], plain: Server, where: str, kind: str, body: str, got: str
     ) -> None:
-        """It goes into the parts that it is for, spelled as they need it, and into no other."""
+        """A secret goes into the parts that it is for, spelled as they need it, and into no other."""
         host = f"api.test:{plain.port}"
         data = body.encode("utf-8", "surrogateescape")
         for framing, sent in (
@@ -329,7 +329,7 @@ class TestSecrets:
         assert middle.count(b"*") >= len(TOKEN)
 
     async def test_encoded_replies_are_refused(self, bridged: Callable[..., Any], plain: Server) -> None:
-        """What cannot be read cannot be looked through; the host is asked not to encode, and for whole replies."""
+        """A reply that cannot be read cannot be searched; the host is asked not to encode, and for whole replies."""
         host = f"api.test:{plain.port}"
 
         def special(handler: Handler) -> bool:
@@ -405,7 +405,7 @@ class TestMessages:
         assert plain.seen == []
 
     async def test_hop_by_hop_headers_stay_here(self, bridged: Callable[..., Any], plain: Server) -> None:
-        """They, and those that Connection names, do not go on; the Host cannot be taken away like that."""
+        """Such headers, and those that Connection names, do not go on; the Host cannot be taken away like that."""
         host = f"api.test:{plain.port}"
         async with bridged(policy(host)) as bridge:
             await bridge.say(
@@ -506,7 +506,7 @@ class TestMessages:
     async def test_a_listener_that_fails(
         self, bridged: Callable[..., Any], plain: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is logged, and the request goes on."""
+        """The exception is logged, and the request goes on."""
 
         def fail(_: object) -> None:
             raise ValueError("no")
@@ -592,7 +592,7 @@ class TestReplies:
 
     @pytest.mark.full
     async def test_a_host_that_says_nothing(self, bridged: Callable[..., Any], raw: Any) -> None:
-        """It is given up in time."""
+        """A silent host is given up in time."""
         said, port = raw
         said[:] = [b"HTTP/1.1 ", b"wait"]
         async with bridged(policy(f"api.test:{port}", idle_seconds=0.2)) as bridge:

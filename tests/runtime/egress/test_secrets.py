@@ -66,7 +66,7 @@ def test_nothing_to_hide() -> None:
 
 @pytest.mark.parametrize("value", ["", "42", "secret7", "  secret7  "])
 def test_short_secrets_are_refused(value: str) -> None:
-    """What cannot be told from other text is never used."""
+    """Refuses secrets that do not stand out from other text."""
     known = Known()
     with pytest.raises(SecretNotThereError, match="at least 8"):
         known.add(value)

@@ -76,11 +76,11 @@ class TestResults:
         ids=str,
     )
     def test_a_hostile_answer(self, payload: dict[str, Any]) -> None:
-        """It is an empty result."""
+        """A hostile answer is an empty result."""
         assert answers.read_result(payload, "a:b") == Result("a:b")
 
     def test_a_value_that_stays_there(self) -> None:
-        """It is a dict that stands for it, with what is known about it."""
+        """Such a value is a dict that stands for it, with its known fields."""
         handle = {"id": "h1", "type": "array", "bytes": 9, "length": 2, "preview": "[1", "other": 1}
         assert answers.read_value({"handle": handle}) == {
             "$handle": "h1", "type": "array", "bytes": 9, "length": 2, "preview": "[1",
@@ -135,7 +135,7 @@ class TestChains:
         assert step.result.binding is not None
 
     def test_a_skipped_step(self) -> None:
-        """It has no value and no attempts, and passes nothing on."""
+        """A skipped step has no value and no attempts, and passes nothing on."""
         items = [{"structured": 1}, {"skipped": True}, {"structured": 2}]
         steps = [STEP, STEP, ChainStep(tool_id="c", use_previous=True)]
         _, outcomes = answers.read_chain({"stepResults": items, "structured": 2}, steps)
@@ -155,7 +155,7 @@ class TestChains:
         assert len(outcomes) == 1
 
     def test_attempts_of_the_wrong_type(self) -> None:
-        """They count as one."""
+        """Such attempts count as one."""
         _, (step,) = answers.read_chain({"stepResults": [{"attempts": "9"}]}, [STEP])
         assert step.attempts == 1
 
@@ -184,12 +184,12 @@ class TestFinding:
 
     @pytest.mark.parametrize("results", [None, "x", {}, 5, [1, "x", None, [], {}, {"id": 5}, {"id": ""}]], ids=str)
     def test_no_summaries(self, results: Any) -> None:
-        """What is none is skipped."""
+        """Invalid summaries are skipped."""
         assert answers.read_summaries({"results": results}) == []
         assert answers.read_summaries({}) == []
 
     def test_fields_of_the_wrong_type(self) -> None:
-        """They are empty."""
+        """Fields of the wrong type are empty."""
         item = {"id": "a", "name": 5, "tags": "x", "inputModes": [1, "text"], "annotations": [], "score": True}
         (summary,) = answers.read_summaries({"results": [item]})
         assert summary == Summary(id="a", name="", input_modes=("text",))
@@ -242,7 +242,7 @@ class TestDocumentation:
         ids=str,
     )
     def test_a_hostile_answer(self, payload: dict[str, Any]) -> None:
-        """What cannot be used counts as absent; the rest is there."""
+        """Unusable fields count as absent; the rest is there."""
         doc = answers.read_doc({"notes": "n", **payload}, "a:b", "full")
         assert (doc.id, doc.tool, doc.bindings, doc.examples) == ("a:b", None, (), ())
         assert doc.to_dict()["id"] == "a:b"

@@ -68,7 +68,7 @@ class TestEveryConnection:
             await sending
 
     async def test_too_large_a_frame(self, pair: Pair) -> None:
-        """It is not sent, and the connection works on."""
+        """Such a frame is not sent, and the connection works on."""
         async with pair(max_frame_bytes=10) as (one, other):
             with pytest.raises(ProtocolError, match="over the limit of 10"):
                 await one.send(b"x" * 11)
@@ -86,7 +86,7 @@ class TestEveryConnection:
             assert await other.receive() == b"still there"
 
     async def test_after_closing(self, pair: Pair) -> None:
-        """Who closed can neither send nor receive; closing again does nothing."""
+        """A closed connection can neither send nor receive; closing again does nothing."""
         async with pair() as (one, other):
             await other.send(b"unread")
             await one.aclose()
@@ -97,7 +97,7 @@ class TestEveryConnection:
                 await one.receive()
 
     async def test_the_other_side_closes(self, pair: Pair) -> None:
-        """What it sent before can still be received, then it is over."""
+        """Frames sent before the close can still be received, then it is over."""
         async with pair() as (one, other):
             await one.send(b"last words")
             await one.aclose()
@@ -120,7 +120,7 @@ class TestEveryConnection:
 
 
 async def test_an_incoming_frame_over_the_limit() -> None:
-    """It is skipped with an error in its place, and the next one is read."""
+    """Such a frame is skipped with an error in its position, and the next one is read."""
     left, right = socket.socketpair()
     sender, receiver = await connect_socket(left), await connect_socket(right, max_frame_bytes=10)
     await sender.send(b"x" * 100_000)
@@ -175,7 +175,7 @@ async def test_a_reset_connection() -> None:
 
 
 async def test_a_socket_that_cannot_be_used() -> None:
-    """It is closed, and the error says why."""
+    """Such a socket is closed, and the error has the reason."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with pytest.raises(ValueError, match=r"[Ss]tream"):
         await connect_socket(sock)

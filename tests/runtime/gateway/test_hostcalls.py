@@ -105,13 +105,13 @@ class TestOneByOne:
     """A frame with one request blocks until that is answered."""
 
     async def test_an_async_tool(self, testbed: GatewayTestbed) -> None:
-        """It runs on the caller's event loop."""
+        """An async tool runs on the caller's event loop."""
         async with guest_of(testbed) as guest:
             (answer,) = await guest.exchange(add("1"))
             assert (answer["type"], answer["id"], answer["payload"]["structured"]) == ("response", "1", 2)
 
     async def test_a_sync_tool(self, testbed: GatewayTestbed) -> None:
-        """It runs in the guest's own thread, and what it has to wait for on the loop."""
+        """A sync tool runs in the guest's own thread, except for what it has to wait for on the loop."""
         add_sync_tools(testbed)
         async with guest_of(testbed) as guest:
 
@@ -169,7 +169,7 @@ class TestTogether:
             assert (answer["id"], answer["payload"]["structured"]) == ("slow", 5)
 
     async def test_waiting_for_one(self, testbed: GatewayTestbed) -> None:
-        """What else is answered by then comes along."""
+        """Other answers that are ready by then come along."""
         async with guest_of(testbed) as guest:
             meet = ("run_tool", "slow", {"id": "suite:meet", "args": {"number": 5}})
             await guest.post(meet, add("fast"))
@@ -265,7 +265,7 @@ class TestBreaches:
 
     @pytest.mark.parametrize("text", ["", "nonsense", "[5]", '[{"type":5}]', "[" * 5000], ids=lambda text: text[:10])
     async def test_nonsense(self, testbed: GatewayTestbed, text: str) -> None:
-        """It is an error for the guest, and the next call works."""
+        """Nonsense is an error for the guest, and the next call works."""
         async with guest_of(testbed) as guest:
             for call in (guest.gateway.exchange, guest.gateway.post):
                 with pytest.raises(ProtocolError):
@@ -274,7 +274,7 @@ class TestBreaches:
 
     @pytest.mark.parametrize("messages", [[], [add("1"), add("2")], [("print", "0", {"text": ""})]], ids=len)
     async def test_a_frame_that_blocks_without_a_reason(self, testbed: GatewayTestbed, messages: list[Any]) -> None:
-        """It has one request, or says what it waits for."""
+        """A blocking frame has one request, or says what it waits for."""
         async with guest_of(testbed) as guest:
             with pytest.raises(ProtocolError, match="one request"):
                 await guest.exchange(*messages)
@@ -303,7 +303,7 @@ class TestBreaches:
             assert (answer["type"], answer["payload"]["code"]) == ("error", "protocol")
 
     async def test_too_large_a_frame(self, testbed: GatewayTestbed) -> None:
-        """It is refused before it is read."""
+        """Refuses it before it is read."""
         async with guest_of(testbed) as guest:
             with pytest.raises(ProtocolError, match="over the limit"):
                 await asyncio.to_thread(guest.gateway.post, " " * ((16 << 20) + 1))
@@ -314,7 +314,7 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("how", ["one", "wait", "timed wait"])
     async def test_a_guest_that_waits(self, testbed: GatewayTestbed, how: str) -> None:
-        """It is woken with an error, and the tool is stopped."""
+        """Such a guest is woken with an error, and the tool is stopped."""
         async with guest_of(testbed) as guest:
             call = ("run_tool", "1", {"id": "suite:wait"})
             messages = {"one": [call], "wait": [call, wait()], "timed wait": [call, wait("0", 600)]}[how]
@@ -335,7 +335,7 @@ class TestTheEnd:
             assert testbed.calls == []
 
     async def test_calls_on_their_way(self, testbed: GatewayTestbed) -> None:
-        """What has not begun by then does not begin."""
+        """A call that has not begun by then does not begin."""
         async with guest_of(testbed) as guest:
             # The loop is busy here until the thread has posted its call and the run has been stopped.
             thread = threading.Thread(target=guest.gateway.post, args=(frame(add("1"), add("2")),))
@@ -355,7 +355,7 @@ class TestResults:
 
     @pytest.mark.parametrize("text", ["", "x", "[" * 5000], ids=lambda text: text[:5])
     def test_no_json(self, text: str) -> None:
-        """It is an error."""
+        """A result that is not JSON is an error."""
         with pytest.raises(ProtocolError, match="not JSON"):
             result_payload(text)
 
@@ -364,7 +364,7 @@ class TestResults:
         ["5", "[]", "{}", '{"type":"response","payload":{}}', '{"type":"result"}', '{"type":"result","payload":5}'],
     )
     def test_no_result(self, text: str) -> None:
-        """So is anything else."""
+        """Anything but a result is an error."""
         with pytest.raises(ProtocolError, match="without a result"):
             result_payload(text)
 
@@ -387,7 +387,7 @@ class TestLimits:
 
     @pytest.mark.full
     async def test_answers_that_nobody_hears(self, testbed: GatewayTestbed) -> None:
-        """They cannot pile up without end."""
+        """Unread answers cannot pile up without end."""
         async with guest_of(testbed) as guest:
             with pytest.raises(ProtocolError, match="wait for the guest"):
                 for number in range(20):

@@ -62,7 +62,7 @@ def in_pieces(frame: bytes) -> Any:
 
 
 def both(frame: bytes) -> tuple[Any, Any]:
-    """What the two make of a frame; the type of error is the same for all errors."""
+    """Return what the two make of a frame; the type of error is the same for all errors."""
     found: list[Any] = []
     for decode in (decode_json, in_pieces):
         try:

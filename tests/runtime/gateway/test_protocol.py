@@ -36,7 +36,7 @@ class TestCodec:
     """Messages become frames and frames messages."""
 
     def test_several_messages_in_one_frame(self) -> None:
-        """They come back in order, with every character and digit."""
+        """Messages come back in order, with every character and digit."""
         messages = [
             Message("run_tool", "1", {"id": "a:b", "args": {"x": 2**70, "y": "ä\u0000\U0001f642", "z": [None, 0.5]}}),
             Message("cancel", "2", {}),
@@ -50,7 +50,7 @@ class TestCodec:
         assert json.loads(CODEC.encode([Message("bye", "", {})])) == [{"type": "bye", "id": ""}]
 
     def test_a_single_message_is_a_frame(self) -> None:
-        """It needs no list around it; an absent payload is an empty one."""
+        """A single message needs no list around it; an absent payload is an empty one."""
         assert CODEC.decode(b'{"type":"response","id":"7","payload":null}') == [Message("response", "7", {})]
         assert CODEC.decode(b'{"type":"bye"}') == [Message("bye", "", {})]
         assert CODEC.decode(b"[]") == []
@@ -62,7 +62,7 @@ class TestCodec:
 
     @pytest.mark.parametrize("payload", [{"x": float("nan")}, {"x": {1, 2}}, {"x": b"bytes"}], ids=str)
     def test_what_is_not_json_cannot_be_sent(self, payload: dict[str, Any]) -> None:
-        """It is refused and not guessed at."""
+        """Refuses such a value instead of guessing."""
         with pytest.raises(ProtocolError, match="cannot be encoded"):
             CODEC.encode([Message("run_tool", "1", payload)])
 
@@ -174,7 +174,7 @@ class TestFrames:
         assert reader.pending == 6
 
     def test_too_large_a_frame_is_not_sent(self) -> None:
-        """It is refused before a byte of it goes out."""
+        """Refuses it before a byte of it goes out."""
         with pytest.raises(ProtocolError, match="over the limit of 8"):
             FrameReader(max_bytes=8).pack(b"123456789")
         assert MAX_FRAME_BYTES == 16 << 20
@@ -224,7 +224,7 @@ class TestFramesWithData:
 
     @given(size=st.integers(0, 2**32 - 1), head=st.binary(max_size=100))
     def test_any_length_of_the_message(self, size: int, head: bytes) -> None:
-        """What is announced and is not there is refused."""
+        """Refuses a message whose announced bytes are missing."""
         with pytest.raises(ProtocolError):
             read_data_frame(b"\0" + size.to_bytes(4, "big") + b"[" + head)
 
@@ -316,7 +316,7 @@ class TestHostState:
         ids=lambda payload: str(payload)[:40],
     )
     def test_another_version(self, payload: dict[str, Any]) -> None:
-        """It is refused, the message says what to do and is short."""
+        """Refuses another version with a short message that names the fix."""
         state = HostState()
         with pytest.raises(ProtocolError, match="same release") as caught:
             state.receive(Message("hello", "", payload))
@@ -377,7 +377,7 @@ class TestHostState:
 
     @pytest.mark.parametrize("kind", ["response", "error", "execute", "evil" * 100])
     def test_an_unknown_type(self, kind: str) -> None:
-        """What a guest does not send is refused, with its name cut short."""
+        """Refuses a type that a guest does not send, with its name cut short."""
         with pytest.raises(ProtocolError, match="unknown message type") as caught:
             self._running().receive(Message(kind, "1", {}))
         assert len(str(caught.value)) < 100
@@ -447,7 +447,7 @@ class TestTransfers:
 
     @pytest.mark.parametrize("kind", ["file", "net_data", "net_ack", "print", "result", "run_tool", "bye"])
     def test_data_come_with_the_messages_that_have_some(self, kind: str) -> None:
-        """And with no other one."""
+        """Data come with the messages that have some, and with no other one."""
         state = HostState(handshake=False, network=True)
         with pytest.raises(ProtocolError, match="data"):
             state.receive(Message(kind, "1", {}), with_data=kind not in ("file", "net_data"))
@@ -455,7 +455,7 @@ class TestTransfers:
 
     @pytest.mark.parametrize("kind", ["net_open", "net_data", "net_ack", "net_eof", "net_close"])
     def test_the_network_is_for_those_who_may(self, kind: str) -> None:
-        """And not before hello."""
+        """Refuses such a message without the permission, and before hello."""
         for state in (HostState(handshake=False), HostState(network=True)):
             with pytest.raises(ProtocolError, match="may not open"):
                 state.receive(Message(kind, "1", {}), with_data=kind == "net_data")

@@ -141,7 +141,7 @@ class TestRequests:
             assert await peer.next() == Message("println", "", {"text": "hello 42"})
 
     async def test_arguments_that_are_no_json(self) -> None:
-        """They are refused before anything is sent, and nothing stays pending."""
+        """Refuses such arguments before anything is sent, and nothing stays pending."""
         async with opened() as (gateway, peer):
             with pytest.raises(ProtocolError, match="cannot be encoded"):
                 await gateway.run_tool("a:b", {"x": object()})
@@ -151,7 +151,7 @@ class TestRequests:
             await task
 
     async def test_too_large_a_request(self) -> None:
-        """It is refused before anything is sent, with the advice to send less; the gateway works on."""
+        """Refuses it before anything is sent, with the advice to send less; the gateway works on."""
         async with opened(max_frame_bytes=1000) as (gateway, peer):
             with pytest.raises(ProtocolError, match="over the limit of 1000"):
                 await gateway.run_tool("a:b", {"x": "y" * 1000})
@@ -170,7 +170,7 @@ class TestRequests:
             await gateway.run_chain([])
 
     async def test_a_codec(self) -> None:
-        """It is used both ways."""
+        """The codec is used in both directions."""
 
         class Base64Codec:
             def encode(self, messages: Iterable[Message]) -> bytes:
@@ -196,7 +196,7 @@ class TestAnswers:
 
     @every_operation
     async def test_an_error(self, operation: str) -> None:
-        """It is raised as the class that it was, its text as it was."""
+        """An error is raised as the class that it was, with the same message."""
         async with opened() as (gateway, peer):
             task = asyncio.ensure_future(OPERATIONS[operation](gateway))
             await peer.answer({"error": "no such thing", "code": "tool_not_found", "toolId": "a:b"}, "error")
@@ -206,7 +206,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("payload", [{}, {"error": ""}, {"error": 5}], ids=str)
     async def test_an_error_without_a_text(self, payload: Any) -> None:
-        """It is an unknown one."""
+        """Such an error is an unknown one."""
         async with opened() as (gateway, peer):
             task = asyncio.ensure_future(gateway.run_tool("a:b"))
             await peer.answer(payload, "error")
@@ -231,7 +231,7 @@ class TestAnswers:
             assert not getattr(result, "value", None)
 
     async def test_a_value_that_stays_there(self) -> None:
-        """It comes as a dict that stands for it; its parts can be read."""
+        """Such a value comes as a dict that stands for it; its parts can be read."""
         async with opened() as (gateway, peer):
             task = asyncio.ensure_future(gateway.run_tool("a:b"))
             await peer.answer({"handle": {"id": "h1", "bytes": 5000}})
@@ -270,7 +270,7 @@ class TestByHand:
         await gateway.aclose()
 
     async def test_an_unknown_id(self) -> None:
-        """It is an error, too."""
+        """An unknown ID is an error, too."""
         gateway = ProxyGateway(memory_pair()[0])
         with pytest.raises(ProtocolError, match="no pending request"):
             gateway.deliver(Message("response", "99", {}))
@@ -324,7 +324,7 @@ class TestGreeting:
         "payload", [{}, {"protocol": PROTOCOL, "version": VERSION + 1}, {"protocol": 5, "version": VERSION}], ids=str
     )
     async def test_another_version(self, payload: Any) -> None:
-        """It is refused, and the connection closed."""
+        """Refuses another version, and closes the connection."""
         here, there = memory_pair()
         greeting = asyncio.ensure_future(Peer(there).answer(payload, "hello"))
         with pytest.raises(ProtocolError, match="speaks"):
@@ -335,7 +335,7 @@ class TestGreeting:
             await here.receive()
 
     async def test_a_refusal(self) -> None:
-        """What the other side does not like is raised."""
+        """A refusal by the other side is raised."""
         here, there = memory_pair()
         greeting = asyncio.ensure_future(Peer(there).answer({"error": "go away", "code": "protocol"}, "error"))
         with pytest.raises(ProtocolError, match="go away"):
@@ -344,7 +344,7 @@ class TestGreeting:
         await greeting
 
     async def test_silence(self) -> None:
-        """It is not waited for for ever."""
+        """Silence is not waited for for ever."""
         here, _ = memory_pair()
         with pytest.raises(GatewayTimeoutError, match="hello"):
             async with ProxyGateway(here, timeout=0.01):
@@ -460,7 +460,7 @@ class TestTheEnd:
                 await peer.next()
 
     async def test_a_lost_connection(self) -> None:
-        """It fails what is under way and what comes after."""
+        """A lost connection fails the pending calls and all later ones."""
         async with opened() as (gateway, peer):
             task = asyncio.ensure_future(gateway.run_tool("a:b"))
             await peer.next()
@@ -471,7 +471,7 @@ class TestTheEnd:
                 await gateway.run_tool("a:b")
 
     async def test_bye(self) -> None:
-        """It is the end as well."""
+        """A bye ends the connection as well."""
         async with opened() as (gateway, peer):
             task = asyncio.ensure_future(gateway.run_tool("a:b"))
             await peer.next()

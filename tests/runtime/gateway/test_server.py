@@ -110,7 +110,7 @@ class TestAnswers:
         assert "failed" not in answer.payload
 
     async def test_a_failed_chain(self, testbed: GatewayTestbed) -> None:
-        """It is an answer with the steps that were run; `failed` is the error of the last of them."""
+        """A failed chain is an answer with the steps that were run; `failed` is the error of the last of them."""
         steps = [{"toolId": "suite:add", "args": {"a": 1}}, {"toolId": "suite:fail"}, {"toolId": "suite:add"}]
         answer = await ask(tools_of(testbed), "run_chain", {"steps": steps})
         assert answer.type == "response"
@@ -252,13 +252,13 @@ class TestBadRequests:
         }
 
     async def test_an_answer_that_does_not_fit(self, testbed: GatewayTestbed) -> None:
-        """It is refused with the advice to ask for less."""
+        """Refuses such an answer with the advice to ask for less."""
         answer = await ask(Foreign(tools_of(testbed)), "run_tool", {"id": "suite:grow", "args": {"size": 17 << 20}})
         assert (answer.type, answer.payload["code"]) == ("error", "protocol")
         assert "ask for less" in answer.payload["error"]
 
     async def test_a_cancellation_is_no_answer(self, testbed: GatewayTestbed) -> None:
-        """It goes on to whoever cancels."""
+        """Cancelling a request cancels its call, and gives no answer."""
         task = asyncio.ensure_future(ask(tools_of(testbed), "run_tool", {"id": "suite:wait"}))
         await testbed.until(lambda: testbed.calls == ["wait"])
         task.cancel()
@@ -341,12 +341,12 @@ class TestLargeValues:
         assert "mcpResult" not in answer.payload
 
     async def test_an_unknown_handle(self, testbed: GatewayTestbed) -> None:
-        """It is an error with a code."""
+        """An unknown handle is an error with a code."""
         answer = await ask(tools_of(testbed), "read_result", {"handle": "h1"})
         assert answer.payload["code"] == "invalid_request"
 
     async def test_a_gateway_without_results(self, testbed: GatewayTestbed) -> None:
-        """It says so; one that keeps them elsewhere is asked."""
+        """Such a gateway raises; one that keeps results elsewhere is asked."""
         answer = await ask(Foreign(tools_of(testbed)), "read_result", {"handle": "h1"})
         assert "keeps no results" in answer.payload["error"]
         answer = await ask(Reader(tools_of(testbed)), "read_result", {"handle": "h1", "path": "a", "limit": 2})
@@ -369,7 +369,7 @@ class TestHere:
         return tools_of(testbed, **parts)
 
     async def test_a_sync_tool(self, testbed: GatewayTestbed) -> None:
-        """It is answered at once."""
+        """A sync tool is answered at once."""
         answer = self._answer(self._tools(testbed), "run_tool", {"id": "suite:double", "args": {"n": 2}})
         assert (answer.type, answer.payload["structured"]) == ("response", 4)
 
@@ -381,7 +381,7 @@ class TestHere:
         assert self._answer(tools, "run_tool", {"id": "suite:double"}).payload["code"] == "tool_call_limit"
 
     async def test_an_async_tool(self, testbed: GatewayTestbed) -> None:
-        """It is admitted, and answered on the loop, be it well or not."""
+        """An async tool is admitted, and answered on the loop, whether it fails or not."""
         tools = self._tools(testbed)
         server = RequestServer(tools)
         for payload, kind in (({"id": "suite:add", "args": {"a": 1}}, "response"), ({"id": "suite:fail"}, "error")):

@@ -84,14 +84,14 @@ class TestGreeting:
             assert await client.call() == 2
 
     async def test_another_version(self, testbed: GatewayTestbed) -> None:
-        """It is refused, and the next try may be right."""
+        """Refuses another version, and the next try may be right."""
         async with served(testbed) as client:
             answer = await client.ask("hello", {"protocol": PROTOCOL, "version": 99}, "0")
             assert (answer.type, answer.id, answer.payload["code"]) == ("error", "0", "protocol")
             assert (await client.ask("hello", HELLO.payload, "0")).type == "hello"
 
     async def test_a_greeting_too_late(self, testbed: GatewayTestbed) -> None:
-        """It comes first or not at all."""
+        """A greeting comes first or not at all."""
         async with served(testbed) as client:
             await client.call()
             assert (await client.ask("hello", HELLO.payload)).payload["code"] == "protocol"
@@ -101,7 +101,7 @@ class TestRequests:
     """Many at once, each answered under its own ID."""
 
     async def test_several_in_one_frame(self, testbed: GatewayTestbed) -> None:
-        """They run at the same time; an answer goes out as soon as it is there."""
+        """Requests of a frame run at the same time; an answer goes out as soon as it is there."""
         async with served(testbed) as client:
             meet = {"id": "suite:meet", "args": {"number": 5}}
             add = {"id": "suite:add", "args": {"a": 1}}
@@ -139,7 +139,7 @@ class TestRequests:
         ids=lambda message: message.type,
     )
     async def test_a_message_that_must_not_come(self, testbed: GatewayTestbed, message: Message) -> None:
-        """It is answered with an error of the protocol; the connection works on."""
+        """Such a message is answered with an error of the protocol; the connection works on."""
         async with served(testbed) as client:
             await client.say(message)
             answer = await client.next()
@@ -158,7 +158,7 @@ class TestRequests:
             assert await client.call() == 2
 
     async def test_an_empty_frame_of_messages(self, testbed: GatewayTestbed) -> None:
-        """It asks for nothing."""
+        """An empty frame is no request."""
         async with served(testbed) as client:
             await client.connection.send(b"[]")
             assert await client.call() == 2
@@ -172,7 +172,7 @@ class TestRequests:
             assert await client.call() == 2
 
     async def test_a_codec(self, testbed: GatewayTestbed) -> None:
-        """It is used both ways."""
+        """The codec is used in both directions."""
 
         class Base64Codec:
             def encode(self, messages: Iterable[Message]) -> bytes:
@@ -201,7 +201,7 @@ class TestCancelling:
             assert await client.call("1") == 2
 
     async def test_one_that_waits(self, testbed: GatewayTestbed) -> None:
-        """It is never begun."""
+        """A call that waits is never begun."""
         async with served(testbed, max_requests=1) as client:
             await client.say(Message("run_tool", "1", {"id": "suite:meet", "args": {"number": 1}}))
             await client.say(Message("run_tool", "2", {"id": "suite:add", "args": {"a": 1}}))
@@ -213,7 +213,7 @@ class TestCancelling:
             assert testbed.calls == ["meet"]
 
     async def test_one_that_is_unknown(self, testbed: GatewayTestbed) -> None:
-        """It is nothing to speak of."""
+        """Cancelling an unknown call does nothing."""
         async with served(testbed) as client:
             await client.say(Message("cancel", "99", {}), Message("cancel", "", {}))
             assert await client.call() == 2
@@ -248,7 +248,7 @@ class TestBounds:
             assert await client.call("4") == 2
 
     async def test_bytes(self, testbed: GatewayTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
-        """So are requests that are together too large (1,000 bytes here)."""
+        """Refuses requests that are together too large (1,000 bytes here)."""
         monkeypatch.setattr("toolexec.runtime.gateway.serving._MAX_WAITING_BYTES", 1000)
         async with served(testbed, max_requests=1) as client:
             await client.say(Message("run_tool", "1", {"id": "suite:meet", "args": {"number": 1}, "pad": "x" * 500}))
@@ -371,7 +371,7 @@ class TestTheEnd:
     async def test_a_tool_that_does_not_end(
         self, testbed: GatewayTestbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is not waited for for ever; the log says so."""
+        """Such a tool is not waited for for ever; the log has it."""
         monkeypatch.setattr("toolexec.runtime.gateway.serving._GRACE", 0.01)
         release = asyncio.Event()
 

@@ -49,7 +49,7 @@ class TestUnix:
         assert not path.exists()
 
     async def test_a_path_that_is_taken(self, tmp_path: Path) -> None:
-        """It is refused, and whatever is there stays."""
+        """Refuses such a path, and whatever is there stays."""
         (tmp_path / "s").write_text("mine")
         with pytest.raises(ConfigurationError, match="cannot listen at"):
             async with listen_unix(tmp_path / "s", echo):
@@ -57,7 +57,7 @@ class TestUnix:
         assert (tmp_path / "s").read_text() == "mine"
 
     async def test_a_path_that_is_too_long(self, tmp_path: Path) -> None:
-        """It is refused with advice."""
+        """Refuses such a path with advice."""
         with pytest.raises(ConfigurationError, match="short"):
             async with listen_unix(tmp_path / ("x" * 200), echo):
                 pass
@@ -99,7 +99,7 @@ class TestTCP:
         assert "without the token" in caplog.text
 
     async def test_a_client_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is not waited for for long."""
+        """A silent client is not waited for for long."""
         monkeypatch.setattr("toolexec.runtime.gateway.sockets._PATIENCE", 0.01)
         async with listen_tcp(echo) as address:
             client = await connect_tcp(TCPAddress(port=address.port, token=""))
@@ -108,7 +108,7 @@ class TestTCP:
             await client.aclose()
 
     async def test_a_port_that_is_taken(self) -> None:
-        """It is refused with advice."""
+        """Refuses such a port with advice."""
         async with listen_tcp(echo) as address:
             with pytest.raises(ConfigurationError, match="use 0"):
                 async with listen_tcp(echo, port=address.port):
@@ -121,7 +121,7 @@ class TestHandlers:
     """What listeners do with their handlers."""
 
     async def test_at_the_end(self, tmp_path: Path) -> None:
-        """They are cancelled, and clients see the connection closed."""
+        """Handlers are cancelled, and clients see the connection closed."""
         outcomes: list[str] = []
 
         async def handle(connection: Connection) -> None:
@@ -144,7 +144,7 @@ class TestHandlers:
             await each.aclose()
 
     async def test_one_that_fails(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """It is logged; the next client is served."""
+        """The exception is logged; the next client is served."""
 
         async def handle(connection: Connection) -> None:
             if await connection.receive() == b"fail":

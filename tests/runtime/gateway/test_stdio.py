@@ -80,7 +80,7 @@ async def test_a_child_that_writes_nonsense() -> None:
 
 
 async def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is killed, and so is what it has started, even when that holds the pipes open."""
+    """Kills the child and its descendants, even when those hold the pipes open."""
     monkeypatch.setattr("toolexec.runtime.gateway.stdio._GRACE", 0.2)
     program = """
 import subprocess, sys, time
@@ -101,7 +101,7 @@ time.sleep(600)
 
 
 async def test_a_child_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not take does not hold up the end."""
+    """Unread output does not hold up the end."""
     monkeypatch.setattr("toolexec.runtime.gateway.stdio._GRACE", 0.2)
     monkeypatch.setattr("toolexec.runtime.gateway.connections._GRACE", 0.2)
     child = await start("import time; time.sleep(600)")

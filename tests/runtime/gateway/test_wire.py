@@ -103,7 +103,7 @@ class TestErrors:
         assert list(arrived.violations) == VIOLATIONS
 
     def test_the_cause_stays(self) -> None:
-        """What a tool's exception was caused by is not sent."""
+        """The cause of a tool's exception is not sent."""
         error = HandlerError("t raised ValueError: no")
         error.__cause__ = ValueError("host secret")
         assert "host secret" not in json.dumps(error_payload(error))
@@ -133,7 +133,7 @@ class TestErrors:
         [("program_failed", CodeError), ("resource_limit", LimitExceededError), ("sandbox_timeout", CodeTimeoutError)],
     )
     def test_codes_of_earlier_releases_are_read(self, code: str, kind: type[ToolExecError]) -> None:
-        """They give the class that has taken the place of the one with that code, and its code."""
+        """Earlier codes give the class that has taken the place of theirs, and its code."""
         error = read_error({"error": "no", "code": code})
         assert type(error) is kind
         assert error.code == kind.code
@@ -187,7 +187,7 @@ class TestErrors:
         assert str(read_error({"error": "kaputt"})) == "kaputt"
 
     def test_violations_of_the_wrong_shape(self) -> None:
-        """What is none is left out; its parts of the wrong type are empty."""
+        """Invalid violations are left out; parts of the wrong type are empty."""
         assert read_violations("x") == ()
         found = read_violations([1, {}, {"path": 1, "keyword": "k", "message": None, "got": [1]}])
         assert found == (
@@ -225,7 +225,7 @@ class TestProgramErrors:
         ids=str,
     )
     def test_hostile_ones(self, data: Any) -> None:
-        """They come out as a failure about which nothing is known."""
+        """Such errors come out as a failure about which nothing is known."""
         error = read_code_error(data)
         assert str(error) == "the program failed"
         assert (error.line, error.column, error.source, error.kind, error.traceback) == (0, 0, "", "", "")
@@ -262,7 +262,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("payload", [{}, {"steps": None}, {"steps": {"0": {}}}, {"steps": "x"}], ids=str)
     def test_no_list(self, payload: dict[str, Any]) -> None:
-        """It is refused."""
+        """Refuses what is not a list."""
         with pytest.raises(ProtocolError, match="list of steps"):
             read_steps(payload)
 
@@ -297,7 +297,7 @@ class TestResults:
         "part", [{"type": "image", "data": "x" * 2000}, {"type": "image", "data": b"x"}], ids=["huge", "not JSON"]
     )
     def test_a_reply_that_cannot_travel_stays(self, part: dict[str, Any]) -> None:
-        """What is over the budget, or no JSON, does not get into a sandbox by the back door."""
+        """A reply over the budget, or one that is not JSON, does not get into a sandbox by the back door."""
         result = Result("a:b", None, reply=ToolReply(content=[part]))
         assert result_fields(result, 1000) == {"tool": "a:b", "durationMs": 0.0}
 

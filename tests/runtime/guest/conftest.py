@@ -59,7 +59,7 @@ class Child:
             raise
 
     async def run(self, code: str, **settings: Any) -> Ending:
-        """How a program ended."""
+        """Run a program and return how it ended."""
         self.output = Output()
         tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=self.output)
         request = ExecuteRequest(code=code, gateway=tools, output=self.output, **settings)
@@ -73,7 +73,7 @@ class Child:
         return ending.result["value"]
 
     async def error(self, code: str, **settings: Any) -> Any:
-        """What a program says of its failure."""
+        """Run a program and return its error."""
         ending = await self.run(code, **settings)
         assert ending.result is not None, ending
         return ending.result["error"]
@@ -143,7 +143,7 @@ class Boxed:
         await asyncio.Event().wait()
 
     async def run(self, code: str, language: str = "python", **settings: Any) -> Ending:
-        """How a program ended."""
+        """Run a program and return how it ended."""
         self.order = []
         self.output = Output(settings.pop("limit", 1 << 20), tell=lambda stream, text: self.order.append(text))
         tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=self.output)
@@ -158,7 +158,7 @@ class Boxed:
         return ending.result["value"]
 
     async def error(self, code: str, language: str = "python", **settings: Any) -> Any:
-        """What a program says of its failure."""
+        """Run a program and return its error."""
         ending = await self.run(code, language, **settings)
         assert ending.result is not None, (ending, self.said.read_text())
         return ending.result["error"]

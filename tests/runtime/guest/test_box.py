@@ -56,7 +56,7 @@ return [sorted(seen), await asyncio.gather(*[tools.test.echo(give=n) for n in ra
 
 @everywhere
 async def test_all_that_is_written_comes_out_in_its_order(box: Callable[..., Any], where: str) -> None:
-    """What Python prints, what its children write, and what goes to the descriptors directly."""
+    """Output of Python, of its children and of the descriptors keeps its order."""
     guest = await box(where)
     code = """
 import os, subprocess, sys
@@ -75,7 +75,7 @@ sys.__stdout__.write("late\\n")
 
 @everywhere
 async def test_a_flood_of_a_child_is_bounded_and_counted(box: Callable[..., Any], where: str) -> None:
-    """And blocks nobody; half a character at the end is one that is shown as such."""
+    """A flood blocks no other process; half a character at the end is shown as such."""
     guest = await box(where)
     code = 'import os\nos.system(\'head -c 3000000 /dev/zero | tr "\\\\0" x; printf "\\\\303" >&2\')\n1'
     assert await guest.value(code, limit=1000) == 1
@@ -104,7 +104,7 @@ async def test_output_comes_while_a_program_runs(box: Callable[..., Any]) -> Non
 
 
 async def test_input_environment_and_arguments(box: Callable[..., Any]) -> None:
-    """They are of one run; the folder is where each run begins."""
+    """Input, environment and arguments belong to one run; the directory is where each run begins."""
     guest = await box()
     code = """
 import os, subprocess, sys
@@ -121,7 +121,7 @@ os.chdir("/")
 async def test_the_environment_of_the_image_stays_but_for_what_is_dangerous(
     box: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would change how Python, node or bash start is gone."""
+    """Variables that would change how Python, node or bash start are removed."""
     for name in ("PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "BASH_FUNC_x%%", "IMAGE_SAYS"):
         monkeypatch.setenv(name, "1")
     names = await (await box("shipped")).value("import os\nsorted(os.environ)")
@@ -168,7 +168,7 @@ async def test_tracebacks_have_the_lines_of_programs(box: Callable[..., Any]) ->
 
 
 async def test_little_is_imported_before_the_first_program(box: Callable[..., Any]) -> None:
-    """What takes long is left to those who need it."""
+    """Slow modules are imported only by programs that need them."""
     guest = await box("bwrap")
     names = {*await guest.value("import sys\nsorted(sys.modules)")}
     heavy = {"typing", "collections.abc", "linecache", "tokenize", "importlib", "subprocess", "tempfile", "pathlib"}
@@ -212,7 +212,7 @@ return [*seen, *await asyncio.gather(tools.test.echo(give=3), tools.test.echo(gi
 
 @pytest.mark.parametrize("where", ["loose", "bwrap"])
 async def test_a_warm_guest_has_imported_what_is_usual(box: Callable[..., Any], where: str) -> None:
-    """And leaves no trace of what it tried."""
+    """A warm guest leaves no trace of its warm-up."""
     guest = await box(where, warm=True)
     code = "import sys\n[{'asyncio', 'json', 're'} <= {*sys.modules}, [n for n in globals() if n in 'x']]"
     assert await guest.value(code) == [True, []]
@@ -298,7 +298,7 @@ async def test_a_working_folder_that_is_gone_is_an_error(box: Callable[..., Any]
 
 
 def test_the_lines_of_programs_wait_for_the_module_that_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has them as soon as somebody imports it, and after that at once."""
+    """Lines are there at the first import of linecache, and after that at once."""
     monkeypatch.delitem(sys.modules, "linecache")
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     before = len(sys.meta_path)

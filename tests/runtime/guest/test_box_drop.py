@@ -92,7 +92,7 @@ async def test_all_of_it_holds(box: Callable[..., Any]) -> None:
 
 
 async def test_nothing_is_given_up_unless_asked_for(box: Callable[..., Any]) -> None:
-    """So that the test above tells something."""
+    """Unrestricted runs keep their rights, so that the test above proves something."""
     guest = await box("bwrap")
     found = await guest.value(PROBES.split("if os.uname")[0] + "\nfound")
     assert (found["/other/a"], found["shell"], found["bind"], found["connect"]) == (1, 0, 0, 111)
@@ -112,7 +112,7 @@ async def test_each_of_it_alone(box: Callable[..., Any], name: str) -> None:
 
 
 async def test_the_port_of_the_proxy_stays_open(box: Callable[..., Any]) -> None:
-    """And no other one; a guest without it has none."""
+    """The port of the proxy stays open, and no other one; a guest without it has none."""
     guest = await box("bwrap", drop=("landlock",), proxy_port=3128)
     assert "proxy" in guest.talk.capabilities
     code = """

@@ -56,7 +56,7 @@ async def test_it_goes_on(box: Callable[..., Any], where: str, code: str) -> Non
 
 @everywhere
 async def test_errors_that_are_hard_to_tell(box: Callable[..., Any], where: str) -> None:
-    """They are told, as far as that can be."""
+    """Reports such errors where that is possible."""
     guest = await box(where)
     code = "import sys\nsys.setrecursionlimit(len(__import__('traceback').extract_stack()) + 12)\ndef f(): f()\nf()"
     assert (await guest.error(code))["kind"] in ("RecursionError", "Exception")
@@ -146,7 +146,7 @@ return states
 
 
 async def test_a_first_process_without_init_can_be_ended(box: Callable[..., Any]) -> None:
-    """It is process 1 itself, which the system protects from what it does not handle."""
+    """The first process is process 1, which the system protects from signals that it does not handle."""
     guest = await box("bwrap", init=False)
     assert await guest.value("import os\n[os.getpid(), os.getppid()]") == [1, 0]
     assert await guest.end() == 0
@@ -191,7 +191,7 @@ async def test_too_many_processes_are_an_error_that_says_so(
 
 
 async def test_too_many_open_files_are_an_error_that_says_so(box: Callable[..., Any]) -> None:
-    """Also when the guest itself cannot open what it needs."""
+    """Reports too many open files even when the guest itself cannot open what it needs."""
     guest = await box("bwrap", open_files=64)
     code = "kept = []\nwhile True: kept.append(open('/dev/null'))"
     assert "Too many open files" in (await guest.error(code))["message"]

@@ -59,7 +59,7 @@ class Bench:
         self.ex = Exec()
 
     async def run(self, code: str) -> Ending:
-        """How a program ended."""
+        """Run a program and return how it ended."""
         tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=Output())
         return await asyncio.wait_for(self.talk.run(ExecuteRequest(code=code, gateway=tools)), LONG)
 
@@ -127,7 +127,7 @@ async def test_files_and_folders_are_private(bench: Bench) -> None:
 
 
 async def test_a_change_right_after_the_put_is_seen(bench: Bench) -> None:
-    """Also of a file whose size stays the same, within one tick of the clock of its file system."""
+    """Sees a change that keeps the size within one tick of the file system's clock."""
     for number in range(20):
         await bench.put(f=f"{number:03}".encode())
         assert await bench.after("open('f', 'r+').write('new')") == ({"f": b"new"}, ())
@@ -157,7 +157,7 @@ async def test_no_files_are_no_message(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 async def test_files_of_a_program_that_failed_are_taken(bench: Bench) -> None:
-    """They may tell why."""
+    """Files of a failed program may show why."""
     ending = await bench.run("open('log', 'w').write('so far')\nraise ValueError('no')")
     assert ending.result is not None
     assert ending.result["error"]["kind"] == "ValueError"
@@ -204,7 +204,7 @@ async def test_many_files_go_in_and_out(bench: Bench) -> None:
 
 
 async def test_what_is_too_much_is_left_out(bench: Bench) -> None:
-    """And named; the rest comes, in the order of names, as long as it fits."""
+    """Names the surplus and leaves it out; the rest comes, in the order of names, as long as it fits."""
     code = "for n, size in dict(a=10, b=100, c=10, d=5).items(): open(n, 'wb').write(bytes(size))"
     assert await bench.after(code, max_bytes=30) == ({"a": bytes(10), "c": bytes(10), "d": bytes(5)}, ("b",))
     code = "for n in 'abcd': open(n, 'ab').write(b'!')"
@@ -227,7 +227,7 @@ os.mkdir('locked'); open('locked/f', 'w').close()
 
 
 async def test_depth_and_width_are_bounded(bench: Bench) -> None:
-    """What is deeper than a path may be is not looked at."""
+    """Skips levels that are deeper than a path may be."""
     code = """
 for depth in (19, 20):
     os.makedirs('/'.join(['d'] * depth), exist_ok=True)
@@ -261,14 +261,14 @@ async def test_no_link_leads_out_of_the_folder(
 
 
 async def test_a_fifo_that_somebody_reads_is_no_file(bench: Bench) -> None:
-    """It could be opened, and what is written there would go elsewhere."""
+    """A fifo with a reader could be opened, and what is written there would go elsewhere."""
     await bench.run("os.mkfifo('p'); globals()['files'].kept = os.open('p', os.O_RDONLY | os.O_NONBLOCK)")
     with pytest.raises(InvalidRequestError, match="no plain file"):
         await bench.put(p=b"1")
 
 
 async def test_a_bad_path_is_refused_before_anything_is_sent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even when it is the last of many."""
+    """Refuses a bad path even when it is the last of many."""
     monkeypatch.setattr(bench.talk._sender, "put", None)
     for bad in ("../x", "/x", "a//b", "", "\0"):
         for others in (1, 100):
@@ -290,7 +290,7 @@ async def test_a_full_disk_is_told(bench: Bench) -> None:
 
 
 async def test_files_move_only_between_runs(bench: Bench) -> None:
-    """And come out only after one."""
+    """Files come out only after a run."""
     with pytest.raises(ProtocolError, match="ready"):
         await bench.take()
     run = asyncio.create_task(bench.run("import time; open('f', 'w').close(); time.sleep(0.2)"))
@@ -321,16 +321,16 @@ class Kept:
         self.sent: list[tuple[dict[str, Any], bytes]] = []
 
     def send(self, kind: str, message_id: str, payload: str) -> None:
-        """See `Line.send`."""
+        """Record a message instead of sending it."""
         self.sent.append(({"type": kind, "id": message_id, "payload": payload}, b""))
 
     def send_data(self, header: dict[str, Any], data: bytes) -> None:
-        """See `Line.send_data`."""
+        """Record data instead of sending them."""
         self.sent.append((header, data))
 
 
 def test_other_messages_are_for_others(tmp_path: Path) -> None:
-    """It says so."""
+    """Returns that the message is for another part."""
     assert not module.handle(Kept(), {"type": "execute", "id": "1"}, str(tmp_path))
 
 
@@ -338,7 +338,7 @@ def test_other_messages_are_for_others(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_off_while_it_is_read_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """So has one that cannot be read to its end: what comes is shorter, and in order."""
+    """A file that is cut off or unreadable comes shorter, and in order."""
     (tmp_path / "f").write_bytes(bytes(3 << 20))
     read = os.read
     reads = 0
@@ -391,7 +391,7 @@ def test_no_path_leads_out(tmp_path: Path, path: Any) -> None:
 
 
 def test_a_put_that_stops_in_the_middle_leaves_nothing_open(tmp_path: Path) -> None:
-    """What was there of the file is no file to be taken for whole."""
+    """A partial file is removed instead of being taken for whole."""
     folder = module._Folder(str(tmp_path))
     folder.put({"path": "f", "last": False}, b"1")
     assert folder.finish() is None
@@ -399,7 +399,7 @@ def test_a_put_that_stops_in_the_middle_leaves_nothing_open(tmp_path: Path) -> N
 
 
 def test_files_are_older_than_a_tick_once_they_are_known(tmp_path: Path) -> None:
-    """So that a change at once gives them another time, also where clocks of file systems are coarse."""
+    """A later change gets another time, even where clocks of file systems are coarse."""
     folder = module._Folder(str(tmp_path))
     before = time.time_ns()
     folder.put({"path": "put", "last": True}, b"1")

@@ -60,7 +60,7 @@ def not_for_programs(folder: Path) -> list[str]:
 
 
 async def test_the_command_of_bash_where_files_cannot_be_run(box: Callable[..., Any], tmp_path: Path) -> None:
-    """It is a function then."""
+    """The command is a function then."""
     guest = await box("bwrap", bwrap=("--bind", str(tmp_path), "/tmp"), prefix=not_for_programs(tmp_path))
     assert await guest.value('tool return "$(bash -c \'tool run test:echo "{}"\')"', "bash") == {}
 

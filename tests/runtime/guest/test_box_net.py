@@ -70,7 +70,7 @@ class Guest:
         await self._serve(stream)
 
     async def value(self, code: str) -> Any:
-        """What a program says."""
+        """Return the value of a program."""
         tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=Output())
         ending = await asyncio.wait_for(self.talk.run(ExecuteRequest(code=code, gateway=tools)), LONG)
         assert ending.result is not None, ending
@@ -104,7 +104,7 @@ async def echo(stream: Any) -> None:
 
 
 async def test_what_a_program_says_comes_back(start: Any) -> None:
-    """And the end of it, too."""
+    """Output of a program comes back, and its end, too."""
     guest = start(echo)
     code = (
         OPEN + "s.sendall(b'hello')\nfirst = s.recv(100)\ns.shutdown(1)\nvalue = [first.decode(), s.recv(100).decode()]"

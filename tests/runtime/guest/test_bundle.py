@@ -53,7 +53,7 @@ async def test_no_trace_of_it_is_in_tracebacks(start: Callable[..., Any]) -> Non
 
 
 async def test_the_guest_for_bash_runs_bash(start: Callable[..., Any]) -> None:
-    """And finds the text of its command."""
+    """The guest for bash finds the source of its command."""
     child = start(command=[sys.executable, "-I", "-c", bash_guest()])
     assert await child.value("""tool return "$(tool run test:echo '{"give": 5}')" """) == 5
 

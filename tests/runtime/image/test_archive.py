@@ -27,7 +27,7 @@ def layer(root: Path) -> bytes:
 
 
 def names(data: bytes) -> list[str]:
-    """What is in a tar, in its order."""
+    """Return the names in a tar, in its order."""
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return tar.getnames()
 
@@ -177,7 +177,7 @@ def test_the_same_image_has_the_same_id() -> None:
 
 
 def test_a_tree_that_has_changed_makes_no_archive(tmp_path: Path) -> None:
-    """It would not be what the digest says."""
+    """Refuses such a tree: the archive would not match the digest."""
     root = make_tree(tmp_path / "root")
     digest, size = measure_layer(root)
     parts = describe("tools", digest, size, env={}, labels={})

@@ -75,7 +75,7 @@ def test_two_builds_are_the_same(built: Built) -> None:
 
 
 def test_what_is_in_an_image(built: Built) -> None:
-    """It is small, has what a sandbox needs, and nothing of the machine that it was built on."""
+    """An image is small, has what a sandbox needs, and nothing of the machine that it was built on."""
     image, _, _ = built
     assert (image.python[:2], bool(image.node), image.go) == ("3.", True, "")
     assert image.packages.keys() == {"humanize"}
@@ -126,7 +126,7 @@ def test_what_was_built_is_not_built_again(built: Built, tmp_path: Path) -> None
 
 
 def test_a_lock_that_debian_has_moved_on_from(built: Built) -> None:
-    """It says what is another version now."""
+    """Names the packages that have another version now."""
     _, lock, _ = built
     lock.check_system(lock.system)
     with pytest.raises(ConfigurationError, match=r"bash 9 is .* now, new 1 is none now; give a mirror of that time"):
@@ -158,7 +158,7 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_release_that_is_none(tmp_path: Path) -> None:
-    """What debootstrap says is told."""
+    """Passes on debootstrap's message."""
     require_debootstrap()
     with pytest.raises(ConfigurationError, match=r"could not be installed; .*nonsense"):
         build_image(ImageStore(tmp_path / "images"), "small", Recipe(suite="nonsense"))
@@ -166,7 +166,7 @@ def test_a_release_that_is_none(tmp_path: Path) -> None:
 
 
 def test_programs_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which, and what to do."""
+    """Names the missing programs, and the fix."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(ConfigurationError, match="apt-get install debootstrap"):
@@ -181,7 +181,7 @@ def test_programs_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_anybody_builds_with_mmdebstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it makes is a tar, which is unpacked; a stand-in makes a small one, as the real one takes a minute."""
+    """Unpacks the tar of mmdebstrap; a stand-in makes a small one, as the real one takes a minute."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "share/mmdebstrap/hooks/merged-usr").mkdir(parents=True)
     make_tree(tmp_path / "tree", motd="hello")
@@ -231,7 +231,7 @@ def test_recipes_that_make_no_sense(changes: dict[str, Any], why: str) -> None:
     ],
 )
 def test_what_is_no_lock(tmp_path: Path, text: str) -> None:
-    """It says so."""
+    """Refuses what is not a lock with a reason."""
     (tmp_path / "lock").write_text(text)
     with pytest.raises(ConfigurationError, match="is no lock"):
         Lock.read(tmp_path / "lock")
@@ -246,7 +246,7 @@ def test_locks_that_cannot_be_read_or_written(tmp_path: Path) -> None:
 
 
 def test_what_is_not_needed_is_taken_away(tmp_path: Path) -> None:
-    """And what would tell of the machine or the day."""
+    """Removes what is not needed, and what would identify the machine or the day."""
     root = make_tree(tmp_path / "root", shadow="root:*:20413:0:99999:7:::\n", hostname="mine", hosts="mine", motd="hi")
     for name in (
         *(
@@ -279,7 +279,7 @@ def test_what_is_not_needed_is_taken_away(tmp_path: Path) -> None:
 
 
 def test_times_tell_nothing_of_the_build(tmp_path: Path) -> None:
-    """What is older keeps its time, the rest gets the latest of those; no program runs as somebody else."""
+    """Older times are kept, later ones are cut to the latest of those; no program runs as another user."""
     root = make_tree(tmp_path / "root", old="1", new="2")
     began = 2_000_000_000
     for path in root.rglob("*"):
@@ -294,13 +294,13 @@ def test_times_tell_nothing_of_the_build(tmp_path: Path) -> None:
 
 
 def test_versions_without_what_debian_adds() -> None:
-    """And without an epoch."""
+    """Drops Debian's suffixes and the epoch."""
     system = {"a": "1:18.20.4+dfsg-1~deb12u1", "b": "3.11.2-1+b1", "c": "odd"}
     assert [upstream(system, name) for name in "abcd"] == ["18.20.4", "3.11.2", "", ""]
 
 
 def test_secrets_do_not_reach_the_programs_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What says where to fetch from does."""
+    """Variables that name the source of packages do reach them."""
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("https_proxy", "http://proxy")
     found = build_environment(MORE="x")
@@ -309,7 +309,7 @@ def test_secrets_do_not_reach_the_programs_that_build(monkeypatch: pytest.Monkey
 
 
 def test_commands_in_a_tree_as_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They get a user namespace."""
+    """Commands of an ordinary user get a user namespace."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert in_tree(Path("/x"), ["true"])[:3] == ["unshare", "--user", "--map-root-user"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)

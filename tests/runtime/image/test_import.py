@@ -46,7 +46,7 @@ def bring(store: ImageStore, tmp_path: Path) -> Bring:
 
 
 def refused(store: ImageStore, bring: Bring, what: Any, why: str) -> None:
-    """It is not taken, for this reason, and leaves nothing."""
+    """Check that the import is refused for this reason, and leaves nothing."""
     with pytest.raises(ConfigurationError, match=why):
         bring(what)
     assert store.list() == []
@@ -100,7 +100,7 @@ def test_what_the_store_gives_it_takes(store: ImageStore, bring: Bring) -> None:
 
 
 def test_layers_cover_each_other(bring: Bring) -> None:
-    """What an upper layer deletes is gone, what it has itself stays, and links to files below become files."""
+    """A deletion by an upper layer counts, its own files stay, and links to files below become files."""
     lower = tar_of(
         (
             *SHELL,
@@ -164,7 +164,7 @@ def test_an_oci_layout_in_a_folder(store: ImageStore, tmp_path: Path) -> None:
 
 
 def test_what_docker_saves(bring: Bring) -> None:
-    """Also where a layer is a link to another one."""
+    """Imports Docker's archive, even where a layer is a link to another one."""
     lower, upper = tar_of((*SHELL, ("a", b"1"))), tar_of((("a", b"2"),))
     files = docker_files({"x/layer.tar": lower, "y/layer.tar": upper}, config={"Env": ["A=b"]})
     image = bring(files)
@@ -199,7 +199,7 @@ def test_hostile_names_are_refused(store: ImageStore, bring: Bring, item: Entry,
 
 
 def test_links_lead_nowhere_outside(bring: Bring, tmp_path: Path) -> None:
-    """They are kept as they are, and what goes through them stays in the tree."""
+    """Links are kept as they are, and paths through them stay in the tree."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -272,7 +272,7 @@ def test_too_much_is_refused(store: ImageStore, bring: Bring, monkeypatch: pytes
 
 
 def test_a_header_of_megabytes_is_refused(store: ImageStore, bring: Bring) -> None:
-    """It would be read into memory at once."""
+    """Such a header would be read into memory at once."""
     header = entry("././@LongLink", tarfile.GNUTYPE_LONGNAME, size=8 << 20).tobuf(tarfile.GNU_FORMAT)
     refused(store, bring, header + b"n" * (8 << 20) + tar_of(SHELL), "header of many megabytes")
 
@@ -296,7 +296,7 @@ def test_a_cut_archive_is_refused(store: ImageStore, bring: Bring, cut: int) -> 
     ],
 )
 def test_what_is_no_image(store: ImageStore, bring: Bring, data: bytes, why: str) -> None:
-    """It says so."""
+    """Refuses what is not an image with a reason."""
     refused(store, bring, data, why)
 
 
@@ -341,7 +341,7 @@ def test_archives_that_are_not_what_they_say(
 
 
 def test_an_index_that_leads_to_itself(store: ImageStore, bring: Bring) -> None:
-    """It cannot, with digests; but a long way is refused."""
+    """Refuses a long path of indexes; with digests, a loop is impossible."""
     files = oci_files([LAYER])
     for _ in range(5):
         inner = files["index.json"]
@@ -406,7 +406,7 @@ def test_what_is_known_of_an_image_without_debian(bring: Bring) -> None:
 
 
 def test_what_is_known_of_debian(bring: Bring) -> None:
-    """What its package manager says."""
+    """Reads what Debian's package manager lists."""
     status = (
         b"Package: python3\nStatus: install ok installed\nVersion: 3.11.2-1+b1\nDescription: x\n y: z\n\n"
         b"Package: nodejs\nStatus: install ok installed\nVersion: 1:18.20.4+dfsg-1\n\n"

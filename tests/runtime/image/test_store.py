@@ -79,7 +79,7 @@ def test_a_name_means_the_latest(store: ImageStore, keep: Keep) -> None:
     "name", ["", "../x", "Big", "a b", "/root", "a//b", "a:", "x" * 300, "host:5000/x", "a@sha256:1"]
 )
 def test_what_is_no_name_is_not_found(store: ImageStore, keep: Keep, name: str) -> None:
-    """It is refused where an image would get it."""
+    """Refuses such a name where an image would get it."""
     keep()
     assert store.find(name) is None
     with pytest.raises(ConfigurationError):
@@ -206,7 +206,7 @@ def test_a_tree_with_something_odd_is_not_kept(store: ImageStore) -> None:
 
 
 def test_hostile_modes_are_no_hindrance(store: ImageStore, keep: Keep) -> None:
-    """What nobody may enter or write to can still be removed."""
+    """Removes directories that cannot be entered or written to."""
     made = keep()
     deep = made.root / "etc"
     for _ in range(50):
@@ -220,7 +220,7 @@ def test_hostile_modes_are_no_hindrance(store: ImageStore, keep: Keep) -> None:
 
 
 def test_descriptions_of_something_else_do_not_count(store: ImageStore, keep: Keep) -> None:
-    """Such as those of another version, or that lead elsewhere."""
+    """Descriptions of another version, or that lead elsewhere, do not count."""
     keep()
     [file] = store.folder.glob("*.json")
     about = json.loads(file.read_text())
@@ -234,7 +234,7 @@ def test_descriptions_of_something_else_do_not_count(store: ImageStore, keep: Ke
 
 
 def test_the_archive_is_made_once(store: ImageStore, keep: Keep) -> None:
-    """It goes with the image."""
+    """The archive goes with the image."""
     made = keep()
     archive = store.archive(made)
     assert store.archive(made) == archive
@@ -248,7 +248,7 @@ def test_the_archive_is_made_once(store: ImageStore, keep: Keep) -> None:
 
 
 def test_an_image_that_was_changed_has_no_archive(store: ImageStore, keep: Keep) -> None:
-    """And no half of one stays."""
+    """Such an image has no archive, not even half of one."""
     made = keep()
     (made.root / "etc/new").write_text("changed")
     with pytest.raises(SandboxUnavailableError, match="changed on the disk"):
@@ -257,7 +257,7 @@ def test_an_image_that_was_changed_has_no_archive(store: ImageStore, keep: Keep)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    """It says which, and what else to do."""
+    """Names the directory, and an alternative."""
     (tmp_path / "file").write_text("")
     store = ImageStore(tmp_path / "file")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"), store.scratch():
@@ -300,7 +300,7 @@ def test_what_still_writes_does_not_keep_a_folder(store: ImageStore) -> None:
 def test_what_cannot_be_removed_is_said(
     store: ImageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What went on in the folder is not hidden by it."""
+    """A failing removal does not hide the exception in the directory."""
     monkeypatch.setattr(module, "_PATIENCE", 0)
     with pytest.raises(ZeroDivisionError), store.scratch() as work:
         monkeypatch.setattr(module, "remove_tree", lambda _: os.mkdir("/"))

@@ -12,7 +12,7 @@ from .conftest import Clock
 
 
 def test_a_known_key(clock: Clock) -> None:
-    """It says who the caller is, as the configuration has it."""
+    """A known key identifies the caller as configured."""
     key = new_key()
     entry = ApiKey(id="ann", sha256=hash_key(key).upper(), roles=("ops",), scopes=("read",), tenant="acme")
     keys = ApiKeys([entry, ApiKey(id="bob", sha256=hash_key("other key"))], clock)
@@ -35,7 +35,7 @@ def test_an_unknown_key(key: str) -> None:
 
 
 def test_a_key_that_expires(clock: Clock) -> None:
-    """It is accepted until that moment and not in it."""
+    """Such a key is accepted until that moment and not in it."""
     keys = ApiKeys([ApiKey(id="ann", sha256=hash_key("known"), expires="1970-01-01T00:20:00")], clock)
     clock.now = 1199.9
     assert keys.identify("known").expires == 1200

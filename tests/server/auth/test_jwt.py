@@ -46,7 +46,7 @@ def good_claims(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kid", ["rsa0", "ec"])
 async def test_a_good_token(issuer: Issuer, kid: str) -> None:
-    """It says who the caller is, with roles, scopes and tenant."""
+    """A good token identifies the caller, with roles, scopes and tenant."""
     token = issuer.token(kid, roles=["admin"], scope="read write", tenant="acme", client_id="app")
     identity = await tokens(issuer).identify(token)
     caller = identity.caller
@@ -132,7 +132,7 @@ async def test_a_public_key_is_no_shared_secret(issuer: Issuer, form: str) -> No
 
 
 async def test_a_key_of_somebody_else(issuer: Issuer) -> None:
-    """Also when it claims the issuer's key, or brings its own along."""
+    """Refuses such a key even when it claims the issuer's key, or brings its own along."""
     own = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     checker = tokens(issuer)
     assert "not valid" in await refused(checker, issuer.token("rsa0", key=own))
@@ -193,7 +193,7 @@ async def test_keys_are_read_once(issuer: Issuer, clock: Clock) -> None:
 
 
 async def test_a_new_key_of_the_issuer(issuer: Issuer, clock: Clock) -> None:
-    """It is found by reading the keys again, at most once a minute; the old one is gone then."""
+    """Finds a new key by reading the keys again, at most once a minute; the old one is gone then."""
     checker = tokens(issuer, clock)
     await checker.identify(issuer.token())
     issuer.rotate()
@@ -234,7 +234,7 @@ async def test_keys_that_cannot_be_read(
 
 
 async def test_a_token_without_a_key_id(issuer: Issuer) -> None:
-    """It is fine while there is only one key that it can mean."""
+    """Such a token is fine while there is only one key that it can mean."""
     checker = tokens(issuer)
     await checker.identify(issuer.token(None))
     issuer.keys["rsa9"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -250,7 +250,7 @@ async def test_keys_from_a_file(issuer: Issuer, tmp_path: Path) -> None:
 
 
 def test_a_file_without_keys(issuer: Issuer, tmp_path: Path) -> None:
-    """It is refused at the start."""
+    """Refuses a file without keys at the start."""
     (tmp_path / "empty.json").write_text("{}")
     for name in ("empty.json", "missing.json"):
         with pytest.raises(ConfigurationError, match=r"jwks_file .* cannot be used"):

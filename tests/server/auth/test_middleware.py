@@ -135,7 +135,7 @@ async def test_a_session_belongs_to_its_caller(serve: Serve, issuer: Issuer) -> 
 
 
 async def test_a_session_of_nobody_is_not_for_a_caller(serve: Serve) -> None:
-    """And the other way round."""
+    """A session of a caller is not for an anonymous client, either."""
     server = await serve(auth=AuthSettings(api_keys=KEYS, allow_anonymous=True))
     opened = await server.post(INITIALIZE)
     session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}

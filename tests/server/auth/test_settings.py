@@ -90,7 +90,7 @@ def test_tokens(settings: dict[str, Any], problem: str) -> None:
     ],
 )
 def test_both_together(settings: dict[str, Any], problem: str) -> None:
-    """What does not fit together is refused at the start."""
+    """Refuses contradicting settings at the start."""
     with pytest.raises(ConfigurationError, match=problem):
         AuthSettings(**settings)
 

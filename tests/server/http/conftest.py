@@ -88,7 +88,7 @@ class Running:
         return await self.request("POST", json=message, headers={**JSON_HEADERS, **(headers or {})}, **settings)
 
     async def raw(self, data: bytes, *more: bytes, pause: float = 0.0) -> bytes:
-        """What is answered to these bytes, until the server ends the connection."""
+        """Send these bytes and return the answer, until the server ends the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             for part in (data, *more):

@@ -36,7 +36,7 @@ async def test_a_connection_without_a_request(serve: Serve) -> None:
 
 
 async def test_a_second_head_that_never_ends(serve: Serve) -> None:
-    """What was in time once has to be so again."""
+    """The time limit holds for each head on a connection."""
     server = await serve(HttpSettings(port=0, header_timeout=0.3))
     answer = await server.raw(HEAD + b"\r\n", HEAD, *([b"x"] * 12), pause=0.1)
     assert answer.count(b"HTTP/1.1 200 ") <= 1
@@ -71,7 +71,7 @@ async def test_more_connections_than_allowed(serve: Serve) -> None:
 
 @pytest.mark.full
 async def test_a_client_that_does_not_read(serve: Serve) -> None:
-    """It is dropped when its answers pile up."""
+    """Such a client is dropped when its answers pile up."""
     metrics = Metrics()
     server = await serve(HttpSettings(port=0, read_timeout=0.3), metrics=metrics)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
@@ -85,7 +85,7 @@ async def test_a_client_that_does_not_read(serve: Serve) -> None:
 
 
 def requests_answered(metrics: Metrics) -> int:
-    """How many there were so far."""
+    """Return how many there were so far."""
     return int(
         metrics.registry.get_sample_value("toolexec_http_requests_total", {"method": "GET", "status": "200"}) or 0
     )
@@ -93,7 +93,7 @@ def requests_answered(metrics: Metrics) -> int:
 
 @pytest.mark.full
 async def test_a_client_that_reads_late(serve: Serve) -> None:
-    """It gets everything, as long as it reads at all."""
+    """A late reader gets everything, as long as it reads at all."""
     metrics = Metrics()
     server = await serve(HttpSettings(port=0, read_timeout=30), metrics=metrics)
     count = 6000
@@ -132,7 +132,7 @@ class Transport(asyncio.Transport):
 
 @pytest.mark.full
 async def test_a_client_that_reads_slowly() -> None:
-    """It is not dropped while it reads anything at all, and it is when it stops to."""
+    """A slow client is not dropped while it reads anything at all, and it is when it stops to."""
     made = connections(HttpSettings(read_timeout=0.4), lambda reason: None)
     config = uvicorn.Config(build_app(small_server(), HttpSettings(), AuthSettings()), log_config=None)
     config.load()
@@ -154,7 +154,7 @@ async def test_a_client_that_reads_slowly() -> None:
 
 
 async def test_heads_that_are_too_long(serve: Serve) -> None:
-    """They are refused without being kept."""
+    """Refuses such heads without keeping them."""
     server = await serve(HttpSettings(port=0, max_header_bytes=2000))
     answer = await server.raw(HEAD + b"x: " + b"y" * 5000 + b"\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 431 ")

@@ -46,7 +46,7 @@ async def test_headers_that_do_not_fit(serve: Serve, headers: dict[str, str], me
 
 
 async def test_the_same_header_twice(serve: Serve) -> None:
-    """Which of them counts is not left to chance."""
+    """Refuses an ambiguous request instead of choosing one of them."""
     server = await serve()
     head = (
         b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -60,7 +60,7 @@ async def test_the_same_header_twice(serve: Serve) -> None:
 
 @pytest.mark.parametrize("session", ["", "f" * 32, "../../etc", "\xff" * 9, "x" * 5000])
 async def test_a_session_that_never_was(serve: Serve, session: str) -> None:
-    """It is not found, whatever it looks like, and nothing is opened in its place."""
+    """Such a session is not found, whatever it looks like, and nothing is opened in its place."""
     server = await serve()
     headers = [("mcp-session-id", session.encode("latin-1")), ("mcp-protocol-version", b"2025-11-25")]
     encoded = [*headers, ("accept", b"application/json, text/event-stream"), ("content-type", b"application/json")]

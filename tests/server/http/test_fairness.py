@@ -41,7 +41,7 @@ class TestSessions:
     """Sessions of the handshake era."""
 
     async def test_another_caller_gets_one(self, serve: Serve) -> None:
-        """Who has all of them gets no more, and loses the one that it used least to a caller who has fewer."""
+        """A caller with all sessions gets no more, and loses its least used one to a caller who has fewer."""
         server = await serve(HttpSettings(port=0, max_sessions=4), AUTH)
         eves = [await server.post(INITIALIZE, bearer("eve")) for _ in range(5)]
         assert [answer.status_code for answer in eves] == [200, 200, 200, 200, 503]
@@ -86,7 +86,9 @@ class TestOpenApprovals:
     """Calls that wait for an answer between two requests."""
 
     async def test_another_caller_is_asked(self, serve: Serve) -> None:
-        """Who has most of them gets no more, is told so truly, and loses the oldest to a caller who has fewer."""
+        """The caller with most of them gets no more, with a true reason, and loses the oldest to a caller who has
+        fewer.
+        """
         tools, done = careful(suspended_max=4)
         async with tools:
             server = await serve(HttpSettings(port=0), AUTH, tools)
@@ -144,7 +146,7 @@ class TestApproved:
 
     @pytest.mark.parametrize("era", ["legacy", MODERN])
     async def test_a_caller_with_a_key(self, serve: Serve, era: str) -> None:
-        """It is known, so that its answers last, and are not those of others."""
+        """Such a caller is known, so that its answers last, and are not those of others."""
         tools, _ = careful()
         async with tools:
             server = await serve(HttpSettings(port=0), AUTH, tools)

@@ -17,7 +17,7 @@ KEY = AuthSettings(api_keys=(ApiKey(id="ann", sha256=hash_key("k" * 20)),))
 @pytest.mark.full
 @pytest.mark.parametrize("path", PATHS)
 async def test_another_host_is_refused_on_every_path(serve: Serve, path: str) -> None:
-    """What a hostile name server makes of this machine's address is none of its names."""
+    """A name that a hostile name server gives to this machine's address is refused."""
     server = await serve(metrics=Metrics())
     for host in (
         "evil.example",
@@ -61,7 +61,7 @@ async def test_two_origins_are_refused(serve: Serve) -> None:
 
 
 async def test_without_a_host_there_is_no_answer(serve: Serve) -> None:
-    """Also not for clients of the oldest protocol version."""
+    """Clients of the oldest protocol version get no answer, either."""
     server = await serve()
     assert (await server.raw(b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 421 ")
     assert (await server.raw(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")

@@ -48,12 +48,12 @@ def fixed(**answers: str) -> Any:
     ],
 )
 async def test_the_worst_that_counts(answers: dict[str, str], required: tuple[str, ...], status: str) -> None:
-    """What is required and fails makes all fail; what is not makes it degraded."""
+    """A failing required check makes all fail; one that is not required makes it degraded."""
     assert (await Health(fixed(**answers), required=required).report()).status == status
 
 
 async def test_checks_that_raise_or_hang() -> None:
-    """They have failed, and say so without secrets."""
+    """Such checks have failed, and are reported without secrets."""
     redactor.add("t0psecret")
 
     async def hang() -> str:
@@ -129,14 +129,14 @@ async def test_ready_says_one_word(serve: Serve, answers: dict[str, str], code: 
 
 
 async def test_without_checks_a_server_is_ready(serve: Serve) -> None:
-    """It has nothing to wait for; and no report to give."""
+    """A server without checks has nothing to wait for, and no report to give."""
     server = await serve()
     assert (await server.request("GET", "/readyz")).text == "OK"
     assert (await server.request("GET", "/health")).status_code == 404
 
 
 async def test_the_report_is_for_operators(serve: Serve) -> None:
-    """It needs a key, and a role where roles are set."""
+    """The report needs a key, and a role where roles are set."""
     http = HttpSettings(port=0, operator_roles=("ops",))
     server = await serve(http, AuthSettings(api_keys=KEYS), health=Health(fixed(a="down"), required=["a"]))
     assert (await server.request("GET", "/health")).status_code == 401

@@ -43,7 +43,7 @@ async def test_a_body_that_just_fits(serve: Serve) -> None:
 
 
 async def test_a_body_that_dawdles(serve: Serve) -> None:
-    """It is given up, also when a byte arrives now and then; and the server goes on."""
+    """Gives such a body up, even when a byte arrives now and then; and the server goes on."""
     metrics = Metrics()
     server = await serve(HttpSettings(port=0, body_timeout=0.3), metrics=metrics)
     drops = [b"x"] * 12
@@ -90,7 +90,7 @@ async def test_the_type_may_name_its_encoding(serve: Serve) -> None:
 @pytest.mark.parametrize("era", [{}, {"mcp-protocol-version": "2026-07-28"}])
 @pytest.mark.parametrize("bomb", [b"[" * 100_000, b'{"a":' * 50_000, b"[" * 101 + b"]" * 101])
 async def test_json_that_nests_too_deeply(serve: Serve, bomb: bytes, era: dict[str, str]) -> None:
-    """It is refused before a parser sees it."""
+    """Refuses such a document before a parser sees it."""
     server = await serve()
     answer = await server.request("POST", content=bomb, headers={**JSON_HEADERS, **era})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)

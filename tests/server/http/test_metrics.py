@@ -81,7 +81,7 @@ def ended(tool: str, error: BaseException | None = None, result: Result | None =
 
 @pytest.mark.full
 def test_names_cannot_make_it_grow() -> None:
-    """What somebody made up gets no line of its own, and neither do more tools than anybody can read about."""
+    """Made-up names get no line of their own, and neither do more tools than fit in a report."""
     metrics = Metrics()
     for number in range(50):
         metrics(ended(f"made:up{number}", ToolExecError("no")))

@@ -54,7 +54,7 @@ async def test_an_answer_that_fails_half_way(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_an_answer_that_is_left_open() -> None:
-    """It is ended properly."""
+    """The open answer is ended properly."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await begin(send)

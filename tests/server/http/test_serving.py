@@ -68,7 +68,7 @@ async def test_the_older_transport(serve: Serve) -> None:
 
 
 async def test_a_message_that_is_none_is_not_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    """What somebody posts may be a secret in the wrong place."""
+    """A posted secret, for example, is not logged."""
     caplog.set_level(logging.DEBUG)
     server = await serve(HttpSettings(port=0, sse=True))
     for path in ("/messages", "/mcp"):
@@ -93,7 +93,7 @@ async def test_tls(serve: Serve, certificate: Certificate) -> None:
 
 
 async def test_a_certificate_that_cannot_be_used(serve: Serve, tmp_path: Path) -> None:
-    """It is refused at the start."""
+    """Refuses an unusable certificate at the start."""
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     for path in (broken, tmp_path / "missing.pem"):

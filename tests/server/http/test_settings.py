@@ -37,7 +37,7 @@ KEYS = (ApiKey(id="ann", sha256=hash_key("k" * 20)),)
 async def test_a_server_that_would_be_open(
     serve: Serve, http: dict[str, Any], auth: dict[str, Any], problem: str
 ) -> None:
-    """It does not start, however it is made, and the message says what to do."""
+    """An open server does not start, however it is made, and the message names the fix."""
     with pytest.raises(ConfigurationError, match=problem):
         build_app(small_server(), HttpSettings(**http), AuthSettings(**auth))
     with pytest.raises(ConfigurationError, match=problem):
@@ -127,7 +127,7 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_mistake_of_our_own_is_no_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is shown as what it is."""
+    """Such a mistake is shown as what it is."""
 
     def broken(name: str) -> Any:
         raise ModuleNotFoundError("gone", name="toolexec.gone")

@@ -47,7 +47,7 @@ async def test_the_caller_of_a_tool(serve: Serve, era: str) -> None:
 
 
 async def test_the_caller_over_the_older_transport(serve: Serve) -> None:
-    """It is the one who sent the message."""
+    """The caller is the sender of the message."""
     async with make() as tools:
         server = await serve(HttpSettings(port=0, sse=True), AUTH, tools)
         transport: Any = sse_client(f"{server.root}/sse", headers=ANN)

@@ -70,12 +70,12 @@ class Counter:
 
 
 def refuses(meta: MetaTool, **args: Any) -> bool:
-    """Whether the tool's input schema refuses these arguments."""
+    """Return whether the tool's input schema refuses these arguments."""
     return not Schema.of(dict(meta.input_schema)).accepts(args)
 
 
 def size(value: Any) -> int:
-    """How many bytes of compact JSON that is."""
+    """Return how many bytes of compact JSON that is."""
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
 

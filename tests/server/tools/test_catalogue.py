@@ -64,7 +64,7 @@ def test_what_acts_says_so() -> None:
 
 
 def test_they_cost_little() -> None:
-    """What a model reads of all of them is under 8 KB, everything a client gets under 14 KB."""
+    """A model reads less than 8 KB of all of them, and a client gets less than 14 KB."""
     listed = [tool.to_mcp() for tool in EVERY]
     assert size(listed) < 14_000
     assert size([{key: part for key, part in tool.items() if key != "outputSchema"} for tool in listed]) < 8_000

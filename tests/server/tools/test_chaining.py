@@ -48,7 +48,7 @@ class TestValues:
         assert value["durationMs"] > 0
 
     async def test_a_null_is_a_value(self, counter: Counter) -> None:
-        """It is in the result of its step, and it is final."""
+        """A null is in the result of its step, and it is final."""
         value = await counter.value(RUN_CHAIN, steps=[{"tool_id": "shop:nothing"}])
         assert value["results"][0]["structured"] is None
         assert value["final"] is None
@@ -71,7 +71,7 @@ class TestValues:
         assert page.value == 499
 
     async def test_parts_of_the_last_step(self, counter: Counter) -> None:
-        """They come along."""
+        """Parts of the last step come along."""
         reply = await counter.ask(RUN_CHAIN, steps=[{"tool_id": "media:draw"}])
         assert [part["type"] for part in reply.content] == ["image", "audio", "resource_link"]
 
@@ -110,7 +110,7 @@ class TestFailures:
     """Chains that stop."""
 
     async def test_the_first_failure_stops_it(self, counter: Counter) -> None:
-        """What was done is there, what was not is skipped, and the error says which step and why."""
+        """Earlier results are there, later steps are skipped, and the error names the step and the reason."""
         reply = await counter.ask(RUN_CHAIN, steps=[order("tea"), FAIL, order("x")])
         assert reply.is_error
         done, failed, skipped = reply.value["results"]

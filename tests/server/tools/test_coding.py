@@ -72,7 +72,7 @@ return [a, b, found[0]["id"], doc["id"], both, code]
         assert "20001 characters in all; read_result" in value["stdout"]
 
     async def test_output_that_cannot_be_kept(self, counter: Counter) -> None:
-        """It says that the rest is lost."""
+        """The result says that the rest is lost."""
         counter.results = type(counter.results)(max_kept_bytes=100)
         value = await counter.value(EXECUTE_CODE, code='print("y" * 20_000)')
         assert "too many to be kept" in value["stdout"]
@@ -102,7 +102,7 @@ class TestFailures:
         await counter.ex.aclose()
 
     async def test_a_time_limit(self, counter: Counter) -> None:
-        """It ends the code."""
+        """A time limit ends the code."""
         await counter.value(EXECUTE_CODE, code="1")
         error = await counter.error(EXECUTE_CODE, code="while True: pass", timeout_ms=300)
         assert error["code"] == "code_timeout"

@@ -32,7 +32,7 @@ class Hidden:
         return inner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """Whether the namespace is that of the caller, or nobody's."""
+        """Return whether the namespace is that of the caller, or of no caller."""
         return not entry.tool.namespace.startswith("of-") or entry.tool.namespace == f"of-{origin.caller.id}"
 
 
@@ -53,7 +53,7 @@ class TestSearching:
     """search_tools."""
 
     async def test_a_misspelt_query(self, counter: Counter) -> None:
-        """It is corrected, and the reply says how; one with a word that nothing has says so."""
+        """A misspelt query is corrected, and the reply says how; one with an unknown word says so."""
         found = await counter.value(SEARCH_TOOLS, query="ordre something")
         assert found["tools"][0]["id"] == "shop:order"
         assert found["didYouMean"] == "order something"
@@ -61,7 +61,7 @@ class TestSearching:
         assert found["note"] == "no tool has 'qqqqqq'"
 
     async def test_a_hit_says_what_to_choose_by(self, counter: Counter) -> None:
-        """It has id, name, namespace, short description, arguments and tags, and no schema."""
+        """A hit has id, name, namespace, short description, arguments and tags, and no schema."""
         found = await counter.value(SEARCH_TOOLS, query="order something")
         assert found["tools"][0] == {
             "id": "shop:order",
@@ -152,7 +152,7 @@ class TestSearching:
         await counter.ex.aclose()
 
     async def test_tools_of_a_backend_that_is_down(self) -> None:
-        """They are found with the reason; where nothing is found, the note says that something may be missing."""
+        """Such tools are found with the reason; an empty result notes that something may be missing."""
         counter = Counter(start_timeout=20.0)
         counter.ex.add_mcp("gone", command=[sys.executable, "-c", "import sys; sys.exit('sk-secret-thing')"])
         note = (await counter.value(SEARCH_TOOLS, query="x"))["note"]
@@ -174,7 +174,7 @@ class TestSearching:
 
     @pytest.mark.full
     async def test_one_that_hangs_keeps_nothing_back(self, counter: Counter) -> None:
-        """What is there is found, and the note says that more may come."""
+        """Available tools are found, and the note says that more may come."""
         counter.ex.add_mcp("hangs", command=[sys.executable, "-c", "import time; time.sleep(60)"])
         for tool, args in ((SEARCH_TOOLS, {"query": "order"}), (LIST_TOOLS, {})):
             found = await counter.value(tool, args)
@@ -234,7 +234,7 @@ class TestListing:
         assert refuses(LIST_TOOLS, backend_kind="other")
 
     async def test_namespaces_are_counted(self, counter: Counter, crowd: Counter) -> None:
-        """They come sorted, with how many tools each has, the nameless one too."""
+        """Namespaces come sorted, with how many tools each has, the nameless one too."""
         assert await counter.value(LIST_NAMESPACES) == {
             "namespaces": ["", "media", "shop"],
             "toolCounts": {"": 1, "media": 3, "shop": 7},

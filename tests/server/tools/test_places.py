@@ -52,7 +52,7 @@ async def test_nothing_secret_is_told() -> None:
 
 
 async def test_a_backend_whose_tools_are_hidden() -> None:
-    """It is hidden too, and only visible tools are counted."""
+    """Such a backend is hidden too, and only visible tools are counted."""
     counter = Counter(gate=Gate(policy=Hidden()))
     for namespace in ("of-ann", "all"):
         counter.ex.add(Tool(name="a", namespace=namespace, input_schema=ANY), handler=lambda args: args)

@@ -34,7 +34,7 @@ class TestDescribing:
     """describe_tool."""
 
     async def test_summary_has_no_tool(self, documented: Counter) -> None:
-        """It is a line, with hints."""
+        """The summary is a line, with hints."""
         assert await documented.value(DESCRIBE_TOOL, tool_id="shop:order", detail_level="summary") == {
             "id": "shop:order",
             "summary": "Orders.",
@@ -43,7 +43,7 @@ class TestDescribing:
         assert greet == {"id": "shop:greet", "summary": "Say hello.", "annotations": {"readOnlyHint": True}}
 
     async def test_schema_is_the_default(self, documented: Counter) -> None:
-        """It has the tool with its schemas and the arguments at a glance, no notes, no examples."""
+        """The schema level has the tool with its schemas and the arguments at a glance, no notes, no examples."""
         doc = await documented.value(DESCRIBE_TOOL, tool_id="shop:order")
         assert doc["tool"]["inputSchema"]["required"] == ["item"]
         assert doc["tool"]["outputSchema"]
@@ -166,7 +166,7 @@ class TestStubs:
     """stubs."""
 
     async def test_of_ids_and_namespaces(self, counter: Counter) -> None:
-        """They are Python, each tool is there once, and a model reads them as they are."""
+        """Stubs are Python, each tool is there once, and a model reads them as they are."""
         reply = await counter.ask(STUBS, tool_ids=["shop:order", "anything"], namespaces=["media"])
         assert reply.value["tools"] == ["shop:order", "anything", "media:both", "media:broken", "media:draw"]
         ast.parse(reply.text)

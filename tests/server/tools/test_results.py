@@ -26,7 +26,7 @@ async def ex() -> AsyncIterator[Exec]:
 
 
 async def read(ex: Exec, store: ResultStore, origin: Origin = HERE, **args: Any) -> MetaReply:
-    """What the tool answers; arguments and answer fit its schemas."""
+    """Call the tool and return its answer; arguments and answer fit its schemas."""
     assert Schema.of(READ_RESULT.input_schema).violations(args) == ()
     reply = await READ_RESULT.handle(MetaCall(ex=ex, args=args, origin=origin, results=store))
     assert Schema.of(READ_RESULT.output_schema).violations(dict(reply.value)) == ()
@@ -65,7 +65,7 @@ async def test_every_reply_fits_the_schema_that_clients_are_told(ex: Exec, args:
 
 
 async def test_others_handles_and_wrong_paths_are_errors_in_words(ex: Exec) -> None:
-    """What cannot be read raises, and the server makes a reply of that."""
+    """An unreadable handle raises, and the server makes a reply of that."""
     store = ResultStore(2000)
     handle = store.show(ROWS, Origin(session="a")).handle
     with pytest.raises(ResultNotFoundError):

@@ -57,7 +57,7 @@ class TestValues:
     """What comes back from tools that work."""
 
     async def test_nested_arguments(self, counter: Counter) -> None:
-        """They arrive as they are, and the value is the structured content and the text."""
+        """Nested arguments arrive as they are, and the value is the structured content and the text."""
         args = {"item": "tea", "options": {"sizes": [1, 2]}}
         reply = await counter.ask(RUN_TOOL, tool_id="shop:order", args=args)
         assert reply.value["structured"] == {"item": "tea", "count": 1, "options": {"sizes": [1, 2]}}
@@ -103,7 +103,7 @@ class TestValues:
         assert len(parts) == len(given) + bool(structured)
 
     async def test_words_beside_a_structured_value(self, counter: Counter) -> None:
-        """They come along, unless they only repeat it."""
+        """Other content comes along, unless it only repeats the value."""
         reply = await counter.ask(RUN_TOOL, tool_id="media:both", args={"words": "one found"})
         assert reply.value["structured"] == {"n": 1}
         assert reply.parts == [text('{"n":1}'), text("one found")]
@@ -177,7 +177,7 @@ class TestLargeValues:
         assert {ident == threading.get_ident() for ident in threads} == {count == 5}
 
     async def test_an_outline(self, counter: Counter) -> None:
-        """It says that it is one, and its handle leads to the whole."""
+        """An outline is marked as one, and its handle leads to the whole."""
         reply = await counter.ask(RUN_TOOL, tool_id="shop:many", args={"count": 5000})
         assert reply.value["cut"] is True
         assert reply.value["structured"]["kind"] == "array"
@@ -193,7 +193,7 @@ class TestLargeValues:
         assert refuses(RUN_TOOL, tool_id="a", max_bytes=999)
 
     async def test_one_that_the_gate_has_cut(self) -> None:
-        """It stays cut, with the same handle."""
+        """Such a value stays cut, with the same handle."""
         counter = Counter()
         await counter.ex.aclose()
         budgeted = Counter(gate=Gate(budget=Budget(counter.results, 2000)))
@@ -206,7 +206,7 @@ class TestLargeValues:
         await budgeted.ex.aclose()
 
     async def test_one_that_cannot_even_be_kept(self, counter: Counter) -> None:
-        """It is cut, and there is no handle."""
+        """Such a value is cut, and there is no handle."""
         counter.results = type(counter.results)(max_kept_bytes=100)
         value = await counter.value(RUN_TOOL, tool_id="shop:many", args={"count": 5000})
         assert value["cut"] is True
@@ -238,7 +238,7 @@ class TestFailures:
         ],
     )
     async def test_each_has_its_code(self, counter: Counter, args: Any, code: str) -> None:
-        """And a message, whether it may be tried again, and where it happened."""
+        """Each failure has a code, a message, whether it may be tried again, and where it happened."""
         counter.ex.add(Tool(name="unbound", input_schema=ANY), binding=ProviderBinding("nobody", "x"))
         error = await counter.error(RUN_TOOL, args)
         assert error["code"] == code
@@ -252,14 +252,14 @@ class TestFailures:
         assert {violation["keyword"] for violation in error["details"]["violations"]} == {"required", "type"}
 
     async def test_a_refusal_of_the_gate(self) -> None:
-        """It is the reply's error."""
+        """A refusal of the gate is the reply's error."""
         counter = Counter(gate=Gate(policy=NoShop()))
         counter.ex.add(lambda: 1, "shop:x")
         assert (await counter.error(RUN_TOOL, tool_id="shop:x"))["code"] == "policy_denied"
         await counter.ex.aclose()
 
     async def test_pictures_of_a_failure(self, counter: Counter) -> None:
-        """They come along, the texts are the message."""
+        """Pictures come along, the text blocks are the message."""
         reply = await counter.ask(RUN_TOOL, tool_id="media:broken", include_backend=True)
         assert [part["type"] for part in reply.content] == ["image"]
         assert "no ink" in reply.value["error"]["message"]
@@ -285,7 +285,7 @@ class TestFailures:
         assert counter.progress[-1].message == "error"
 
     def test_unknown_arguments_are_refused(self) -> None:
-        """Also those that other servers know and this one does not."""
+        """Refuses arguments that other servers know and this one does not, too."""
         assert refuses(RUN_TOOL, tool_id="a", stream=True)
         assert refuses(RUN_TOOL, tool_id="a", args=[])
         assert refuses(RUN_TOOL, args={})
@@ -295,7 +295,7 @@ class TestProgress:
     """Progress while a tool runs."""
 
     async def test_the_tools_own_is_passed_on(self, counter: Counter) -> None:
-        """It begins at 0, grows with each notice, and ends."""
+        """The progress begins at 0, grows with each notice, and ends."""
         await counter.value(RUN_TOOL, tool_id="shop:steps", args={"count": 3})
         assert [(p.done, p.message) for p in counter.progress] == [
             (0, "started"),

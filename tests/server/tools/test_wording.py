@@ -44,7 +44,7 @@ class TestWording:
         ],
     )
     def test_reasons(self, reason: str | None, expected: str) -> None:
-        """They have no quoted parts, nothing of stderr and no addresses."""
+        """Reasons have no quoted parts, nothing of stderr and no addresses."""
         assert public_reason(reason) == expected
 
 
@@ -96,7 +96,7 @@ class TestProgress:
     """Notices."""
 
     def test_they_only_grow(self) -> None:
-        """What is not greater, not finite, early or late is dropped."""
+        """Drops progress that is not greater, not finite, early or late."""
         heard: list[Progress] = []
         notices = Notices(heard.append)
         notices.hear(Progress(done=5))
@@ -127,7 +127,7 @@ class TestProgress:
 
 
 def test_parts_have_room_for_16_mib() -> None:
-    """What is more is named and left out; texts are not among them."""
+    """Surplus parts are named and left out; text blocks are not among them."""
     parts = other_parts([text("t"), image(b"x" * (9 << 20)), image(b"y" * (9 << 20)), {"type": "odd", "n": [1, None]}])
     assert [part["type"] for part in parts] == ["image", "text", "odd"]
     assert "left out" in parts[1]["text"]

@@ -50,7 +50,7 @@ tool return "$x"
     ],
 )
 async def test_every_command(start: Callable[..., Any], command: str, value: Any) -> None:
-    """What it prints, as the value of a program."""
+    """Return a command's output as the value of a program."""
     assert await start(SERVE).value(f'tool return "$({command} | tail -n 1)"') == value
 
 
@@ -135,7 +135,7 @@ def test_the_command_shows_what_it_gets(command: Any, capsys: pytest.CaptureFixt
 
 
 def test_a_dash_stands_for_stdin(command: Any) -> None:
-    """It is read only then."""
+    """Only a dash reads stdin."""
     _, asked = command(["run", "x", "-"], {"stdout": "", "stderr": "", "exit": 0}, stdin="{}")
     assert asked["stdin"] == "{}"
 
@@ -143,7 +143,7 @@ def test_a_dash_stands_for_stdin(command: Any) -> None:
 def test_without_a_host_the_command_says_so(
     command: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether it is not there or goes away."""
+    """Reports an absent host and one that goes away."""
     assert command(["help"], None)[0] == 2
     monkeypatch.delenv("TOOLEXEC_SOCKET")
     assert tool.main() == 2

@@ -91,7 +91,7 @@ def test_an_answer_reaches_the_one_who_asked(host: Host) -> None:
 
 
 def test_whoever_waits_when_the_host_goes_hears_of_it(host: Host) -> None:
-    """And so does whoever asks later."""
+    """Fails the waiting calls and all later ones."""
     wait = in_thread(lambda: host.line.ask("run_tool", {}))
     host.hear()
     host.close()
@@ -104,7 +104,7 @@ def test_whoever_waits_when_the_host_goes_hears_of_it(host: Host) -> None:
 
 
 def test_garbage_of_the_host_is_the_end(host: Host) -> None:
-    """It is no host of ours then."""
+    """Garbage ends the connection: it is not from a host of ours."""
     host.end.sendall(b"\x00\x00\x00\x01{")
     assert host.line.inbox.get(timeout=LONG) is None
 
@@ -207,7 +207,7 @@ def test_settling_what_is_settled_does_nothing(host: Host) -> None:
 
 
 def test_what_a_loop_queues_in_one_round_is_one_frame(host: Host) -> None:
-    """And answers come back on that loop."""
+    """Requests of one round are one frame, and answers come back on that loop."""
 
     async def main() -> list[Any]:
         heard: list[Any] = []

@@ -167,7 +167,7 @@ async def test_input_is_for_the_program_and_its_children(start: Callable[..., An
 
 @pytest.mark.full
 async def test_seeds_make_numbers_repeat(start: Callable[..., Any]) -> None:
-    """Also when random is imported only by the program."""
+    """A seed holds even when random is imported only by the program."""
     code = "import random\nrandom.random()"
     assert await start(SERVE).value(code, seed=1) == await start(SERVE).value(code, seed=1)
 
@@ -181,7 +181,7 @@ async def test_buffers_of_open_files_are_written_out(start: Callable[..., Any]) 
 
 
 async def test_forked_children_have_no_line_to_the_host(start: Callable[..., Any]) -> None:
-    """They cannot call, and what they print and return is theirs."""
+    """Forked children cannot call, and their output and results are their own."""
     code = """
 import os
 reading, writing = os.pipe()
@@ -207,7 +207,7 @@ async def test_frames_over_stdin_and_stdout_do_not_mix_with_prints(start: Callab
 
 
 async def test_it_ends_when_the_host_is_gone(start: Callable[..., Any]) -> None:
-    """Even in the middle of a program."""
+    """The guest ends even in the middle of a program."""
     child = start(SERVE)
     await child.value("import threading\nthreading.Thread(target=lambda: tools.test.hold(), daemon=True).start()")
     child.talk._stream._socket.shutdown(socket.SHUT_RDWR)
@@ -215,7 +215,7 @@ async def test_it_ends_when_the_host_is_gone(start: Callable[..., Any]) -> None:
 
 
 async def test_a_group_of_its_own_ends_as_one(start: Callable[..., Any]) -> None:
-    """What the program has started does not stay behind."""
+    """Processes that the program has started do not stay behind."""
     text = (
         "import os, sys; os.setsid(); from toolexec.runtime.guest.python.stream import serve; "
         "serve(*map(int, sys.argv[1:]))"

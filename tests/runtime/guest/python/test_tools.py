@@ -117,7 +117,7 @@ class TestDiscovery:
     """Finding tools."""
 
     def test_records(self) -> None:
-        """What is found is a dict whose keys are attributes."""
+        """A record is a dict whose keys are attributes."""
         host = Host(
             {"results": [{"id": "a:b", "score": 1.5}, "?"]},
             {"id": "a:b", "summary": "sums"},
@@ -158,7 +158,7 @@ class TestHandles:
         return tools_of(host).big.list(), host
 
     def test_what_it_says(self) -> None:
-        """It is a list; type, sizes and how it begins are known without reading anything."""
+        """A handle is a list; type, sizes and its beginning are known without reading anything."""
         handle, host = self.handle()
         assert isinstance(handle, list)
         assert (handle.id, handle.type, handle.bytes, len(handle), handle.length, handle.preview) == (
@@ -195,7 +195,7 @@ class TestHandles:
         assert host.asked[1][1]["args"] == {"data": [{"$handle": "h1"}]}
 
     def test_what_was_changed_travels(self) -> None:
-        """What the program has got and may have changed goes by value."""
+        """A value that the program may have changed goes by value."""
         handle, host = self.handle({"items": [{"a": 1}, 11, 12, 13]}, {"structured": 1})
         handle[0]["a"] = 2
         tools_of(host).other.tool(data=[handle])
@@ -207,7 +207,7 @@ class TestHandles:
         assert handle.read("a").id == "h2"
 
     def test_what_the_program_drops_the_host_may_forget(self) -> None:
-        """It hears of that with the next request, in the same frame."""
+        """The host gets the dropped handles with the next request, in the same frame."""
         handle, _host = self.handle()
         channel = handle._reader.remote.channel
         del handle
@@ -218,7 +218,7 @@ class TestHandles:
         assert json.loads(frames[0])[0]["payload"] == {"handles": ["h1"]}
 
     def test_a_huge_text(self) -> None:
-        """It is read in parts as well, and whole when that is needed."""
+        """A huge string is read in parts as well, and whole when that is needed."""
         data = {"id": "h1", "type": "string", "bytes": 1 << 25, "length": 1 << 25, "preview": ""}
         whole = [{"text": "y" * (1 << 24)}] * 2
         host = Host({"handle": data}, {"text": "abc"}, {"text": "z"}, *whole)
@@ -234,7 +234,7 @@ class TestErrors:
     """Failures of tools."""
 
     def test_they_have_the_fields_of_the_host(self) -> None:
-        """And the class that their code names."""
+        """Errors have the fields of the host, and the class that their code names."""
         reply = {
             "error": "no luck",
             "code": "handler_failed",
@@ -252,7 +252,7 @@ class TestErrors:
         assert (error.backend, error.retryable, error.details) == ("local", True, {"x": 1})
 
     def test_time_is_over(self) -> None:
-        """Such an error is a TimeoutError, too."""
+        """A timeout is a TimeoutError, too."""
         assert isinstance(tool_error({"error": "late", "code": "timeout"}), TimeoutError)
 
     @pytest.mark.parametrize("payload", [None, "x", {}, {"code": 5, "error": None}])
