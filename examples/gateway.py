@@ -70,8 +70,8 @@ def make_exec(audit: AuditLog, results: ResultStore) -> Exec:
 
 
 async def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "audit.jsonl"
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "audit.jsonl"
         audit, results = AuditLog.open(log), ResultStore()
         server = ToolServer(make_exec(audit, results), results=results)
         async with server, Client(server.lowlevel) as client:

@@ -121,7 +121,7 @@ def forgetful() -> Forgetful:
 
 
 async def test_all_failures_are_reported_by_name() -> None:
-    """A backend that breaks its contract hears of every broken point at once."""
+    """The report of a backend lists every broken point at once."""
     with pytest.raises(ExceptionGroup) as caught:
         await check_backend(maker(forgetful))
     notes = {note for error in caught.value.exceptions for note in error.__notes__}

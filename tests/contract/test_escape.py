@@ -381,7 +381,7 @@ async def test_a_dirty_next_run_is_seen() -> None:
     assert "the next run was not clean" in outcome.evidence
 
 
-async def test_an_own_judge_is_heard() -> None:
+async def test_an_own_judge_counts() -> None:
     """An escape can look at what only it knows about."""
 
     async def program(request: ExecuteRequest) -> Any:
@@ -431,11 +431,11 @@ async def test_known_gaps_are_told_apart() -> None:
 
 
 async def test_outcomes_are_told_at_once() -> None:
-    """A battery takes a while; `on_outcome` hears of each program when it is judged."""
+    """A battery takes a while; `on_outcome` receives each program when it is judged."""
 
     async def program(request: ExecuteRequest) -> Any:
         return 1
 
-    heard: list[str] = []
-    await run_battery(naive(program), escapes=[HARMLESS], on_outcome=lambda outcome: heard.append(outcome.name))
-    assert heard == ["harmless"]
+    received: list[str] = []
+    await run_battery(naive(program), escapes=[HARMLESS], on_outcome=lambda outcome: received.append(outcome.name))
+    assert received == ["harmless"]

@@ -86,8 +86,8 @@ async def over_pipes(parts: GatewayParts) -> AsyncGenerator[Gateway]:
 @asynccontextmanager
 async def over_a_unix_socket(parts: GatewayParts) -> AsyncGenerator[Gateway]:
     host = parts.direct()
-    with tempfile.TemporaryDirectory() as folder:
-        async with listen_unix(Path(folder) / "gateway", lambda connection: serve_gateway(host, connection)) as path:
+    with tempfile.TemporaryDirectory() as directory:
+        async with listen_unix(Path(directory) / "gateway", lambda connection: serve_gateway(host, connection)) as path:
             async with Traced(await connect_unix(path), host) as gateway:
                 yield gateway
 

@@ -57,7 +57,7 @@ async def test_an_unknown_tool_raises() -> None:
 
 
 async def test_errors_are_data() -> None:
-    """Every error has a stable code and fields, so that nobody has to parse its text."""
+    """Every error has a stable code and fields, so that no caller has to parse its message."""
     async with Exec() as ex:
         ex.add(withdraw)
         result = await ex.run_tool("bank:withdraw", {"amount": 1000, "currency": "EUR"})

@@ -17,7 +17,7 @@ def search(words: str, limit: int = 5) -> list[str]:
 
 @tool(namespace="mail", destructive=True)
 def delete(message: str) -> bool:
-    """Remove a message from the inbox for good."""
+    """Remove a message from the inbox permanently."""
     return bool(message)
 
 

@@ -48,12 +48,12 @@ async def test_progress() -> None:
     """A tool that asks for a ToolContext can report how far it is."""
     async with Exec() as ex:
         ex.add(copy_files)
-        heard: list[Progress] = []
+        received: list[Progress] = []
 
-        result = await ex.run_tool("copy_files", {"names": ["a", "b"]}, on_progress=heard.append)
+        result = await ex.run_tool("copy_files", {"names": ["a", "b"]}, on_progress=received.append)
 
         assert result.value == 2
-        assert [(p.done, p.total, p.message) for p in heard] == [
+        assert [(p.done, p.total, p.message) for p in received] == [
             (0, 1, "started"),
             (1, 2, "copied a"),
             (2, 2, "copied b"),

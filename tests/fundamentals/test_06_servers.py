@@ -1,4 +1,4 @@
-"""Tools of MCP servers stand beside Python functions, and nobody can tell the difference."""
+"""Tools of MCP servers stand beside Python functions, and are used in the same way."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ def test_without_an_event_loop() -> None:
 
 
 async def test_trace() -> None:
-    """A hook hears of the start and the end of every call, wherever it came from."""
-    heard: list[TraceEvent] = []
-    async with Exec(trace=heard.append) as ex:
+    """A hook receives the start and the end of every call, wherever it came from."""
+    events: list[TraceEvent] = []
+    async with Exec(trace=events.append) as ex:
         ex.add(lambda: 42, "answer")
 
         await ex.run_tool("answer")
 
-        start, end = heard
+        start, end = events
         assert (start.kind, start.call.tool_id) == ("start", "answer")
         assert (end.kind, end.call_number) == ("end", start.call_number)
         assert end.result is not None

@@ -96,7 +96,7 @@ def test_the_rate_of_cpu_time_is_held(cgroups: Cgroups) -> None:
     group = cgroups.create(cpus=0.05)
     burn = "import time\nwhile time.process_time() < 0.1: pass"
     assert run_in(group, "/usr/bin/python3", "-c", burn).returncode == 0
-    stat = dict(line.split() for line in (group._folders["cpu"] / "cpu.stat").read_text().splitlines())
+    stat = dict(line.split() for line in (group._directories["cpu"] / "cpu.stat").read_text().splitlines())
     assert int(stat["nr_throttled"]) > 0
     used = group.cpu_seconds()
     assert used is not None
@@ -127,7 +127,7 @@ def test_a_program_is_in_its_group_from_the_start(cgroups: Cgroups) -> None:
     """With its arguments as they are, after what is to be done first."""
     group = cgroups.create()
     code = "import sys; print(sys.argv[1:], open('/proc/self/cgroup').read().count(sys.argv[1]))"
-    name = group.folders[0].name
+    name = group.directories[0].name
     command = group.joining(["/usr/bin/python3", "-c", code, name, "a b", "$x"], first="ulimit -n 77")
     assert subprocess.run(command, capture_output=True, text=True).stdout == f"{[name, 'a b', '$x']} 4\n"
     limit = group.joining(["sh", "-c", "ulimit -n"], first="ulimit -n 77")
@@ -160,14 +160,14 @@ def test_groups_of_the_dead_are_swept_up(cgroups: Cgroups, caplog: pytest.LogCap
     mine = cgroups.create()
     orphan = cgroups._group(f"{dead_owner()}-7")
     strange = cgroups._group(f"test-strange-{os.getpid()}")
-    for folder in (*orphan.folders, *strange.folders):
-        folder.mkdir()
+    for directory in (*orphan.directories, *strange.directories):
+        directory.mkdir()
     left = subprocess.Popen(["sleep", "1000"])
     orphan.add(left.pid)
     cgroups.sweep()
     assert left.wait(LONG) == -9
-    assert not any(folder.exists() for folder in orphan.folders)
-    assert all(folder.exists() for folder in (*mine.folders, *strange.folders))
+    assert not any(directory.exists() for directory in orphan.directories)
+    assert all(directory.exists() for directory in (*mine.directories, *strange.directories))
     assert strange.remove()
     assert mine.remove()
     assert not caplog.records
@@ -178,8 +178,8 @@ def test_what_cannot_be_ended_or_removed_is_said(
 ) -> None:
     """Reports what cannot be removed, and does not hold up the caller for ever."""
     group = cgroups._group(f"{dead_owner()}-8")
-    for folder in group.folders:
-        folder.mkdir()
+    for directory in group.directories:
+        directory.mkdir()
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
     process = subprocess.Popen(["sleep", "1000"])
     group.add(process.pid)
@@ -187,7 +187,7 @@ def test_what_cannot_be_ended_or_removed_is_said(
         patch.setattr(module.os, "kill", lambda *_: None)
         assert not group.remove()
         cgroups.sweep()
-    inner = group.folders[0] / "inner"
+    inner = group.directories[0] / "inner"
     inner.mkdir()
     assert not group.remove()
     assert process.wait(LONG) == -9
@@ -205,7 +205,7 @@ async def test_many_groups_at_once(cgroups: Cgroups) -> None:
         group = cgroups.create(memory_bytes=64 << 20, pids=10, cpus=0.5)
         assert run_in(group, "true").returncode == 0
         assert group.remove()
-        return group.folders[0].name
+        return group.directories[0].name
 
     names = await asyncio.gather(*(asyncio.to_thread(one) for _ in range(20)))
     assert len({*names}) == 20
@@ -251,7 +251,7 @@ def test_the_second_version_of_older_kernels_kills_too(second: Cgroups, monkeypa
 
 
 class Tree:
-    """A folder that looks like /proc and /sys/fs/cgroup; what is made in it gets the files that the kernel makes."""
+    """A directory that looks like /proc and /sys/fs/cgroup; what is made in it gets the files that the kernel makes."""
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.top = top
@@ -272,12 +272,12 @@ class Tree:
     def groups(self, *lines: str) -> None:
         (self.proc / "self/cgroup").write_text("".join(f"{line}\n" for line in lines))
 
-    def populate(self, folder: Path, controllers: str = "") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cgroup.procs").write_text("")
+    def populate(self, directory: Path, controllers: str = "") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cgroup.procs").write_text("")
         if controllers:
-            (folder / "cgroup.controllers").write_text(controllers)
-            (folder / "cgroup.subtree_control").write_text("")
+            (directory / "cgroup.controllers").write_text(controllers)
+            (directory / "cgroup.subtree_control").write_text("")
 
     def make(self, place: Path) -> None:
         offered = place.parent / "cgroup.subtree_control"
@@ -308,16 +308,16 @@ def test_version_2_is_used_from_the_top(tree: Tree) -> None:
     assert (top / "cgroup.subtree_control").read_text() == "cpu memory pids"
     assert (top / "toolexec/cgroup.subtree_control").read_text() == "cpu memory pids"
     group = found._group("one")
-    folder = top / "toolexec/one"
-    assert group.folders == (folder,)
-    folder.mkdir()
-    (folder / "memory.swap.max").write_text("max")
+    directory = top / "toolexec/one"
+    assert group.directories == (directory,)
+    directory.mkdir()
+    (directory / "memory.swap.max").write_text("max")
     group.limit(memory_bytes=5000, pids=7, cpus=1.5)
-    written = {file.name: file.read_text() for file in folder.iterdir()}
+    written = {file.name: file.read_text() for file in directory.iterdir()}
     assert written == {"memory.max": "5000", "memory.swap.max": "0", "pids.max": "7", "cpu.max": "150000 100000"}
-    (folder / "memory.events").write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
-    (folder / "pids.events").write_text("max 2\n")
-    (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    (directory / "memory.events").write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
+    (directory / "pids.events").write_text("max 2\n")
+    (directory / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
     assert (group.oom_kills(), group.refusals(), group.cpu_seconds()) == (3, 2, 1.5)
 
 
@@ -328,12 +328,12 @@ def test_version_2_without_swap_has_no_bound_on_it(tree: Tree) -> None:
     tree.populate(top, "memory pids cpu")
     found = find_cgroups(tree.proc)
     assert found is not None
-    folder = top / "toolexec/one"
-    folder.mkdir()
+    directory = top / "toolexec/one"
+    directory.mkdir()
     found._group("one").limit()
-    assert [*folder.iterdir()] == []
+    assert [*directory.iterdir()] == []
     found._group("one").limit(memory_bytes=5000)
-    assert [file.name for file in folder.iterdir()] == ["memory.max"]
+    assert [file.name for file in directory.iterdir()] == ["memory.max"]
     assert found._group("one").cpu_seconds() is None
 
 
@@ -350,7 +350,7 @@ def test_version_2_is_used_where_it_was_delegated(tree: Tree, monkeypatch: pytes
     found = find_cgroups(tree.proc)
     assert found is not None
     assert found.controllers == {"memory", "pids", "cpuacct"}
-    assert found._group("x").folders == (top / "user/toolexec/x",)
+    assert found._group("x").directories == (top / "user/toolexec/x",)
 
 
 def test_version_2_in_a_container_with_us_at_its_top_cannot_be_used(tree: Tree) -> None:
@@ -363,7 +363,7 @@ def test_version_2_in_a_container_with_us_at_its_top_cannot_be_used(tree: Tree) 
 
 
 def test_groups_that_are_not_below_the_mount_cannot_be_used(tree: Tree) -> None:
-    """A process cannot be moved from where nobody here can see it."""
+    """A process cannot be moved from a hierarchy that is not visible here."""
     top = tree.mount("cg", "cgroup2", "rw", root="/docker/abc")
     tree.groups("0::/docker/abcdef")
     tree.populate(top, "memory pids cpu")
@@ -386,11 +386,11 @@ def test_version_1_takes_each_controller_from_its_mount(tree: Tree) -> None:
     assert found is not None
     assert (found.version, found.controllers) == (1, {"memory", "cpu", "cpuacct"})
     group = found._group("x")
-    assert {*group.folders} == {memory / "a/b/toolexec/x", cpu / "toolexec/x"}
-    for folder in group.folders:
-        folder.mkdir()
+    assert {*group.directories} == {memory / "a/b/toolexec/x", cpu / "toolexec/x"}
+    for directory in group.directories:
+        directory.mkdir()
     group.limit(memory_bytes=5000, pids=7, cpus=0.001)
-    written = {file.name: file.read_text() for folder in group.folders for file in folder.iterdir()}
+    written = {file.name: file.read_text() for directory in group.directories for file in directory.iterdir()}
     assert written == {
         "memory.limit_in_bytes": "5000",
         "memory.swappiness": "0",
@@ -408,14 +408,14 @@ def test_version_1_bounds_memory_and_swap_together(tree: Tree) -> None:
     tree.populate(memory)
     found = find_cgroups(tree.proc)
     assert found is not None
-    folder = memory / "toolexec/x"
-    folder.mkdir()
-    (folder / "memory.memsw.limit_in_bytes").write_text("")
+    directory = memory / "toolexec/x"
+    directory.mkdir()
+    (directory / "memory.memsw.limit_in_bytes").write_text("")
     group = found._group("x")
     group.limit(memory_bytes=5000)
-    written = {file.name: file.read_text() for file in folder.iterdir()}
+    written = {file.name: file.read_text() for file in directory.iterdir()}
     assert written == {"memory.limit_in_bytes": "5000", "memory.memsw.limit_in_bytes": "5000"}
-    (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    (directory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert (group.oom_kills(), group.cpu_seconds()) == (2, None)
 
 
@@ -438,7 +438,7 @@ def test_there_may_be_no_place_for_groups(tree: Tree, monkeypatch: pytest.Monkey
 
 
 def test_the_group_of_another_in_version_1(tmp_path: Path) -> None:
-    """Each controller has a folder of its own."""
+    """Each controller has a directory of its own."""
     usage = group_at("/c", mounted=tmp_path)
     assert (usage.cpu_seconds(), usage.oom_kills(), usage.refusals()) == (None, 0, 0)
     for controller in ("cpuacct", "memory", "pids"):
@@ -454,7 +454,7 @@ def test_the_group_of_another_in_version_1(tmp_path: Path) -> None:
 
 
 def test_the_group_of_another_in_version_2(tmp_path: Path) -> None:
-    """One folder has all."""
+    """One directory has all."""
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
     usage = group_at("/c", mounted=tmp_path)
     (tmp_path / "c").mkdir()

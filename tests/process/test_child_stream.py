@@ -79,7 +79,7 @@ async def test_what_is_written_comes_back(start: Callable[..., Child]) -> None:
 
 
 async def test_large_messages_pass_in_both_directions(start: Callable[..., Child]) -> None:
-    """Far more than a pipe holds, while nobody reads at first."""
+    """Far more than a pipe holds, without a reader at first."""
     child = start("cat")
     data = os.urandom(1 << 20) * 8
     writing = asyncio.create_task(child.stream.write(data))
@@ -103,7 +103,7 @@ async def test_nothing_is_lost_by_a_cancelled_read(start: Callable[..., Child]) 
 
 
 async def test_only_so_much_is_read_ahead(start: Callable[..., Child]) -> None:
-    """A flood that nobody reads stays where it is."""
+    """A flood without a reader stays where it is."""
     child = start("yes")
     assert await child.stream.read()
     await asyncio.sleep(0.05)
@@ -232,7 +232,7 @@ async def test_a_flood_on_stderr_does_not_keep_the_loop_busy(start: Callable[...
 
 
 async def test_stderr_that_is_closed_early_is_no_trouble(start: Callable[..., Child]) -> None:
-    """The loop is not told of it again and again."""
+    """The loop is not notified of it again and again."""
     child = start("echo bye >&2; exec 2>&-; sleep 0.05; echo done; sleep 1000")
     assert await child.stream.read() == b"done\n"
     assert child.stderr_tail().decode(errors="replace") == "bye\n"

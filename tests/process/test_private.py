@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.process.private import PrivateFolder
+from toolexec.process.private import PrivateDirectory
 from toolexec.process.steps import BuildStep
 
 DATA = b"machine code" * 1000
@@ -22,16 +22,16 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A folder with one stored file, `code`."""
+    """A directory with one stored file, `code`."""
     path = tmp_path / "cache"
-    with PrivateFolder(path) as folder, folder.locked():
-        folder.store("code", DATA, {"for": "tests"})
+    with PrivateDirectory(path) as directory, directory.locked():
+        directory.store("code", DATA, {"for": "tests"})
     return path
 
 
 def _open(path: Path) -> bytes | None:
-    with PrivateFolder(path) as folder:
-        file = folder.open("code")
+    with PrivateDirectory(path) as directory:
+        file = directory.open("code")
         if file is None:
             return None
         with file:
@@ -41,21 +41,21 @@ def _open(path: Path) -> bytes | None:
 def test_round_trip(stored: Path) -> None:
     """Stored values come back, by themselves and with their neighbours."""
     assert _open(stored) == DATA
-    with PrivateFolder(stored) as folder:
-        assert folder.about("code") == {"for": "tests"}
-        assert folder.open("other") is None
-        assert folder.about("other") is None
-        (file,) = folder.files()
+    with PrivateDirectory(stored) as directory:
+        assert directory.about("code") == {"for": "tests"}
+        assert directory.open("other") is None
+        assert directory.about("other") is None
+        (file,) = directory.files()
     assert (file.name, file.about) == ("code", {"for": "tests"})
     assert file.size == sum((stored / name).stat().st_size for name in ("code", "code.json"))
 
 
 def test_everything_is_ours_alone(tmp_path: Path) -> None:
-    """Whatever the umask is, folder and files are closed to everybody else."""
+    """Whatever the umask is, directory and files are closed to everybody else."""
     before = os.umask(0)
     try:
-        with PrivateFolder(tmp_path / "cache") as folder, folder.locked():
-            folder.store("code", DATA, {})
+        with PrivateDirectory(tmp_path / "cache") as directory, directory.locked():
+            directory.store("code", DATA, {})
     finally:
         os.umask(before)
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
@@ -102,11 +102,11 @@ HARM: dict[str, Callable[[Path], object]] = {
     "others can write": lambda path: (path / "code").chmod(0o602),
     "a link": _replace_by_link("code"),
     "a pipe": _replace("code", os.mkfifo),
-    "a folder": _replace("code", os.mkdir),
+    "a directory": _replace("code", os.mkdir),
     "description gone": lambda path: (path / "code.json").unlink(),
     "description empty": lambda path: (path / "code.json").write_bytes(b""),
-    "description is no text": lambda path: (path / "code.json").write_bytes(b"\xff\xfe"),
-    "description is no object": lambda path: (path / "code.json").write_text("[]"),
+    "description is not UTF-8": lambda path: (path / "code.json").write_bytes(b"\xff\xfe"),
+    "description is not an object": lambda path: (path / "code.json").write_text("[]"),
     "description is half": lambda path: os.truncate(path / "code.json", 20),
     "description too deep": lambda path: (path / "code.json").write_text("[" * 100_000),
     "description without about": _rewrite(lambda data: {**data, "about": None}),
@@ -124,10 +124,10 @@ def test_never_opened(stored: Path, harm: str) -> None:
     """A file that is damaged, not a plain file or open to others is not opened; storing it again heals it."""
     HARM[harm](stored)
     assert _open(stored) is None
-    if harm == "a folder":
+    if harm == "a directory":
         (stored / "code").rmdir()
-    with PrivateFolder(stored) as folder, folder.locked():
-        folder.store("code", DATA, {})
+    with PrivateDirectory(stored) as directory, directory.locked():
+        directory.store("code", DATA, {})
     assert _open(stored) == DATA
 
 
@@ -137,8 +137,8 @@ def test_of_somebody_else(stored: Path, name: str) -> None:
     """A file of another user is not opened, whatever it holds; storing it again replaces it."""
     os.chown(stored / name, SOMEBODY, SOMEBODY)
     assert _open(stored) is None
-    with PrivateFolder(stored) as folder, folder.locked():
-        folder.store("code", DATA, {})
+    with PrivateDirectory(stored) as directory, directory.locked():
+        directory.store("code", DATA, {})
     assert (stored / name).stat().st_uid == os.geteuid()
 
 
@@ -148,16 +148,16 @@ def test_behind_a_link_stays(stored: Path) -> None:
     victim.write_bytes(b"precious")
     (stored / "code").unlink()
     (stored / "code").symlink_to(victim)
-    with PrivateFolder(stored) as folder, folder.locked():
-        folder.store("code", DATA, {})
+    with PrivateDirectory(stored) as directory, directory.locked():
+        directory.store("code", DATA, {})
     assert victim.read_bytes() == b"precious"
     assert not (stored / "code").is_symlink()
 
 
 def test_swapped_after_the_check(stored: Path) -> None:
     """Opens the checked file, even if another one takes its name at once."""
-    with PrivateFolder(stored) as folder:
-        file = folder.open("code")
+    with PrivateDirectory(stored) as directory:
+        file = directory.open("code")
         assert file is not None
         (stored / "evil").write_bytes(b"evil")
         (stored / "evil").replace(stored / "code")
@@ -166,54 +166,54 @@ def test_swapped_after_the_check(stored: Path) -> None:
             assert file.read() == DATA
 
 
-def test_swapped_folder(stored: Path) -> None:
+def test_swapped_directory(stored: Path) -> None:
     """Never looks into a directory that has taken the name of the open one."""
-    with PrivateFolder(stored) as folder:
+    with PrivateDirectory(stored) as directory:
         stored.rename(stored.with_name("moved"))
         stored.mkdir()
         (stored / "code").write_bytes(b"evil")
-        file = folder.open("code")
+        file = directory.open("code")
         assert file is not None
         with file:
             assert file.read() == DATA
 
 
 @needs_root
-def test_folder_of_somebody_else(stored: Path) -> None:
-    """A folder of another user is refused, with what to do."""
+def test_directory_of_somebody_else(stored: Path) -> None:
+    """A directory of another user is refused, with what to do."""
     os.chown(stored, SOMEBODY, SOMEBODY)
     with pytest.raises(ConfigurationError, match=r"belongs to another user \(number 65534\).*TOOLEXEC_CACHE"):
-        PrivateFolder(stored)
+        PrivateDirectory(stored)
 
 
-def test_folder_is_a_link(stored: Path) -> None:
-    """A link in the place of the folder is refused."""
+def test_directory_is_a_link(stored: Path) -> None:
+    """A link in the place of the directory is refused."""
     stored.rename(stored.with_name("moved"))
     stored.symlink_to(stored.with_name("moved"))
     with pytest.raises(ConfigurationError, match="it is a link"):
-        PrivateFolder(stored)
+        PrivateDirectory(stored)
 
 
 @pytest.mark.parametrize("below", ["", "sub"])
-def test_folder_is_a_file(tmp_path: Path, below: str) -> None:
-    """A folder that cannot be made is refused."""
+def test_directory_is_a_file(tmp_path: Path, below: str) -> None:
+    """A directory that cannot be made is refused."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigurationError, match="cannot be used") as caught:
-        PrivateFolder(tmp_path / "file" / below)
+        PrivateDirectory(tmp_path / "file" / below)
     assert caught.value.details == {"folder": str(tmp_path / "file" / below)}
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
-def test_folder_others_could_write_to(stored: Path, mode: int) -> None:
-    """A folder that others could write to is emptied and closed."""
+def test_directory_others_could_write_to(stored: Path, mode: int) -> None:
+    """A directory that others could write to is emptied and closed."""
     stored.chmod(mode)
     assert _open(stored) is None
     assert list(stored.iterdir()) == []
     assert stored.stat().st_mode & 0o777 == 0o700
 
 
-def test_folder_others_could_read(stored: Path) -> None:
-    """A folder that others could only read is closed and keeps what it has."""
+def test_directory_others_could_read(stored: Path) -> None:
+    """A directory that others could only read is closed and keeps what it has."""
     stored.chmod(0o755)
     assert _open(stored) == DATA
     assert stored.stat().st_mode & 0o777 == 0o700
@@ -228,11 +228,11 @@ def test_lock_waits(stored: Path) -> None:
         waiting.set()
 
     def _second() -> None:
-        with PrivateFolder(stored) as folder, folder.locked(_hear):
+        with PrivateDirectory(stored) as directory, directory.locked(_hear):
             order.append("second")
 
-    with PrivateFolder(stored) as folder:
-        with folder.locked():
+    with PrivateDirectory(stored) as directory:
+        with directory.locked():
             thread = threading.Thread(target=_second)
             thread.start()
             assert waiting.wait(60)
@@ -243,13 +243,13 @@ def test_lock_waits(stored: Path) -> None:
 
 
 def test_lock_that_cannot_be_made(stored: Path) -> None:
-    """A folder that cannot be written to is a configuration error."""
+    """A directory that cannot be written to is a configuration error."""
     (stored / ".lock").unlink()
     (stored / ".lock").mkdir()
     with (
-        PrivateFolder(stored) as folder,
+        PrivateDirectory(stored) as directory,
         pytest.raises(ConfigurationError, match=r"cannot be written to: .*TOOLEXEC_CACHE"),
-        folder.locked(),
+        directory.locked(),
     ):
         raise AssertionError
 
@@ -257,11 +257,11 @@ def test_lock_that_cannot_be_made(stored: Path) -> None:
 def test_full_disk(stored: Path) -> None:
     """When there is no room, the error says so, what was there stays, and nothing half-written is left."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with PrivateFolder(stored) as folder, folder.locked():
+    with PrivateDirectory(stored) as directory, directory.locked():
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(DATA) // 2, limits[1]))
         try:
             with pytest.raises(ConfigurationError, match="cannot be written to: File too large"):
-                folder.store("code", DATA, {})
+                directory.store("code", DATA, {})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert sorted(path.name for path in stored.iterdir()) == [".lock", "code", "code.json"]
@@ -270,35 +270,35 @@ def test_full_disk(stored: Path) -> None:
 
 def test_remove(stored: Path) -> None:
     """A removed file is gone, and who has it open keeps it."""
-    with PrivateFolder(stored) as folder, folder.locked():
-        file = folder.open("code")
-        folder.remove("code")
-        folder.remove("code")
+    with PrivateDirectory(stored) as directory, directory.locked():
+        file = directory.open("code")
+        directory.remove("code")
+        directory.remove("code")
         assert file is not None
         with file:
             assert file.read() == DATA
-        assert folder.files() == []
+        assert directory.files() == []
 
 
 def test_tidy(stored: Path) -> None:
     """The rests of writers that died, and files without a description, are deleted."""
     for name in (".new-1-abc", "lonely", "lonely.json.json"):
         (stored / name).write_text("x")
-    with PrivateFolder(stored) as folder, folder.locked():
-        folder.tidy()
+    with PrivateDirectory(stored) as directory, directory.locked():
+        directory.tidy()
     assert sorted(path.name for path in stored.iterdir()) == [".lock", "code", "code.json"]
 
 
 def test_last_used_first(stored: Path) -> None:
     """Files are listed by their last use."""
-    with PrivateFolder(stored) as folder, folder.locked():
+    with PrivateDirectory(stored) as directory, directory.locked():
         for name in ("a", "b"):
-            folder.store(name, b"x", {})
+            directory.store(name, b"x", {})
         for name, used in (("a", 100), ("b", 200), ("code", 50)):
             os.utime(stored / name, (used, used))
-        assert [file.name for file in folder.files()] == ["b", "a", "code"]
-        file = folder.open("code")
+        assert [file.name for file in directory.files()] == ["b", "a", "code"]
+        file = directory.open("code")
         assert file is not None
         file.close()
         file.close()
-        assert [file.name for file in folder.files()] == ["code", "b", "a"]
+        assert [file.name for file in directory.files()] == ["code", "b", "a"]

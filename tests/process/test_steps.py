@@ -27,7 +27,7 @@ def _command(folder: Path, code: str, **changes: object) -> tuple[int, str]:
 
 
 def test_work_without_watcher() -> None:
-    """With nobody watching, the work is done in this very thread."""
+    """Without a watcher the work is done in this very thread."""
     assert (
         run_work(threading.current_thread, name="compile", message="", usual_seconds=1, progress=None)
         is threading.current_thread()
@@ -35,7 +35,7 @@ def test_work_without_watcher() -> None:
 
 
 def test_work_is_watched() -> None:
-    """The watcher hears in its own thread how far the work may be, and that it is done."""
+    """The watcher is notified in its own thread of the estimated progress, and of the end."""
     steps: list[BuildStep] = []
     threads: set[threading.Thread] = set()
     enough = threading.Event()

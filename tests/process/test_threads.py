@@ -220,7 +220,7 @@ async def test_calls_that_wait_for_each_other_after_closing() -> None:
 
 
 async def test_a_busy_thread_ends_after_its_call_when_the_pool_is_closed() -> None:
-    """Closing waits for nobody, and leaves no thread in the end."""
+    """Closing does not wait, and leaves no thread in the end."""
     pool = WorkerThreads()
     gate = threading.Event()
     call = asyncio.ensure_future(pool.run(gate.wait, 30))

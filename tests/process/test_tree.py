@@ -15,7 +15,7 @@ import pytest
 from toolexec.process import tree as module
 from toolexec.process.tree import MARK, ProcessTree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
 SLEEP = "import time; time.sleep(1000)"
 Start = Callable[..., "tuple[subprocess.Popen[str], list[int]]"]
 

@@ -45,7 +45,7 @@ async def test_a_broken_bound_is_seen(large: subprocess.Popen[bytes], bounds: di
 async def test_what_cannot_be_read_counts_in_full_unless_it_has_ended(
     large: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, expected: str
 ) -> None:
-    """Of one that lives it cannot be told what it shares; one that ends meanwhile takes nothing."""
+    """The share of a living process is unknown; one that ends meanwhile takes nothing."""
     if there:
         (tmp_path / str(large.pid) / "smaps_rollup").mkdir(parents=True)
     monkeypatch.setattr(module, "_PROC", tmp_path)

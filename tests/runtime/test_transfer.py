@@ -268,7 +268,7 @@ async def test_a_file_cannot_be_a_folder(bench: Bench) -> None:
     for path in ("a", "a/b"):
         await bench.give(path)
     await bench.say("response", "files1")
-    with pytest.raises(ProtocolError, match="file and a folder"):
+    with pytest.raises(ProtocolError, match="file and a directory"):
         await task
 
 

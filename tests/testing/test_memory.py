@@ -121,11 +121,11 @@ async def test_a_scripted_stream() -> None:
 
 async def test_a_scripted_stream_as_a_call() -> None:
     """The value of done, with the progress told."""
-    heard: list[Progress] = []
+    received: list[Progress] = []
     backend = InMemoryBackend(answers={"count": [HALF, CHUNK]})
     assert await answer(backend, "count") == [1]
-    assert await answer(backend, "count", on_progress=heard.append) == [1]
-    assert heard == [Progress(done=1, total=2, message="half")]
+    assert await answer(backend, "count", on_progress=received.append) == [1]
+    assert received == [Progress(done=1, total=2, message="half")]
 
 
 async def test_a_scripted_stream_that_fails() -> None:
@@ -205,20 +205,20 @@ async def test_tools_and_bindings() -> None:
 async def test_listeners_hear_of_tools(caplog: pytest.LogCaptureFixture) -> None:
     """At the start and whenever they change; one that fails keeps no other from it."""
     backend = InMemoryBackend("m", {"a": 1})
-    heard: list[list[str]] = []
+    received: list[list[str]] = []
 
     def fail(_: Any) -> None:
         raise ValueError("deaf")
 
     backend.on_tools(fail)
-    stop = backend.on_tools(lambda tools: heard.append([tool.id for tool in tools]))
+    stop = backend.on_tools(lambda tools: received.append([tool.id for tool in tools]))
     await backend.start()
     await backend.start()
     backend.set_tools([Tool(name="b", input_schema={"type": "object"})])
     stop()
     stop()
     backend.set_tools([])
-    assert heard == [["m:a"], ["m:b"]]
+    assert received == [["m:a"], ["m:b"]]
     assert "a tools listener of backend m failed" in caplog.text
 
 

@@ -31,7 +31,7 @@ async def run(sandbox: ScriptedSandbox, code: str = "x", **fields: Any) -> CodeR
 
 
 def test_it_is_a_sandbox() -> None:
-    """As far as anybody can tell."""
+    """Fits the protocol of sandbox backends."""
     assert isinstance(ScriptedSandbox(), SandboxBackend)
 
 

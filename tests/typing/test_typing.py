@@ -1,4 +1,4 @@
-"""The files of this folder are never run, only type-checked, as a strict user would check them."""
+"""The files of this directory are never run, only type-checked, as a strict user would check them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from toolexec.errors import Violation
 from toolexec.model import Binding
 
 
-def heard(progress: Progress) -> None:
+def on_progress(progress: Progress) -> None:
     """A callback for progress."""
     assert_type(progress.done, float)
     assert_type(progress.total, float | None)
@@ -48,7 +48,7 @@ async def run() -> None:
     """One tool."""
     async with Exec(default_timeout=5, trace=trace) as ex:
         assert_type(ex, Exec)
-        result = await ex.run_tool("math:add", {"a": 1}, timeout=2, on_progress=heard)
+        result = await ex.run_tool("math:add", {"a": 1}, timeout=2, on_progress=on_progress)
         assert_type(result, Result)
         assert_type(result.ok, bool)
         assert_type(result.error, ToolExecError | None)
@@ -68,7 +68,7 @@ async def chain(ex: Exec) -> ChainResult:
         Step(tool_id="b", args={"y": {"$ref": "first.items[0]"}}, retries=2, timeout=1.5),
         Step(tool_id="c", use_previous=True, stop_on_error=False),
     ]
-    result = await ex.run_chain(steps, on_progress=heard)
+    result = await ex.run_chain(steps, on_progress=on_progress)
     assert_type(result.steps, list[StepResult])
     assert_type(result.steps[0].skipped, bool)
     Step("a", {"x": 1}, True)  # pyright: ignore[reportCallIssue]

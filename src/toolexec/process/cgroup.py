@@ -1,7 +1,7 @@
 """Control groups of the kernel, in both of its versions: what the processes of one container may use, and have used.
 
-Groups are made where this process may make them, below a folder `toolexec`, each named by its owner (see `owner`), so
-that another process can remove those of a dead one. All is done by quick calls into the kernel (a new group takes
+Groups are made where this process may make them, below a directory `toolexec`, each named by its owner (see `owner`),
+so that another process can remove those of a dead one. All is done by quick calls into the kernel (a new group takes
 0.4 ms), but `kill`, `remove` and `sweep` wait.
 """
 
@@ -60,23 +60,23 @@ _numbers = itertools.count(1)
 
 
 class Group(ABC):
-    """One control group, in as many hierarchies as it takes: *folders* is controller → folder, some of which may be
-    the same."""
+    """One control group, in as many hierarchies as it takes: *directories* is controller → directory, some of which may
+    be the same."""
 
     _own_file = "cgroup.procs"
     """Where a process writes to move itself."""
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._folders = folders
+    def __init__(self, directories: Mapping[str, Path]) -> None:
+        self._directories = directories
 
     @property
-    def folders(self) -> tuple[Path, ...]:
+    def directories(self) -> tuple[Path, ...]:
         """Its directories."""
-        return (*dict.fromkeys(self._folders.values()),)
+        return (*dict.fromkeys(self._directories.values()),)
 
     @abstractmethod
     def limit(self, *, memory_bytes: int = 0, pids: int = 0, cpus: float = 0) -> None:
-        """Bound what its members use together; 0 is no bound, and a bound whose controller is missing does nothing.
+        """Bound what its members use together; 0 means unbounded, and a bound whose controller is missing does nothing.
 
         `memory_bytes` includes swap. Raises OSError when the kernel refuses.
         """
@@ -91,29 +91,29 @@ class Group(ABC):
 
     def refusals(self) -> int:
         """Count how often a process was refused for their number."""
-        folder = self._folders.get("pids")
-        return _fields(folder / "pids.events").get("max", 0) if folder is not None else 0
+        directory = self._directories.get("pids")
+        return _fields(directory / "pids.events").get("max", 0) if directory is not None else 0
 
     def add(self, pid: int) -> None:
         """Make a process a member, and with it all that it starts from now on. Raises OSError.
 
         It can take ten milliseconds, as the kernel stops all that would start processes; see `joining`.
         """
-        for folder in self.folders:
-            _write(folder / "cgroup.procs", pid)
+        for directory in self.directories:
+            _write(directory / "cgroup.procs", pid)
 
     def joining(self, command: Sequence[str], *, first: str = "true") -> list[str]:
-        """A command that joins the group, does the shell command *first* and becomes *command*.
+        """Return a command that joins the group, does the shell command *first* and becomes *command*.
 
         So nothing of it is ever out of the group, and there is nothing to wait for: a single thread that moves itself
         stops no other one, in version 1. Ends with 70 when it cannot join.
         """
-        files = [str(folder / self._own_file) for folder in self.folders]
+        files = [str(directory / self._own_file) for directory in self.directories]
         return ["/bin/sh", "-c", _JOIN.format(count=len(files), first=first), "sh", *files, *command]
 
     def members(self) -> set[int]:
         """Return the processes in it now."""
-        return {pid for folder in self.folders for pid in _members(folder)}
+        return {pid for directory in self.directories for pid in _members(directory)}
 
     def kill(self) -> bool:
         """Kill all members, and those that they start meanwhile; whether none is left after some seconds."""
@@ -130,9 +130,9 @@ class Group(ABC):
     def _kill_members(self) -> set[int]:
         """Kill those that are there; gives them."""
         members = self.members()
-        if members and "pids" in self._folders:
+        if members and "pids" in self._directories:
             with suppress(OSError):  # what cannot multiply is soon gone
-                _write(self._folders["pids"] / "pids.max", 0)
+                _write(self._directories["pids"] / "pids.max", 0)
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -142,112 +142,112 @@ class Group(ABC):
         """Kill all members and remove the group; whether it is gone."""
         if not self.kill():
             return False
-        stayed = [folder for folder in self.folders if not _remove(folder)]
+        stayed = [directory for directory in self.directories if not _remove(directory)]
         return not stayed
 
 
 class _GroupV1(Group):
-    """A group of the first version: a folder in the hierarchy of each controller."""
+    """A group of the first version: a directory in the hierarchy of each controller."""
 
     _own_file = "tasks"
 
     def limit(self, *, memory_bytes: int = 0, pids: int = 0, cpus: float = 0) -> None:
-        folders = self._folders
-        if memory_bytes and "memory" in folders:
-            _write(folders["memory"] / "memory.limit_in_bytes", memory_bytes)
-            with_swap = folders["memory"] / "memory.memsw.limit_in_bytes"
+        directories = self._directories
+        if memory_bytes and "memory" in directories:
+            _write(directories["memory"] / "memory.limit_in_bytes", memory_bytes)
+            with_swap = directories["memory"] / "memory.memsw.limit_in_bytes"
             if with_swap.exists():
                 _write(with_swap, memory_bytes)
             else:  # this kernel does not count swap: then there should be none
-                _write(folders["memory"] / "memory.swappiness", 0)
-        if pids and "pids" in folders:
-            _write(folders["pids"] / "pids.max", pids)
-        if cpus and "cpu" in folders:
-            _write(folders["cpu"] / "cpu.cfs_period_us", CPU_PERIOD)
-            _write(folders["cpu"] / "cpu.cfs_quota_us", cpu_quota(cpus))
+                _write(directories["memory"] / "memory.swappiness", 0)
+        if pids and "pids" in directories:
+            _write(directories["pids"] / "pids.max", pids)
+        if cpus and "cpu" in directories:
+            _write(directories["cpu"] / "cpu.cfs_period_us", CPU_PERIOD)
+            _write(directories["cpu"] / "cpu.cfs_quota_us", cpu_quota(cpus))
 
     def cpu_seconds(self) -> float | None:
-        folder = self._folders.get("cpuacct")
-        used = _read(folder / "cpuacct.usage") if folder is not None else ""
+        directory = self._directories.get("cpuacct")
+        used = _read(directory / "cpuacct.usage") if directory is not None else ""
         return int(used) / 1e9 if used.strip().isdecimal() else None
 
     def oom_kills(self) -> int:
-        folder = self._folders.get("memory")
-        return _fields(folder / "memory.oom_control").get("oom_kill", 0) if folder is not None else 0
+        directory = self._directories.get("memory")
+        return _fields(directory / "memory.oom_control").get("oom_kill", 0) if directory is not None else 0
 
 
 class _GroupV2(Group):
-    """A group of the second version: one folder, with all controllers."""
+    """A group of the second version: one directory, with all controllers."""
 
     def limit(self, *, memory_bytes: int = 0, pids: int = 0, cpus: float = 0) -> None:
-        folders = self._folders
-        if memory_bytes and "memory" in folders:
-            _write(folders["memory"] / "memory.max", memory_bytes)
-            swap = folders["memory"] / "memory.swap.max"
+        directories = self._directories
+        if memory_bytes and "memory" in directories:
+            _write(directories["memory"] / "memory.max", memory_bytes)
+            swap = directories["memory"] / "memory.swap.max"
             if swap.exists():  # else this kernel does not count swap
                 _write(swap, 0)
-        if pids and "pids" in folders:
-            _write(folders["pids"] / "pids.max", pids)
-        if cpus and "cpu" in folders:
-            _write(folders["cpu"] / "cpu.max", f"{cpu_quota(cpus)} {CPU_PERIOD}")
+        if pids and "pids" in directories:
+            _write(directories["pids"] / "pids.max", pids)
+        if cpus and "cpu" in directories:
+            _write(directories["cpu"] / "cpu.max", f"{cpu_quota(cpus)} {CPU_PERIOD}")
 
     def cpu_seconds(self) -> float | None:
-        used = _fields(self._folders["cpuacct"] / "cpu.stat").get("usage_usec")
+        used = _fields(self._directories["cpuacct"] / "cpu.stat").get("usage_usec")
         return used / 1e6 if used is not None else None
 
     def oom_kills(self) -> int:
-        folder = self._folders.get("memory")
-        return _fields(folder / "memory.events").get("oom_kill", 0) if folder is not None else 0
+        directory = self._directories.get("memory")
+        return _fields(directory / "memory.events").get("oom_kill", 0) if directory is not None else 0
 
     def _kill_members(self) -> set[int]:
         members = self.members()
         if members:
             try:
-                _write(self._folders["cpuacct"] / "cgroup.kill", 1)
+                _write(self._directories["cpuacct"] / "cgroup.kill", 1)
             except OSError:  # older than Linux 5.14
                 return super()._kill_members()
         return members
 
 
 class Cgroups:
-    """A place for groups. *folders* is controller → the folder `toolexec` that groups go into."""
+    """A place for groups. *directories* is controller → the directory `toolexec` that groups go into."""
 
-    def __init__(self, version: Literal[1, 2], folders: Mapping[str, Path]) -> None:
+    def __init__(self, version: Literal[1, 2], directories: Mapping[str, Path]) -> None:
         self.version = version
-        self._folders = folders
+        self._directories = directories
 
     @property
     def controllers(self) -> frozenset[str]:
         """Those of `CONTROLLERS` that groups here have."""
-        return frozenset(self._folders)
+        return frozenset(self._directories)
 
     def create(self, *, memory_bytes: int = 0, pids: int = 0, cpus: float = 0) -> Group:
-        """A new group, owned by this process, with these bounds (see `Group.limit`). Raises OSError."""
+        """Create a group, owned by this process, with these bounds (see `Group.limit`). Raises OSError."""
         group = self._group(f"{this_owner()}-{next(_numbers)}")
         try:
-            for folder in group.folders:
-                folder.mkdir()
+            for directory in group.directories:
+                directory.mkdir()
             group.limit(memory_bytes=memory_bytes, pids=pids, cpus=cpus)
         except BaseException:
-            for folder in group.folders:
+            for directory in group.directories:
                 with suppress(OSError):
-                    folder.rmdir()
+                    directory.rmdir()
             raise
         return group
 
     def sweep(self) -> None:
         """Remove the groups of owners that are dead, with all that still runs in them."""
         names: set[str] = set()
-        for folder in {*self._folders.values()}:
+        for directory in {*self._directories.values()}:
             with suppress(OSError):
-                names |= {entry.name for entry in folder.iterdir()}
+                names |= {entry.name for entry in directory.iterdir()}
         for name in sorted(names):
             if is_orphan(name.rpartition("-")[0]) and not self._group(name).remove():
                 logger.warning("the control group %s of a dead process cannot be removed", name)
 
     def _group(self, name: str) -> Group:
         kind = _GroupV1 if self.version == 1 else _GroupV2
-        return kind({controller: folder / name for controller, folder in self._folders.items()})
+        return kind({controller: directory / name for controller, directory in self._directories.items()})
 
 
 def cpu_quota(cpus: float) -> int:
@@ -289,7 +289,9 @@ def mounted_controllers(mounted: Path = _MOUNTED) -> frozenset[str]:
     if found:
         found.add("cpuacct")  # always part of version 2
     with suppress(OSError):
-        found.update(name for folder in mounted.iterdir() for name in folder.name.split(",") if folder.is_dir())
+        found.update(
+            name for directory in mounted.iterdir() for name in directory.name.split(",") if directory.is_dir()
+        )
     return frozenset(found)
 
 
@@ -341,14 +343,14 @@ def _groups(proc: Path, process: int | str) -> dict[str, str]:
 
 
 def _first(mounts: Iterable[_Mount], own: Mapping[str, str]) -> Cgroups | None:
-    folders: dict[str, Path] = {}
+    directories: dict[str, Path] = {}
     for mount in mounts:
         for controller in mount.controllers if mount.kind == "cgroup" else ():
             mine = mount.below(own.get(controller, ""))
             for base in (mount.point, *(() if mine is None else (mine,))):
-                if controller not in folders and (place := _place(base)) is not None:
-                    folders[controller] = place
-    return Cgroups(1, folders) if folders else None
+                if controller not in directories and (place := _place(base)) is not None:
+                    directories[controller] = place
+    return Cgroups(1, directories) if directories else None
 
 
 def _second(mount: _Mount, own: Mapping[str, str]) -> Cgroups | None:
@@ -360,7 +362,9 @@ def _second(mount: _Mount, own: Mapping[str, str]) -> Cgroups | None:
     mine = mount.below(own.get("", ""))
     if mine is None:
         return None
-    above = [folder for folder in (mine, *mine.parents) if folder == mount.point or mount.point in folder.parents]
+    above = [
+        directory for directory in (mine, *mine.parents) if directory == mount.point or mount.point in directory.parents
+    ]
     best: dict[str, Path] = {}
     for base in reversed(above):
         if not os.access(base / "cgroup.procs", os.W_OK):
@@ -378,13 +382,13 @@ def _second(mount: _Mount, own: Mapping[str, str]) -> Cgroups | None:
     return Cgroups(2, best) if best else None
 
 
-def _switch_on(folder: Path) -> None:
-    """One by one, as one that cannot be had fails them all."""
-    on = _read(folder / "cgroup.subtree_control").split()
-    for controller in _read(folder / "cgroup.controllers").split():
+def _switch_on(directory: Path) -> None:
+    """Switch controllers on one by one, as one that cannot be had fails them all."""
+    on = _read(directory / "cgroup.subtree_control").split()
+    for controller in _read(directory / "cgroup.controllers").split():
         if controller in CONTROLLERS and controller not in on:
             with suppress(OSError):
-                _write(folder / "cgroup.subtree_control", f"+{controller}")
+                _write(directory / "cgroup.subtree_control", f"+{controller}")
 
 
 def _place(base: Path) -> Path | None:
@@ -401,21 +405,21 @@ def _make(place: Path) -> None:
     place.mkdir(exist_ok=True)
 
 
-def _members(folder: Path) -> list[int]:
-    return [int(pid) for pid in _read(folder / "cgroup.procs").split()]
+def _members(directory: Path) -> list[int]:
+    return [int(pid) for pid in _read(directory / "cgroup.procs").split()]
 
 
-def _remove(folder: Path) -> bool:
-    """Remove it and tell whether it is gone; what has just died may keep it busy for a moment."""
+def _remove(directory: Path) -> bool:
+    """Remove it and return whether it is gone; a process that has just died may keep it busy for a moment."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            folder.rmdir()
+            directory.rmdir()
         except FileNotFoundError:
             return True
         except OSError as error:
             if time.monotonic() > until:
-                logger.error("the control group %s cannot be removed: %s", folder, error.strerror)
+                logger.error("the control group %s cannot be removed: %s", directory, error.strerror)
                 return False
             time.sleep(0.002)
         else:
@@ -437,7 +441,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, value: int | str) -> None:
-    """One write is one order to the kernel; a file that is not there must not come to be."""
+    """Write once, as one write is one order to the kernel; a file that is not there must not come to be."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, str(value).encode("ascii"))

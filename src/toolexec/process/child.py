@@ -1,4 +1,4 @@
-"""Child processes: started apart from everything else, heard, and ended with all that they have started."""
+"""Child processes: started apart from everything else, with their output, and ended with all that they have started."""
 
 from __future__ import annotations
 

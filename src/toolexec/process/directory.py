@@ -28,7 +28,7 @@ _MAX_DEPTH: Final = 20
 _MAX_ENTRIES: Final = 20_000
 _SKIPPED: Final = ("__pycache__", ".cache", ".npm", ".config")
 _OURS: Final = ".toolexec-"
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -78,14 +78,14 @@ class WorkDirectory:
 
     def remove(self) -> None:
         """Delete everything, however deep it is and whatever modes it has. Raises OSError when something stays."""
-        folders = [self.root]
+        directories = [self.root]
         number, token = 0, secrets.token_hex(4)
         emptied: list[Path] = []
-        while folders:
-            folder = folders.pop()
+        while directories:
+            directory = directories.pop()
             with suppress(OSError):
-                folder.chmod(0o700)
-            for entry in [*os.scandir(folder)]:
+                directory.chmod(0o700)
+            for entry in [*os.scandir(directory)]:
                 if not entry.is_dir(follow_symlinks=False):
                     Path(entry.path).unlink()
                     continue
@@ -94,25 +94,25 @@ class WorkDirectory:
                 number += 1  # moved up, as paths have a greatest length and directories can be deeper than that
                 flat = self.root / f"{_OURS}{token}-{number}"
                 Path(entry.path).rename(flat)
-                folders.append(flat)
-            emptied.append(folder)
-        for folder in reversed(emptied):
-            folder.rmdir()
+                directories.append(flat)
+            emptied.append(directory)
+        for directory in reversed(emptied):
+            directory.rmdir()
 
     def _write(self, parts: tuple[str, ...], content: bytes) -> None:
         """Write in steps from one open directory to the next, so that no link can lead elsewhere."""
-        folder = os.open(self.work, _FOLDER)
+        directory = os.open(self.work, _DIRECTORY)
         try:
             for part in parts[:-1]:
                 with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=folder)
-                inner = os.open(part, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = inner
-            with os.fdopen(os.open(parts[-1], _WRITE, 0o600, dir_fd=folder), "wb") as file:
+                    os.mkdir(part, 0o700, dir_fd=directory)
+                inner = os.open(part, _DIRECTORY, dir_fd=directory)
+                os.close(directory)
+                directory = inner
+            with os.fdopen(os.open(parts[-1], _WRITE, 0o600, dir_fd=directory), "wb") as file:
                 file.write(content)
         finally:
-            os.close(folder)
+            os.close(directory)
 
     def _read(self, name: str, most: int) -> bytes | None:
         """Read a plain file; None if it is not one any more, or over *most* bytes."""
@@ -128,11 +128,11 @@ class WorkDirectory:
 
     def _marks(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the plain files, each with what changes when it is written to."""
-        folders = [(self.work, 0)]
+        directories = [(self.work, 0)]
         seen = 0
-        while folders:
-            folder, depth = folders.pop()
-            for entry in _entries(folder):
+        while directories:
+            directory, depth = directories.pop()
+            for entry in _entries(directory):
                 seen += 1
                 if seen > _MAX_ENTRIES:
                     return
@@ -141,7 +141,7 @@ class WorkDirectory:
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISDIR(status.st_mode) and depth < _MAX_DEPTH:
-                        folders.append((Path(entry.path), depth + 1))
+                        directories.append((Path(entry.path), depth + 1))
                     elif stat.S_ISREG(status.st_mode):
                         name = Path(entry.path).relative_to(self.work).as_posix()
                         yield name, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -149,7 +149,7 @@ class WorkDirectory:
 
 def check_names(files: Mapping[str, bytes]) -> None:
     """Raise InvalidRequestError for a path that is not plain, relative and below the directory, or is taken twice."""
-    folders: set[str] = set()
+    directories: set[str] = set()
     for name in files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts or str(path) != name:
@@ -158,14 +158,14 @@ def check_names(files: Mapping[str, bytes]) -> None:
             )
         if len(path.parts) > _MAX_DEPTH or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
             raise InvalidRequestError(f"the file path {name[:100]!r} is too deep or too long")
-        folders.update(str(parent) for parent in path.parents)
-    for name in files.keys() & folders:
-        raise InvalidRequestError(f"{name!r} cannot be a file and a folder at the same time")
+        directories.update(str(parent) for parent in path.parents)
+    for name in files.keys() & directories:
+        raise InvalidRequestError(f"{name!r} cannot be a file and a directory at the same time")
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             return [entry for entry, _ in zip(entries, range(_MAX_ENTRIES), strict=False)]
     except OSError:
         return []

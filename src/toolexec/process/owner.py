@@ -28,10 +28,10 @@ def this_owner() -> str:
 
 
 def is_orphan(owner: str) -> bool:
-    """Tell whether the process that *owner* names is dead.
+    """Return whether the process that *owner* names is dead.
 
     False for a string that is not one of ours and for a process of another machine, or of this one before its last
-    start: what those have left cannot be told from what they still use.
+    start: resources that those have left cannot be distinguished from those in use.
     """
     machine, _, rest = owner.partition("-")
     pid, _, started = rest.partition("-")

@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from toolexec.errors import ConfigurationError
 from toolexec.process.steps import BuildStep, OnStep
 
-__all__ = ["OpenFile", "PrivateFolder", "StoredFile", "cache_directory"]
+__all__ = ["OpenFile", "PrivateDirectory", "StoredFile", "cache_directory"]
 
 _CHUNK: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 1 << 20
@@ -80,7 +80,7 @@ class OpenFile:
         self.close()
 
 
-class PrivateFolder:
+class PrivateDirectory:
     """The directory *path*, made if it is missing, as a context manager; used by one thread.
 
     One that others could write to is emptied and closed to them. Raises ConfigurationError when it cannot be made,
@@ -91,37 +91,37 @@ class PrivateFolder:
         self.path = path
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder = os.open(path, _OPEN | os.O_DIRECTORY)
+            self._directory = os.open(path, _OPEN | os.O_DIRECTORY)
         except OSError as error:
             link = " (it is a link)" if path.is_symlink() else ""
             raise self._refusal(f"cannot be used: {error.strerror or error}{link}") from error
         try:
             self._secure()
         except BaseException:
-            os.close(self._folder)
+            os.close(self._directory)
             raise
 
     def _secure(self) -> None:
-        status = os.fstat(self._folder)
+        status = os.fstat(self._directory)
         if status.st_uid != os.geteuid():
             raise self._refusal(f"belongs to another user (number {status.st_uid})")
         if status.st_mode & 0o077:
-            os.fchmod(self._folder, 0o700)
+            os.fchmod(self._directory, 0o700)
             if status.st_mode & _OTHERS_MAY_WRITE:
                 for name in self._names():
                     self._delete(name)
 
     def _refusal(self, why: str) -> ConfigurationError:
         return ConfigurationError(
-            f"the cache folder of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
+            f"the cache directory of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
             details={"folder": str(self.path)},
         )
 
     def close(self) -> None:
         """Release the directory."""
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        if self._directory >= 0:
+            os.close(self._directory)
+            self._directory = -1
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class PrivateFolder:
         Raises ConfigurationError when the directory cannot be written to.
         """
         try:
-            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._folder)
+            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._directory)
         except OSError as error:
             raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
         try:
@@ -166,7 +166,7 @@ class PrivateFolder:
         try:
             self._write(name, data)
             self._write(f"{name}.json", text.encode())
-            os.fsync(self._folder)
+            os.fsync(self._directory)
         except OSError as error:
             raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
 
@@ -174,12 +174,12 @@ class PrivateFolder:
         new = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._folder), "wb") as file:
+            with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._directory), "wb") as file:
                 os.fchmod(file.fileno(), 0o600)  # whatever the umask is
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(new, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            os.rename(new, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         except BaseException:
             self._delete(new)
             raise
@@ -214,8 +214,8 @@ class PrivateFolder:
             about = None if name.endswith(".json") or name.startswith(".") else self.about(name)
             if about is not None:
                 with suppress(OSError):
-                    status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
-                    beside = os.stat(f"{name}.json", dir_fd=self._folder, follow_symlinks=False)
+                    status = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+                    beside = os.stat(f"{name}.json", dir_fd=self._directory, follow_symlinks=False)
                     size = status.st_size + beside.st_size
                     found.append(StoredFile(name=name, used=status.st_mtime, size=size, about=about))
         return sorted(found, key=lambda file: (-file.used, file.name))
@@ -234,11 +234,11 @@ class PrivateFolder:
                 self._delete(name)
 
     def _names(self) -> list[str]:
-        return os.listdir(self._folder)  # noqa: PTH208 - a descriptor
+        return os.listdir(self._directory)  # noqa: PTH208 - a descriptor
 
     def _delete(self, name: str) -> None:
         with suppress(OSError):
-            os.unlink(name, dir_fd=self._folder)
+            os.unlink(name, dir_fd=self._directory)
 
     def _describe(self, name: str) -> dict[str, Any]:
         descriptor = self._open_ours(f"{name}.json")
@@ -255,7 +255,7 @@ class PrivateFolder:
         return data
 
     def _open_ours(self, name: str) -> int:
-        descriptor = os.open(name, _OPEN, dir_fd=self._folder)
+        descriptor = os.open(name, _OPEN, dir_fd=self._directory)
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE:
             return descriptor
@@ -274,7 +274,7 @@ def cache_directory(name: str) -> Path:
             return Path(own).expanduser().absolute() / name
         base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
     except RuntimeError as error:
-        raise ConfigurationError(f"there is no folder for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
+        raise ConfigurationError(f"there is no directory for the sandbox: {error}; set TOOLEXEC_CACHE=/path") from error
     return base / "toolexec" / name
 
 

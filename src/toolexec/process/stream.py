@@ -49,22 +49,22 @@ class SocketStream:
         self._socket = connection
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Read as `Stream.read` does."""
         return await asyncio.get_running_loop().sock_recv(self._socket, _CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Write as `Stream.write` does."""
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def write_now(self, data: bytes) -> int:
-        """See `QuickStream.write_now`."""
+        """Write as `QuickStream.write_now` does."""
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`."""
+        """Close as `Stream.aclose` does."""
         self._socket.close()
 
 
@@ -76,16 +76,16 @@ class PipeStream:
         self._writer = writer
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Read as `Stream.read` does."""
         return await self._reader.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Write as `Stream.write` does."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`."""
+        """Close as `Stream.aclose` does."""
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
@@ -109,7 +109,7 @@ class Pipes:
         self._watched = False
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Read as `Stream.read` does."""
         while self._reading >= 0:
             if self._ready is not None:
                 data, self._ready = self._ready, None
@@ -135,7 +135,7 @@ class Pipes:
         _wake(self._reader)
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Write as `Stream.write` does."""
         left = memoryview(data)
         while left:
             if self._writing < 0:
@@ -146,7 +146,7 @@ class Pipes:
                 await self._writable()
 
     def write_now(self, data: bytes) -> int:
-        """See `QuickStream.write_now`."""
+        """Write as `QuickStream.write_now` does."""
         if self._writing < 0:
             raise BrokenPipeError("the stream is closed")
         try:
@@ -165,7 +165,7 @@ class Pipes:
                 self._loop.remove_writer(self._writing)
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`."""
+        """Close as `Stream.aclose` does."""
         self.close()
 
     def close(self) -> None:

@@ -84,7 +84,7 @@ class ProcessTree:
         return self._kill_marked() if self.marked else _kill_descendants(self.root)
 
     def _kill_marked(self) -> bool:
-        """Kill at once, and again until there are none."""
+        """Kill at once, and again until none is left."""
         for round_ in range(_ROUNDS):
             members = self.members()  # before the first kill, as orphans no longer show whose they are
             signal_group(self.root)

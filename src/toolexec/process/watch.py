@@ -21,7 +21,7 @@ _PERIOD: Final = 0.05
 
 
 class Watch:
-    """Looks every *period* seconds at what the processes of *tree* use together; 0 is no bound.
+    """Looks every *period* seconds at what the processes of *tree* use together; 0 means unbounded.
 
     *own* processes do not count. With *from_now* neither does what there is now, but for the root of the tree, nor the
     memory and CPU time that it uses or has used; then making this blocks for a look. With *shared_once* memory that

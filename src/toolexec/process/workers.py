@@ -54,7 +54,7 @@ class WorkerProcess:
         self._lifeline, their_lifeline = socket.socketpair()
         try:
             self._socket.setblocking(False)
-            path = [str(folder) or str(Path.cwd()) for folder in sys.path]
+            path = [str(directory) or str(Path.cwd()) for directory in sys.path]
             command = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(path)]
             self._process = subprocess.Popen(  # noqa: S603
                 command, stdin=theirs.fileno(), stdout=their_lifeline.fileno(), start_new_session=True
@@ -206,7 +206,7 @@ class WorkerProcesses:
         self._idle, self._started = [], set()
 
     def _slot(self) -> asyncio.Semaphore:
-        """A semaphore belongs to the event loop that first waits for it, so each loop has its own."""
+        """Return this loop's semaphore, which belongs to the event loop that first waits for it."""
         loop = asyncio.get_running_loop()
         slots = self._slots.get(loop)
         if slots is None:

@@ -58,7 +58,7 @@ _SAMPLES: Final[Sequence[Any]] = (
 
 
 def suite_tools() -> list[FunctionTool[..., Any]]:
-    """The suite's tools as Python functions, with a count of their own."""
+    """Return the suite's tools as Python functions, with a count of their own."""
     under_way: list[str] = []
 
     async def echo(value: Any) -> Any:
@@ -79,7 +79,7 @@ def suite_tools() -> list[FunctionTool[..., Any]]:
         return "at last"
 
     async def running() -> int:
-        """How many calls of slow and forever are under way."""
+        """Return how many calls of slow and forever are under way."""
         return len(under_way)
 
     async def count(to: int) -> AsyncIterator[int]:
@@ -103,7 +103,7 @@ def suite_tools() -> list[FunctionTool[..., Any]]:
 
 
 async def status_describes_the_backend(backend: Backend) -> None:
-    """A started backend is available, says so at once, and its status is JSON."""
+    """Require that a started backend is available, says so at once, and has a status that is JSON."""
     status = backend.status()
     assert (status.name, status.kind) == (backend.name, backend.kind), status
     assert status.enabled, status
@@ -114,7 +114,7 @@ async def status_describes_the_backend(backend: Backend) -> None:
 
 
 async def starting_twice_changes_nothing(backend: Backend) -> None:
-    """A second start is allowed, and the backend goes on as before."""
+    """Require that a second start is allowed, and the backend goes on as before."""
     before = list(await backend.list_tools())
     await backend.start()
     assert list(await backend.list_tools()) == before
@@ -128,7 +128,7 @@ async def closing_twice_is_allowed(backend: Backend) -> None:
 
 
 async def listing_is_stable(backend: Backend) -> None:
-    """Every listing has the same tools in the same order, and nobody can change the backend through it."""
+    """Require the same tools in the same order in every listing, which no caller can change."""
     first = await backend.list_tools()
     kept = list(first)
     assert len({tool.id for tool in kept}) == len(kept), "an ID is listed twice"
@@ -140,7 +140,7 @@ async def listing_is_stable(backend: Backend) -> None:
 
 
 async def bindings_lead_back(backend: Backend) -> None:
-    """Each tool has a binding of its own of the backend's kind, which survives being written down."""
+    """Require a binding of the backend's kind for each tool, which survives being written down."""
     tools = await backend.list_tools()
     bindings = [backend.bind(tool) for tool in tools]
     assert len(set(bindings)) == len(tools), "two tools share a binding"
@@ -151,20 +151,20 @@ async def bindings_lead_back(backend: Backend) -> None:
 
 
 async def calls_answer(backend: Backend) -> None:
-    """Every kind of JSON value arrives and comes back."""
+    """Require that every kind of JSON value arrives and comes back."""
     for value in _SAMPLES:
         answer = await _call(backend, "echo", {"value": value})
         assert answer == value, f"{answer!r} for {value!r}"
 
 
 async def no_arguments_are_fine(backend: Backend) -> None:
-    """A call without `args` is one with none."""
+    """Require that a call without `args` is one with none."""
     assert await _call(backend, "running", None) == 0
     assert await _call(backend, "running", {}) == 0
 
 
 async def arguments_stay_untouched(backend: Backend) -> None:
-    """The caller's arguments are as before, all the way down."""
+    """Require that the caller's arguments are as before, all the way down."""
     args = {"value": {"deep": [1, {"deeper": None}]}}
     before = deepcopy(args)
     await _call(backend, "echo", args)
@@ -172,7 +172,7 @@ async def arguments_stay_untouched(backend: Backend) -> None:
 
 
 async def an_unknown_tool_is_refused(backend: Backend) -> None:
-    """A name that is not hosted is no reason to hang or to crash."""
+    """Require that an unknown name neither hangs nor crashes the backend."""
     try:
         raw = await asyncio.wait_for(backend.call("no-such-tool", ToolCall("no-such-tool")), _PATIENCE)
     except (BackendNotFoundError, RemoteToolError):
@@ -185,7 +185,7 @@ async def an_unknown_tool_is_refused(backend: Backend) -> None:
 
 
 async def a_disabled_backend_refuses(backend: Backend) -> None:
-    """What is switched off says so, and works again once it is switched on."""
+    """Require that a disabled backend refuses calls, and works again once it is enabled."""
     tool = await _tool(backend, "echo")
     target: Any = backend  # the protocol lets a backend decide how it is switched off; all of ours have an attribute
     target.enabled = False
@@ -202,14 +202,14 @@ async def a_disabled_backend_refuses(backend: Backend) -> None:
 
 
 async def a_failure_is_an_execution_error(backend: Backend) -> None:
-    """The tool's own words arrive, and the next call does not notice."""
+    """Require that the tool's own message arrives, and that the next call does not notice."""
     error = await _failure(backend, "fail")
     assert "on purpose" in str(error), error
     assert await _call(backend, "echo", {"value": 1}) == 1
 
 
 async def cancelling_is_prompt(backend: Backend) -> None:
-    """A cancelled call ends at once as cancelled, and the next call does not notice."""
+    """Require that a cancelled call ends at once as cancelled, and that the next call does not notice."""
     task = await _begin(backend, _call(backend, "slow", {}))
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=_PATIENCE)
@@ -225,7 +225,7 @@ async def cancelling_stops_the_work(backend: Backend) -> None:
 
 
 async def calls_run_concurrently(backend: Backend) -> None:
-    """A slow call holds up no other, and every caller gets its own answer."""
+    """Require that a slow call holds up no other, and that every caller gets its own answer."""
     slow = await _begin(backend, _call(backend, "slow", {}))
     answers = await asyncio.gather(*(_call(backend, "echo", {"value": number}) for number in range(20)))
     assert answers == list(range(20))
@@ -235,7 +235,7 @@ async def calls_run_concurrently(backend: Backend) -> None:
 
 
 async def listeners_can_leave(backend: Backend) -> None:
-    """A listener of a LiveBackend can be taken off again, also twice."""
+    """Require that a listener of a LiveBackend can be removed, also twice."""
     if isinstance(backend, LiveBackend):
         stop = backend.on_tools(lambda _: None)
         stop()
@@ -273,7 +273,7 @@ async def a_plain_answer_can_be_streamed(backend: Backend) -> None:
 
 
 async def closing_a_stream_stops_the_work(backend: Backend) -> None:
-    """A consumer that leaves early leaves nothing running."""
+    """Require that a consumer that leaves early leaves nothing running."""
     if not isinstance(backend, StreamingBackend):
         return
     tool = await _tool(backend, "forever")
@@ -285,7 +285,7 @@ async def closing_a_stream_stops_the_work(backend: Backend) -> None:
 
 
 async def cancelling_a_stream_stops_the_work(backend: Backend) -> None:
-    """A consumer that is cancelled leaves nothing running, and ends as cancelled."""
+    """Require that a cancelled consumer leaves nothing running, and ends as cancelled."""
     if not isinstance(backend, StreamingBackend):
         return
     tool = await _tool(backend, "forever")
@@ -354,7 +354,7 @@ async def _call(backend: Backend, name: str, args: Mapping[str, Any] | None) -> 
 
 
 def _value(tool_id: str, raw: Any) -> Any:
-    """The value in a raw answer; raises the failure that a reply reports."""
+    """Return the value in a raw answer; raises the failure that a reply reports."""
     reply = as_reply(raw)
     if reply is None:
         return raw

@@ -68,7 +68,7 @@ class Outcome:
     known_gap: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "name": self.name,
             "tries": self.tries,
@@ -123,7 +123,7 @@ class BatteryReport:
             raise ExceptionGroup(f"{self.kind} does not hold hostile {self.language} programs", failures)
 
     def table(self) -> str:
-        """One line for each program: held, escaped (with the evidence) or known gap (with the reason)."""
+        """Return one line for each program: held, escaped (with the evidence) or known gap (with the reason)."""
         width = max((len(outcome.name) for outcome in self.outcomes), default=0)
         lines = [
             f"{self.kind}, {self.language}: {sum(each.held for each in self.outcomes)} of {len(self.outcomes)} held"
@@ -135,7 +135,7 @@ class BatteryReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "kind": self.kind,
             "language": self.language,
@@ -158,7 +158,7 @@ async def run_battery(
 
     After each one the host must be unharmed, and the next, ordinary run clean. *known_gaps* maps the names of programs
     that are known to get out to the reason. *profile* defaults to the one that fits the backend's isolation, where
-    the opt-in to an unsafe one is given. *on_outcome* hears of each outcome at once.
+    the opt-in to an unsafe one is given. *on_outcome* receives each outcome at once.
 
     The programs are really hostile. A backend without isolation runs them on this machine, where they are bounded
     (200 processes that end by themselves, some gigabytes of memory): do that in a container of your own.
@@ -255,7 +255,7 @@ class _Battery:
         return await self._backend.execute(request.validate())
 
     def _malformed(self, attempt: Attempt) -> str:
-        """What is wrong with what came back from the sandbox, whatever the program did."""
+        """Return what is wrong with a result of the sandbox, whatever the program did."""
         result = attempt.result
         if result is None:
             return f"the sandbox itself failed: {type(attempt.raised).__name__}: {str(attempt.raised)[:200]}"
@@ -271,7 +271,7 @@ class _Battery:
         return ""
 
     async def _probe(self) -> str:
-        """What an ordinary program has to complain about, run right after a hostile one."""
+        """Return the complaints of an ordinary program that is run right after a hostile one."""
         code, expected = PROBES[self._language]
         tools = self._site.tools(ESCAPES[0].limits, None)
         request = ExecuteRequest(code=code, gateway=tools, timeout=20.0, best_effort=True, **self._settings)

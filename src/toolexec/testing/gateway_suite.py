@@ -53,7 +53,7 @@ async def an_empty_query_finds_tools(testbed: GatewayTestbed) -> None:
 
 
 async def namespaces_are_listed(testbed: GatewayTestbed) -> None:
-    """All of them, in alphabetical order."""
+    """Require all namespaces in alphabetical order."""
     async with testbed.gateway() as gateway:
         assert await gateway.list_namespaces() == ["suite", "vault"]
 
@@ -72,7 +72,7 @@ async def documentation_arrives_whole(testbed: GatewayTestbed) -> None:
 
 
 async def examples_are_listed(testbed: GatewayTestbed) -> None:
-    """All, or as many as asked for; none for a tool that has none."""
+    """Require all examples, or as many as asked for; none for a tool that has none."""
     async with testbed.gateway() as gateway:
         assert await gateway.list_tool_examples("suite:add") == testbed.docs.list_examples("suite:add")
         assert len(await gateway.list_tool_examples("suite:add", 1)) == 1
@@ -80,7 +80,7 @@ async def examples_are_listed(testbed: GatewayTestbed) -> None:
 
 
 async def describing_an_unknown_tool_is_an_error(testbed: GatewayTestbed) -> None:
-    """The error names the tool and similar ones."""
+    """Require an error that names the tool and similar ones."""
     async with testbed.gateway() as gateway:
         for attempt in (gateway.describe_tool("suite:ad"), gateway.list_tool_examples("suite:ad")):
             error = await _raised(attempt, ToolNotFoundError)
@@ -92,7 +92,7 @@ async def describing_an_unknown_tool_is_an_error(testbed: GatewayTestbed) -> Non
 
 
 async def a_tool_runs(testbed: GatewayTestbed) -> None:
-    """The value, the canonical ID, the time taken and where it ran arrive."""
+    """Require that the value, the canonical ID, the time taken and the binding arrive."""
     async with testbed.gateway() as gateway:
         result = await gateway.run_tool("suite:add", {"a": 2, "b": 3})
         assert result.ok, result.error
@@ -103,7 +103,7 @@ async def a_tool_runs(testbed: GatewayTestbed) -> None:
 
 
 async def values_arrive_as_they_are(testbed: GatewayTestbed) -> None:
-    """Integers stay exact, texts keep every character, null and empty are different things."""
+    """Integers stay exact, strings keep every character, null and empty are different things."""
     values: tuple[Any, ...] = (2**70, 0.1, True, "ä\n€ \U0001f642 \u0000", [], {}, [None, {"": [1]}], "")
     async with testbed.gateway() as gateway:
         for value in values:
@@ -115,7 +115,7 @@ async def values_arrive_as_they_are(testbed: GatewayTestbed) -> None:
 
 
 async def a_failed_tool_is_a_result(testbed: GatewayTestbed) -> None:
-    """What the tool raised is the result's error, with its code and the tool's ID."""
+    """Require that a tool's exception is the result's error, with its code and the tool's ID."""
     async with testbed.gateway() as gateway:
         result = await gateway.run_tool("suite:fail", {})
         assert not result.ok
@@ -126,7 +126,7 @@ async def a_failed_tool_is_a_result(testbed: GatewayTestbed) -> None:
 
 
 async def an_unknown_tool_raises(testbed: GatewayTestbed) -> None:
-    """What does not exist cannot be called; similar IDs are suggested."""
+    """Require that an unknown tool cannot be called, and that similar IDs are suggested."""
     async with testbed.gateway() as gateway:
         error = await _raised(gateway.run_tool("suite:ad", {}), ToolNotFoundError)
         assert (error.code, error.tool_id) == ("tool_not_found", "suite:ad")
@@ -134,7 +134,7 @@ async def an_unknown_tool_raises(testbed: GatewayTestbed) -> None:
 
 
 async def wrong_arguments_raise(testbed: GatewayTestbed) -> None:
-    """Every violation is listed, and the tool is not called."""
+    """Require that every violation is listed, and that the tool is not called."""
     async with testbed.gateway() as gateway:
         error = await _raised(gateway.run_tool("suite:add", {"b": "x", "c": 1}), InputValidationError)
         assert isinstance(error, InputValidationError)
@@ -156,7 +156,7 @@ async def large_values_pass(testbed: GatewayTestbed) -> None:
 
 
 async def calls_run_at_the_same_time(testbed: GatewayTestbed) -> None:
-    """None waits for another one, and each gets its own answer."""
+    """Require that no call waits for another one, and that each gets its own answer."""
     async with testbed.gateway() as gateway:
         tasks = [asyncio.ensure_future(gateway.run_tool("suite:meet", {"number": number})) for number in range(20)]
         await testbed.until(lambda: len(testbed.calls) == 20)
@@ -165,7 +165,7 @@ async def calls_run_at_the_same_time(testbed: GatewayTestbed) -> None:
 
 
 async def a_cancelled_call_is_stopped(testbed: GatewayTestbed) -> None:
-    """The cancellation comes out as one and reaches the tool; the gateway works on."""
+    """Require that a cancellation comes out as one and reaches the tool; the gateway works on."""
     async with testbed.gateway() as gateway:
         task = asyncio.ensure_future(gateway.run_tool("suite:wait", {}))
         await testbed.until(lambda: testbed.calls == ["wait"])
@@ -177,7 +177,7 @@ async def a_cancelled_call_is_stopped(testbed: GatewayTestbed) -> None:
 
 
 async def a_call_cancelled_at_once_does_no_harm(testbed: GatewayTestbed) -> None:
-    """It is not made and not counted, whatever was asked for."""
+    """Require that such a call is not made and not counted, whatever it asks for."""
     async with testbed.gateway(max_tool_calls=1) as gateway:
 
         async def cancelled(operation: Awaitable[Any]) -> None:
@@ -205,7 +205,7 @@ async def a_call_cancelled_at_once_does_no_harm(testbed: GatewayTestbed) -> None
 
 
 async def a_chain_passes_values_on(testbed: GatewayTestbed) -> None:
-    """The last value is the chain's; each step tells its arguments, value and place."""
+    """Require that the last value is the chain's, and that each step has its arguments, value and index."""
     steps = [
         ChainStep(tool_id="suite:add", args={"a": 1}),
         ChainStep(tool_id="suite:echo", use_previous=True),
@@ -222,7 +222,7 @@ async def a_chain_passes_values_on(testbed: GatewayTestbed) -> None:
 
 
 async def a_chain_stops_at_its_first_failure(testbed: GatewayTestbed) -> None:
-    """The step that failed has the error, those after it are not run."""
+    """Require that the failed step has the error, and that those after it are not run."""
     steps = [
         ChainStep(tool_id=f"suite:{name}", args={"a": 1} if name == "add" else {}) for name in ("add", "fail", "add")
     ]
@@ -303,7 +303,7 @@ async def a_chain_over_a_cap_does_not_begin(testbed: GatewayTestbed) -> None:
 
 
 async def a_tool_that_is_not_allowed_is_not_called(testbed: GatewayTestbed) -> None:
-    """It is refused alone and in a chain, and not seen in a search, among the namespaces or in hints."""
+    """Require that such a tool is refused alone and in a chain, and hidden in searches, namespaces and hints."""
     async with testbed.gateway(allowed=["suite:*"]) as gateway:
         error = await _raised(gateway.run_tool("vault:secret", {}), ToolNotAllowedError)
         assert (error.code, error.tool_id) == ("tool_not_allowed", "vault:secret")

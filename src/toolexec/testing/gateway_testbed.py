@@ -38,7 +38,7 @@ class GatewayParts:
     allowed: Sequence[str] | None = None
 
     def direct(self) -> Tools:
-        """A gateway in this process with these parts, to be put behind the one to examine."""
+        """Make a gateway in this process with these parts, to be put behind the one under test."""
         limits = Limits(max_tool_calls=self.max_tool_calls, max_chain_steps=self.max_chain_steps)
         return Tools(self.index, self.docs, self.runner, limits=limits, allowed=self.allowed)
 
@@ -80,7 +80,7 @@ class GatewayTestbed:
         self._local.add(declared)
 
     def gateway(self, **limits: Any) -> AbstractAsyncContextManager[Gateway]:
-        """A gateway to the tools; *limits* as in `GatewayParts`."""
+        """Make a gateway to the tools; *limits* as in `GatewayParts`."""
         return self.make(GatewayParts(index=self.index, docs=self.docs, runner=self.runner, **limits))
 
     async def add(self, a: int, b: int = 1) -> int:
@@ -114,12 +114,12 @@ class GatewayTestbed:
         return number
 
     async def grow(self, size: int) -> str:
-        """A text of that many characters."""
+        """Return a string of that many characters."""
         self.calls.append("grow")
         return "x" * size
 
     async def measure(self, text: str) -> int:
-        """The length of a text."""
+        """Return the length of a string."""
         self.calls.append("measure")
         return len(text)
 

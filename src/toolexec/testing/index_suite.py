@@ -74,7 +74,7 @@ def _unchanged(index: Index, what: str, *, version: bool = True) -> AbstractCont
 
 
 def finds_what_was_registered(make: MakeIndex) -> None:
-    """A registered tool is found by its ID, with and without a namespace, together with its binding."""
+    """Require that a registered tool is found by its ID, with and without a namespace, with its binding."""
     index = _filled(make)
     entry = get_tool(index, "git:log")
     assert entry.tool.description == "Show the history of changes", "get returned another tool"
@@ -117,7 +117,7 @@ def keeps_several_bindings(make: MakeIndex) -> None:
 
 
 def refuses_another_definition(make: MakeIndex) -> None:
-    """A known ID with another definition raises, and nothing changes."""
+    """Require that a known ID with another definition raises, and that nothing changes."""
     index = _filled(make)
     with _unchanged(index, "a refused registration"), _refuses("another description", ToolConflictError):
         index.register(_tool("git:log", "Something else"), LocalBinding("other"))
@@ -127,7 +127,7 @@ def refuses_another_definition(make: MakeIndex) -> None:
 
 
 def accepts_the_same_definition(make: MakeIndex) -> None:
-    """The same schema in another form or order of keys is the same; new tags replace the old ones."""
+    """Require that another form or order of keys is the same schema; new tags replace the old ones."""
     index = make()
     index.register(_tool("a:b", tags=["old"], input_schema={"type": "object", "required": ["x"]}), LocalBinding("one"))
     same = _tool("a:b", tags=["new"], input_schema='{"required": ["x"], "type": "object"}')
@@ -241,7 +241,9 @@ def pages_through_everything(make: MakeIndex) -> None:
 
 
 def binds_cursors_to_their_question(make: MakeIndex) -> None:
-    """A damaged cursor, or one of another query, filter, method, index or version, is refused; so is a limit of 0."""
+    """Require that a damaged cursor is refused, one of another query, filter, method, index or version, and a limit of
+    0.
+    """
     index = _filled(make)
     pages = browsable(index)
     cursor = pages.search_page("", 1).next_cursor
@@ -279,7 +281,7 @@ def lists_namespaces(make: MakeIndex) -> None:
 
 
 def tells_listeners_what_happened(make: MakeIndex) -> None:
-    """Each change gives one event with its type, tool, binding and version; repeating a registration gives none."""
+    """Require one event for each change, with type, tool, binding and version; none for a repeated registration."""
     index = make()
     events: list[ChangeEvent] = []
     stop = index.on_change(events.append)
@@ -304,11 +306,11 @@ def tells_listeners_what_happened(make: MakeIndex) -> None:
     stop()
     stop()
     index.register(tool, local)
-    assert len(events) == len(expected), "a stopped listener must hear nothing"
+    assert len(events) == len(expected), "a stopped listener must get no events"
 
 
 def delivers_without_locks(make: MakeIndex) -> None:
-    """A listener may use the index, change it, stop itself or raise; the change stands and others are told in order."""
+    """Require that a listener may use and change the index, stop itself or raise; all get the events in order."""
     index = make()
     seen: list[str] = []
 

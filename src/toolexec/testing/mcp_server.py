@@ -102,13 +102,14 @@ class ScriptedServer:
     record: str = ""
 
     def command(self) -> list[str]:
-        """The command line for `Exec.add_mcp(name, command=...)`."""
+        """Return the command line for `Exec.add_mcp(name, command=...)`."""
         # By path and isolated: importing the package would cost more than all the rest of the start.
         return [sys.executable, "-I", "-S", __file__, json.dumps(asdict(self))]
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
-        """What has happened so far in all processes of this server, or only the events of one kind: `start`,
-        `initialize`, `list`, `call`, `cancelled`, `eof`, `sigterm`, `grandchild`."""
+        """Return what has happened so far in all processes of this server, or only the events of one kind: `start`,
+        `initialize`, `list`, `call`, `cancelled`, `eof`, `sigterm`, `grandchild`.
+        """
         try:
             text = Path(self.record).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -118,7 +119,7 @@ class ScriptedServer:
 
     @classmethod
     def from_json(cls, text: str) -> ScriptedServer:
-        """The server that `command` wrote on the command line; raises TypeError for keys that mean nothing."""
+        """Read the server that `command` wrote on the command line; raises TypeError for keys that mean nothing."""
         data = json.loads(text)
         for key in data.keys() & {"tools", "later_tools"}:
             data[key] = [_read_tool(tool) for tool in data[key]]

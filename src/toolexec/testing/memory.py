@@ -105,11 +105,11 @@ class InMemoryBackend:
         self._publish()
 
     def calls_of(self, name: str) -> list[RecordedCall]:
-        """The calls of one tool, in order."""
+        """Return the calls of one tool, in order."""
         return [call for call in self.calls if call.name == name]
 
     def status(self) -> BackendStatus:
-        """How the backend is."""
+        """Return the state of the backend."""
         reason = self.unavailable if self.enabled else "switched off"
         return BackendStatus(
             name=self.name,
@@ -131,12 +131,12 @@ class InMemoryBackend:
         self.started: bool = False
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools; raises BackendUnavailableError as `unavailable` says."""
+        """Return the tools; raises BackendUnavailableError as `unavailable` says."""
         self._check_available()
         return list(self._tools)
 
     def bind(self, tool: Tool) -> Binding:
-        """The binding of one of these tools."""
+        """Return the binding of one of these tools."""
         return (MCPBinding if self.kind == "mcp" else ProviderBinding)(self.name, tool.name)
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:

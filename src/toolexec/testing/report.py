@@ -1,4 +1,4 @@
-"""How a contract suite tells what it found, the same for every suite."""
+"""The report of a contract suite, the same for every suite."""
 
 from __future__ import annotations
 

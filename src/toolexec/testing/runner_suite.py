@@ -147,13 +147,13 @@ class RunnerTestbed:
         return len(args)
 
     async def events(self, call: ToolCall) -> list[StreamEvent]:
-        """All events of a streamed call."""
+        """Return all events of a streamed call."""
         async with aclosing(self.runner.stream(call)) as stream:
             return [event async for event in stream]
 
 
 async def a_result_passes_through(testbed: RunnerTestbed) -> None:
-    """The value, the canonical ID, the binding and the time taken arrive."""
+    """Require that the value, the canonical ID, the binding and the time taken arrive."""
     result = await testbed.runner.run(ToolCall("suite:add", {"a": 2, "b": 3}))
     assert result.ok, result.error
     assert result.value == 5
@@ -164,13 +164,13 @@ async def a_result_passes_through(testbed: RunnerTestbed) -> None:
 
 
 async def no_arguments_are_an_empty_mapping(testbed: RunnerTestbed) -> None:
-    """A call without `args` reaches the handler as one with `{}`."""
+    """Require that a call without `args` reaches the handler as one with `{}`."""
     assert (await testbed.runner.run(ToolCall("suite:spoil"))).value == 1
     assert (await testbed.runner.run(ToolCall("suite:spoil", {}))).value == 1
 
 
 async def a_tool_that_raises_is_a_result(testbed: RunnerTestbed) -> None:
-    """The handler's exception is the cause of `Result.error`."""
+    """Require that the handler's exception is the cause of `Result.error`."""
     result = await testbed.runner.run(ToolCall("suite:fail"))
     assert not result.ok
     assert isinstance(result.error, HandlerError), result.error
@@ -179,7 +179,7 @@ async def a_tool_that_raises_is_a_result(testbed: RunnerTestbed) -> None:
 
 
 async def a_reported_error_is_a_result(testbed: RunnerTestbed) -> None:
-    """A reply with `isError` is a failure that keeps the reply."""
+    """Require that a reply with `isError` is a failure that keeps the reply."""
     result = await testbed.runner.run(ToolCall("suite:refuse"))
     assert isinstance(result.error, RemoteToolError), result.error
     assert "not today" in str(result.error)
@@ -187,19 +187,19 @@ async def a_reported_error_is_a_result(testbed: RunnerTestbed) -> None:
 
 
 async def an_unknown_tool_raises(testbed: RunnerTestbed) -> None:
-    """What does not exist cannot be called."""
+    """Require that an unknown tool cannot be called."""
     error = await _raised(testbed, ToolCall("suite:ad"), ToolNotFoundError)
     assert "suite:add" in error.details["close"]
 
 
 async def a_malformed_id_raises(testbed: RunnerTestbed) -> None:
-    """What is no ID cannot be looked up."""
+    """Require that an invalid ID cannot be looked up."""
     for tool_id in ("", "a:b:c:d", "suite:", "suite add"):
         await _raised(testbed, ToolCall(tool_id), InvalidToolIDError)
 
 
 async def wrong_arguments_raise(testbed: RunnerTestbed) -> None:
-    """Every violation is listed, and the handler is not called."""
+    """Require that every violation is listed, and that the handler is not called."""
     error = await _raised(testbed, ToolCall("suite:add", {"b": "x", "c": 1}), InputValidationError)
     assert len(error.violations) == 3, error.violations
     assert testbed.calls == []
@@ -214,7 +214,7 @@ async def a_raised_error_arrives_as_it_is(testbed: RunnerTestbed) -> None:
 
 
 async def cancelling_stops_the_tool(testbed: RunnerTestbed) -> None:
-    """A cancellation reaches the handler and comes out as a cancellation."""
+    """Require that a cancellation reaches the handler and comes out as a cancellation."""
     task = asyncio.ensure_future(testbed.runner.run(ToolCall("suite:wait")))
     await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()
@@ -224,7 +224,7 @@ async def cancelling_stops_the_tool(testbed: RunnerTestbed) -> None:
 
 
 async def a_runner_survives_failures(testbed: RunnerTestbed) -> None:
-    """A failed, a refused and a cancelled call leave nothing behind that the next call would notice."""
+    """Require that a failed, a refused and a cancelled call leave nothing that the next call would notice."""
     await cancelling_stops_the_tool(testbed)
     await a_tool_that_raises_is_a_result(testbed)
     await an_unknown_tool_raises(testbed)
@@ -232,7 +232,7 @@ async def a_runner_survives_failures(testbed: RunnerTestbed) -> None:
 
 
 async def arguments_stay_untouched(testbed: RunnerTestbed) -> None:
-    """What a handler does to its arguments does not reach the caller's mapping, nor the call."""
+    """Require that a handler's changes of its arguments reach neither the caller's mapping nor the call."""
     args = {"given": 1}
     call = ToolCall("suite:spoil", args)
     assert (await testbed.runner.run(call)).value == 2
@@ -242,21 +242,21 @@ async def arguments_stay_untouched(testbed: RunnerTestbed) -> None:
 
 
 async def progress_reaches_the_caller(testbed: RunnerTestbed) -> None:
-    """`on_progress` hears what the handler reports."""
-    heard: list[Progress] = []
+    """Require that `on_progress` gets what the handler reports."""
+    received: list[Progress] = []
     testbed.release.set()
-    await testbed.runner.run(ToolCall("suite:meet", {"name": "one"}, on_progress=heard.append))
-    assert heard == [Progress(done=1, total=2, message="one")]
+    await testbed.runner.run(ToolCall("suite:meet", {"name": "one"}, on_progress=received.append))
+    assert received == [Progress(done=1, total=2, message="one")]
 
 
 async def concurrent_calls_are_independent(testbed: RunnerTestbed) -> None:
     """Calls run at the same time, each with its own result, progress and context; one that fails harms no other."""
     names = [f"call-{number}" for number in range(20)] + ["bad"]
-    heard: dict[str, list[Progress]] = {name: [] for name in names}
+    received: dict[str, list[Progress]] = {name: [] for name in names}
 
     async def call(name: str) -> Any:
         _caller.set(f"caller of {name}")
-        return await testbed.runner.run(ToolCall("suite:meet", {"name": name}, on_progress=heard[name].append))
+        return await testbed.runner.run(ToolCall("suite:meet", {"name": name}, on_progress=received[name].append))
 
     tasks = [asyncio.ensure_future(call(name)) for name in names]
     while len(testbed.calls) < len(names):
@@ -267,7 +267,7 @@ async def concurrent_calls_are_independent(testbed: RunnerTestbed) -> None:
     results = await asyncio.gather(*tasks)
     assert [r.value for r in results[:-1]] == [[name, f"caller of {name}"] for name in names[:-1]]
     assert isinstance(results[-1].error, HandlerError)
-    assert all(heard[name] == [Progress(done=1, total=2, message=name)] for name in names)
+    assert all(received[name] == [Progress(done=1, total=2, message=name)] for name in names)
 
 
 async def a_stream_ends_with_one_done(testbed: RunnerTestbed) -> None:
@@ -278,7 +278,7 @@ async def a_stream_ends_with_one_done(testbed: RunnerTestbed) -> None:
 
 
 async def a_failing_stream_ends_with_one_error(testbed: RunnerTestbed) -> None:
-    """What came before the failure is not lost, and the `error` event carries the exception and its data."""
+    """Require that earlier chunks are not lost, and that the `error` event carries the exception and its data."""
     events = await testbed.events(ToolCall("suite:break_off"))
     assert [event.kind for event in events] == ["chunk", "error"]
     error = events[-1].error
@@ -287,7 +287,7 @@ async def a_failing_stream_ends_with_one_error(testbed: RunnerTestbed) -> None:
 
 
 async def a_stream_refuses_at_its_first_step(testbed: RunnerTestbed) -> None:
-    """What `run` raises, `stream` raises before any event."""
+    """Require that `stream` raises what `run` raises, before any event."""
     for call, kind in (
         (ToolCall("suite:ad"), ToolNotFoundError),
         (ToolCall("a:b:c:d"), InvalidToolIDError),
@@ -311,14 +311,14 @@ async def a_plain_tool_streams_one_event_on_request(testbed: RunnerTestbed) -> N
 
 
 async def closing_a_stream_stops_the_tool(testbed: RunnerTestbed) -> None:
-    """A consumer that leaves early closes the generator of the handler."""
+    """Require that a consumer that leaves early closes the generator of the handler."""
     async with aclosing(testbed.runner.stream(ToolCall("suite:tick"))) as stream:
         assert (await anext(stream)).data == 0
     assert testbed.stopped == ["tick"]
 
 
 async def cancelling_a_stream_stops_the_tool(testbed: RunnerTestbed) -> None:
-    """A cancellation reaches the handler and comes out as a cancellation."""
+    """Require that a cancellation reaches the handler and comes out as a cancellation."""
     task = asyncio.ensure_future(testbed.events(ToolCall("suite:tick")))
     await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()

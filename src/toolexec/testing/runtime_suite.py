@@ -79,16 +79,16 @@ class RuntimeTestbed:
         local.add(declared)
 
     def runtime(self, *backends: SandboxBackend, **options: Any) -> Router:
-        """A router over these sandboxes."""
+        """Make a router over these sandboxes."""
         self._made.append(self._make([*backends], **options))
         return self._made[-1]
 
     def tools(self) -> Tools:
-        """The gateway of one run."""
+        """Return the gateway of one run."""
         return Tools(self._index, InMemoryDocStore(self._index), DefaultRunner(self._index, self._backends))
 
     def request(self, code: str = "value", tools: Tools | None = None, **fields: Any) -> ExecuteRequest:
-        """A request as an engine makes it."""
+        """Return a request as an engine makes it."""
         return ExecuteRequest(code=code, gateway=tools or self.tools(), **fields)
 
     async def aclose(self) -> None:
@@ -120,19 +120,19 @@ async def _dies(request: ExecuteRequest) -> Exception:
 
 
 def _where(result: CodeResult) -> str:
-    """The kind of sandbox that a result names."""
+    """Return the kind of sandbox that a result names."""
     return result.backend.kind if result.backend is not None else ""
 
 
 async def a_program_is_run(testbed: RuntimeTestbed) -> None:
-    """Its value, its trace and the sandbox that ran it arrive."""
+    """Require that its value, its trace and the sandbox that ran it arrive."""
     result = (await testbed.runtime(testbed.wasm).execute(testbed.request("calls"))).raise_for_error()
     assert (result.value, _where(result)) == (8, "wasm")
     assert [(record.tool_id, record.value) for record in result.tool_calls] == [("suite:double", 8)]
 
 
 async def a_failed_program_is_a_result(testbed: RuntimeTestbed) -> None:
-    """Failure of the program and death of the sandbox are told apart; the trace survives both."""
+    """Require that a failed program and a dead sandbox are distinguished; the trace survives both."""
     runtime = testbed.runtime(testbed.wasm)
     failed, dead = [await runtime.execute(testbed.request(code)) for code in ("fails", "dies")]
     assert failed.error is not None
@@ -152,7 +152,7 @@ async def a_request_needs_gateway_and_code(testbed: RuntimeTestbed) -> None:
 
 
 async def an_unknown_profile_is_refused(testbed: RuntimeTestbed) -> None:
-    """The error lists the profiles."""
+    """Require that the error lists the profiles."""
     error = await _refused(testbed.runtime(testbed.wasm), testbed.request(profile="safe"), InvalidRequestError)
     assert "standard" in str(error)
 
@@ -169,7 +169,7 @@ async def a_profile_without_a_sandbox_is_refused(testbed: RuntimeTestbed) -> Non
 
 
 async def nothing_falls_back_to_the_host(testbed: RuntimeTestbed) -> None:
-    """A sandbox without isolation serves `dev` alone."""
+    """Require that a sandbox without isolation serves `dev` alone."""
     runtime = testbed.runtime(testbed.unsafe)
     for profile in ("", "standard", "hardened"):
         await _refused(runtime, testbed.request(profile=profile), SandboxUnavailableError)
@@ -179,7 +179,7 @@ async def nothing_falls_back_to_the_host(testbed: RuntimeTestbed) -> None:
 
 
 async def isolation_is_judged_by_what_is_underneath(testbed: RuntimeTestbed) -> None:
-    """A sandbox that only looks like a safe one is denied for a safe profile."""
+    """Require that a sandbox that only looks like a safe one is denied for a safe profile."""
     testbed.docker.isolation = "none"
     await _refused(testbed.runtime(testbed.docker), testbed.request(profile="standard"), SandboxDeniedError)
     assert testbed.docker.requests == []
@@ -193,7 +193,7 @@ async def dev_can_be_denied(testbed: RuntimeTestbed) -> None:
 
 
 async def candidates_are_tried_in_order(testbed: RuntimeTestbed) -> None:
-    """The first that is available and speaks the language gets it; the order in which they were added is nothing."""
+    """Require that the first candidate that is available and runs the language is used, in any order of addition."""
     runtime = testbed.runtime(testbed.docker, testbed.wasm)
     assert _where(await runtime.execute(testbed.request())) == "wasm"
     assert _where(await runtime.execute(testbed.request(language="go"))) == "docker"
@@ -206,7 +206,7 @@ async def candidates_are_tried_in_order(testbed: RuntimeTestbed) -> None:
 
 
 async def an_unknown_language_is_refused(testbed: RuntimeTestbed) -> None:
-    """The error lists the languages of the profile."""
+    """Require that the error lists the languages of the profile."""
     error = await _refused(testbed.runtime(testbed.wasm), testbed.request(language="cobol"), InvalidRequestError)
     assert "python" in str(error)
 
@@ -247,7 +247,7 @@ async def runs_are_concurrent(testbed: RuntimeTestbed) -> None:
 
 
 async def cancelling_stops_the_program(testbed: RuntimeTestbed) -> None:
-    """And comes out as a cancellation."""
+    """Require that it comes out as a cancellation."""
     task = asyncio.ensure_future(testbed.runtime(testbed.wasm).execute(testbed.request("waits")))
     await asyncio.wait_for(testbed.begun.wait(), _PATIENCE)
     task.cancel()

@@ -49,7 +49,7 @@ async def it_says_what_it_is(testbed: SandboxTestbed) -> None:
 
 
 async def a_request_needs_gateway_and_code(testbed: SandboxTestbed) -> None:
-    """What the router would refuse is refused with the same errors."""
+    """Require the same errors as those of the router."""
     for wrong, kind in (
         (replace(testbed.request("1"), gateway=None), MissingGatewayError),
         (testbed.request("  "), MissingCodeError),
@@ -62,7 +62,7 @@ async def a_request_needs_gateway_and_code(testbed: SandboxTestbed) -> None:
 
 
 async def an_unknown_language_is_refused(testbed: SandboxTestbed) -> None:
-    """Nothing is run."""
+    """Require that nothing is run."""
     try:
         await testbed.run("1", language="cobol")
     except InvalidRequestError as error:
@@ -73,7 +73,7 @@ async def an_unknown_language_is_refused(testbed: SandboxTestbed) -> None:
 
 
 async def a_run_says_where_it_ran(testbed: SandboxTestbed) -> None:
-    """The result has the sandbox's own kind and isolation, and how long it took."""
+    """Require the sandbox's own kind and isolation in the result, and how long it took."""
     result = (await testbed.run(next(iter(testbed.snippets.values)))).raise_for_error()
     assert result.backend is not None
     assert result.backend.kind == testbed.backend.kind
@@ -95,12 +95,12 @@ async def values_follow_the_conventions(testbed: SandboxTestbed) -> None:
 
 
 async def prints_arrive_while_it_runs(testbed: SandboxTestbed) -> None:
-    """What was printed before a tool call is on the host while the call is under way."""
-    heard: list[tuple[str, str]] = []
-    output = Output(tell=lambda stream, text: heard.append((stream, text)))
+    """Require that output before a tool call is on the host while the call is under way."""
+    received: list[tuple[str, str]] = []
+    output = Output(tell=lambda stream, text: received.append((stream, text)))
     task = asyncio.ensure_future(testbed.run(testbed.snippets.prints, output=output))
     await asyncio.wait_for(testbed.begun.wait(), PATIENCE)
-    assert "".join(text for _, text in heard).strip() == "one", heard
+    assert "".join(text for _, text in received).strip() == "one", received
     testbed.gate.set()
     result = await task
     assert (result.stdout, result.stderr) == ("one\ntwo\n", "bad\n"), (result.stdout, result.stderr)
@@ -124,14 +124,14 @@ async def a_failure_keeps_what_there_was(testbed: SandboxTestbed) -> None:
 
 
 async def bad_syntax_is_the_programs_failure(testbed: SandboxTestbed) -> None:
-    """It is reported as any other failure, and nothing was called."""
+    """Require a report as for any other failure, with nothing called."""
     if testbed.snippets.no_syntax:
         result = await testbed.run(testbed.snippets.no_syntax)
         assert isinstance(result.error, CodeError), result.error
 
 
 async def a_value_that_is_not_json_is_refused(testbed: SandboxTestbed) -> None:
-    """The error says what it was."""
+    """Require that the error describes the value."""
     if testbed.snippets.no_json:
         result = await testbed.run(testbed.snippets.no_json)
         assert isinstance(result.error, CodeError), result.error
@@ -165,7 +165,7 @@ async def a_failed_tool_can_be_caught(testbed: SandboxTestbed) -> None:
 
 
 async def a_failed_tool_fails_the_program(testbed: SandboxTestbed) -> None:
-    """Where code does not catch it, the program has failed; the call is in the trace with its error."""
+    """Require that an uncaught failure of a tool is the program's; the call is in the trace with its error."""
     tools = testbed.tools()
     result = await testbed.run(testbed.snippets.fails_uncaught, tools)
     assert isinstance(result.error, CodeError), result.error
@@ -184,7 +184,7 @@ async def the_cap_on_calls_holds(testbed: SandboxTestbed) -> None:
 
 
 async def the_list_of_allowed_tools_holds(testbed: SandboxTestbed) -> None:
-    """A tool that is not on it is not called."""
+    """Require that a tool that is not on the list is not called."""
     tools = testbed.tools(allowed=("suite:slow",))
     result = await testbed.run(testbed.snippets.call, tools)
     assert not result.ok or result.value is None
@@ -197,7 +197,7 @@ async def the_list_of_allowed_tools_holds(testbed: SandboxTestbed) -> None:
 
 
 async def the_deadline_stops_anything(testbed: SandboxTestbed) -> None:
-    """A tight loop, a sleep, an async and a blocking tool call."""
+    """Require that a tight loop, a sleep, an async and a blocking tool call are stopped."""
     began = monotonic()
     await testbed.run(next(iter(testbed.snippets.values)))
     start = 3 * (monotonic() - began)  # the time limit holds for the start of the sandbox, too
@@ -210,7 +210,7 @@ async def the_deadline_stops_anything(testbed: SandboxTestbed) -> None:
 
 
 async def claimed_limits_are_real(testbed: SandboxTestbed) -> None:
-    """Every limit that it says it enforces does stop a program that tries to get past it."""
+    """Require that every limit that it claims to enforce stops a program that tries to get past it."""
     tight = {
         "memory": Limits(memory_bytes=96 << 20),
         "cpu": Limits(cpu_ms=100),
@@ -229,7 +229,7 @@ async def claimed_limits_are_real(testbed: SandboxTestbed) -> None:
 
 
 async def cancelling_stops_the_code(testbed: SandboxTestbed) -> None:
-    """The cancellation reaches the tool that is under way, and comes out as a cancellation."""
+    """Require that the cancellation reaches the tool that is under way, and comes out as a cancellation."""
     task = asyncio.ensure_future(testbed.run(testbed.snippets.waits))
     await asyncio.wait_for(testbed.begun.wait(), PATIENCE)
     task.cancel()
@@ -246,7 +246,7 @@ async def cancelling_stops_the_code(testbed: SandboxTestbed) -> None:
 
 
 async def concurrent_runs_do_not_mix(testbed: SandboxTestbed) -> None:
-    """Each has its own value, output and trace."""
+    """Require that each run has its own value, output and trace."""
     if testbed.snippets.name:
         names = [f"run{number}" for number in range(8)]
         gateways = [testbed.tools() for _ in names]
@@ -261,7 +261,7 @@ async def concurrent_runs_do_not_mix(testbed: SandboxTestbed) -> None:
 
 
 async def every_run_starts_clean(testbed: SandboxTestbed) -> None:
-    """Nothing of an earlier run is there, however that one ended."""
+    """Require that nothing of an earlier run is there, however that one ended."""
     if not testbed.snippets.remembers:
         return
     for ending in ("", testbed.snippets.spins, testbed.snippets.no_syntax):
@@ -280,8 +280,8 @@ async def files_go_in_and_out(testbed: SandboxTestbed) -> None:
         assert result.files == {"sub/out.txt": b"abcabc"}, result.files
 
 
-async def files_stay_in_their_folder(testbed: SandboxTestbed) -> None:
-    """A path that leads out of the working directory is refused, and nothing is run."""
+async def files_stay_in_their_directory(testbed: SandboxTestbed) -> None:
+    """Require that a path that leads out of the working directory is refused, and that nothing is run."""
     for path in ("/etc/x", "../x", "a/../../x"):
         try:
             await testbed.run(testbed.snippets.call, files={path: b""})
@@ -291,7 +291,7 @@ async def files_stay_in_their_folder(testbed: SandboxTestbed) -> None:
 
 
 async def env_arrives(testbed: SandboxTestbed) -> None:
-    """Its variables are those of the program."""
+    """Require that the request's variables are those of the program."""
     if testbed.snippets.env:
         result = await testbed.run(testbed.snippets.env, env={"GREETING": "hello ü"})
         assert result.raise_for_error().value == "hello ü"
@@ -331,7 +331,7 @@ _ALL: Final[tuple[Any, ...]] = (
     concurrent_runs_do_not_mix,
     every_run_starts_clean,
     files_go_in_and_out,
-    files_stay_in_their_folder,
+    files_stay_in_their_directory,
     env_arrives,
     closing_stops_what_runs,
 )
@@ -341,7 +341,7 @@ SANDBOX_CHECKS: Final[Mapping[str, SandboxCheck]] = {check.__name__: check for c
 
 @asynccontextmanager
 async def open_testbed(make: MakeSandbox, snippets: Snippets = PYTHON) -> AsyncGenerator[SandboxTestbed]:
-    """A sandbox that *make* gives, ready to be examined."""
+    """Give a sandbox that *make* makes, with its test bed."""
     async with make() as backend:
         testbed = SandboxTestbed(backend, snippets)
         try:

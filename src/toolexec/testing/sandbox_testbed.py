@@ -51,12 +51,12 @@ class SandboxTestbed:
             local.add(declared)
 
     def tools(self, *, limits: Limits | None = None, allowed: tuple[str, ...] | None = None) -> Tools:
-        """The gateway of one run."""
+        """Return the gateway of one run."""
         runner = DefaultRunner(self._index, self._backends)
         return Tools(self._index, InMemoryDocStore(self._index), runner, limits=limits, allowed=allowed)
 
     def request(self, code: str, tools: Tools | None = None, **fields: Any) -> ExecuteRequest:
-        """A request as the router hands it over."""
+        """Return a request as the router passes it."""
         unsafe = self.backend.isolation in ("none", "process")
         defaults: dict[str, Any] = {
             "language": self.snippets.language,

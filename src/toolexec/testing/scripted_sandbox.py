@@ -151,7 +151,7 @@ class ScriptedSandbox:
         return result
 
     def _failure(self, answer: BaseException) -> ToolExecError:
-        """The error of a result; raises what says that nothing was run."""
+        """Return the error of a result; raises errors that say that nothing was run."""
         if isinstance(answer, _NOTHING_RUN):
             raise answer
         if not isinstance(answer, Exception):

@@ -38,7 +38,7 @@ def _ids(hits: list[Hit]) -> list[str]:
 
 
 def says_what_it_is(make: MakeSearcher) -> None:
-    """It has a name for its kind of score, and says whether its answers repeat."""
+    """Require a name for its kind of score, and whether its answers repeat."""
     searcher = make()
     assert isinstance(searcher.name, str), "name must be text"
     assert searcher.name, "name must not be empty"
@@ -52,7 +52,7 @@ def finds_nothing_when_empty(make: MakeSearcher) -> None:
 
 
 def finds_by_name_namespace_description_and_tag(make: MakeSearcher) -> None:
-    """A word of any of the four finds the tool."""
+    """Require that a word of any of the four finds the tool."""
     searcher = _filled(make)
     for query, expected in (
         ("weather", "weather"),
@@ -65,7 +65,7 @@ def finds_by_name_namespace_description_and_tag(make: MakeSearcher) -> None:
 
 
 def ranks_the_name_first(make: MakeSearcher) -> None:
-    """A tool called by the word comes before one that only mentions it."""
+    """Require that a tool called by the word comes before one that only mentions it."""
     found = _ids(_filled(make).search("commit", 5))
     assert found[:1] == ["git:commit"], f"'commit' must rank git:commit first, not {found}"
 
@@ -78,13 +78,13 @@ def ignores_letter_case(make: MakeSearcher) -> None:
 
 
 def finds_nothing_for_unknown_words(make: MakeSearcher) -> None:
-    """A word that no tool has finds nothing."""
+    """Require that a word that no tool has finds nothing."""
     found = _ids(_filled(make).search("terraform", 5))
     assert found == [], f"'terraform' must find nothing, not {found}"
 
 
 def lists_by_id_without_words(make: MakeSearcher) -> None:
-    """An empty or blank query gives the first tools by ID, with score 0."""
+    """Require that an empty or blank query gives the first tools by ID, with score 0."""
     for query in ("", "   ", "\t\n"):
         hits = _filled(make).search(query, 3)
         assert _ids(hits) == ["docker:run", "git:commit", "git:log"], f"{query!r} must list by ID, not {_ids(hits)}"
@@ -102,7 +102,7 @@ def keeps_to_the_limit(make: MakeSearcher) -> None:
 
 
 def orders_by_score_then_id(make: MakeSearcher) -> None:
-    """The highest score comes first; equal scores go by ID, however the tools came in."""
+    """Require the highest score first, and equal scores by ID, however the tools came in."""
     searcher = make()
     for name in ("charlie", "alpha", "bravo"):
         searcher.add(_tool(f"same:{name}", "does the same thing"))
@@ -123,7 +123,7 @@ def asks_accept(make: MakeSearcher) -> None:
 
 
 def forgets_removed_tools(make: MakeSearcher) -> None:
-    """A removed tool is not found again; removing an unknown one changes nothing; adding it again brings it back."""
+    """Require that a removed tool is not found until it is added again; removing an unknown one changes nothing."""
     searcher = _filled(make)
     searcher.search("docker", 1)
     searcher.remove("docker:run")
@@ -136,7 +136,7 @@ def forgets_removed_tools(make: MakeSearcher) -> None:
 
 
 def takes_the_new_form(make: MakeSearcher) -> None:
-    """Adding a known ID replaces its texts: old words no longer find it, new ones do."""
+    """Adding a known ID replaces its strings: old words no longer find it, new ones do."""
     searcher = _filled(make)
     searcher.search("temperature", 1)
     searcher.add(_tool("weather", "Forecasts rain"))
@@ -146,7 +146,7 @@ def takes_the_new_form(make: MakeSearcher) -> None:
 
 
 def repeats_itself(make: MakeSearcher) -> None:
-    """A deterministic searcher gives the same answer again, and whatever the order in which tools came in."""
+    """Require that a deterministic searcher repeats its answer, whatever the order in which tools came in."""
     searcher = _filled(make)
     if not searcher.deterministic:
         return

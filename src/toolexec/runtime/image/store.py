@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.process.owner import is_orphan, this_owner
-from toolexec.process.private import PrivateFolder, cache_directory
+from toolexec.process.private import PrivateDirectory, cache_directory
 from toolexec.process.steps import OnStep
 from toolexec.runtime.image.archive import ArchiveParts, describe, write_archive
 from toolexec.runtime.image.layer import measure_layer
@@ -147,7 +147,7 @@ class ImageStore:
             return None
         if not self.folder.exists():
             return None
-        with PrivateFolder(self.folder) as folder:
+        with PrivateDirectory(self.folder) as folder:
             image = self._read(folder, plain)
         return image if image is not None and pin in ("", image.digest) else None
 
@@ -155,14 +155,14 @@ class ImageStore:
         """All images, by name."""
         if not self.folder.exists():
             return []
-        with PrivateFolder(self.folder) as folder:
+        with PrivateDirectory(self.folder) as folder:
             found = [self._read(folder, name_of_file(file.name)) for file in folder.files()]
         return sorted((image for image in found if image is not None), key=lambda image: image.name)
 
     @contextmanager
     def scratch(self) -> Generator[Path]:
         """A private folder on the disk of the store, for the making of an image; it is gone after the block."""
-        with PrivateFolder(self.folder) as folder, folder.locked():
+        with PrivateDirectory(self.folder) as folder, folder.locked():
             self._collect(folder)
         place = self.folder / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
         try:
@@ -196,7 +196,7 @@ class ImageStore:
             "size_bytes": size,
             "layer_bytes": layer_bytes,
         }
-        with PrivateFolder(self.folder) as folder, folder.locked(progress):
+        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
             self._move_in(root, generation)
             folder.store(file_name(name), b"", about)
             self._collect(folder)
@@ -213,7 +213,7 @@ class ImageStore:
         plain = normal_name(name)
         if not self.folder.exists():
             return 0
-        with PrivateFolder(self.folder) as folder, folder.locked():
+        with PrivateDirectory(self.folder) as folder, folder.locked():
             image = self._read(folder, plain)
             archive = 0
             if image is not None:
@@ -280,14 +280,14 @@ class ImageStore:
             shutil.rmtree(place, ignore_errors=True)
             raise self._refusal(error) from error
 
-    def _read(self, folder: PrivateFolder, name: str) -> StoredImage | None:
+    def _read(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
         image = self._described(folder, name)
         while image is not None and not image.root.is_dir():  # it was replaced meanwhile, or its files are gone
             now = self._described(folder, name)
             image = None if now == image else now
         return image
 
-    def _described(self, folder: PrivateFolder, name: str) -> StoredImage | None:
+    def _described(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
         """The image as its description has it; None for a description of another version, or none."""
         about = folder.about(file_name(name))
         try:
@@ -302,7 +302,7 @@ class ImageStore:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def _collect(self, folder: PrivateFolder) -> None:
+    def _collect(self, folder: PrivateDirectory) -> None:
         """Delete generations that no image names and nobody holds, and what makers that died have left; while locked.
 
         What cannot be deleted now is left to the next time.

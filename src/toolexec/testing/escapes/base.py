@@ -29,7 +29,7 @@ class Attempt:
     """One run of a hostile program, over: what came back, and what the host saw.
 
     `result` is None when the sandbox raised `raised` instead. `seen` is what the host noticed by itself while the
-    program ran, each a sentence: somebody connected to it, a file changed, a process died.
+    program ran, each a sentence: a program connected to it, a file changed, a process died.
     """
 
     result: CodeResult | None
@@ -80,7 +80,7 @@ class Escape:
 
 
 def code_of(attempt: Attempt) -> str:
-    """The code of the error that a run ended with; "" when it ended well."""
+    """Return the code of the error that a run ended with; "" when it ended well."""
     if attempt.raised is not None:
         return str(getattr(attempt.raised, "code", type(attempt.raised).__name__))
     error = attempt.result.error if attempt.result is not None else None
@@ -88,7 +88,7 @@ def code_of(attempt: Attempt) -> str:
 
 
 def ends_with(*codes: str) -> Check:
-    """A judge of how the run must end: with an error of one of these codes ("" is none)."""
+    """Return a judge of how the run must end: with an error of one of these codes ("" is none)."""
 
     def check(attempt: Attempt) -> str:
         code = code_of(attempt)
@@ -100,7 +100,7 @@ def ends_with(*codes: str) -> Check:
 
 
 def gives(*values: Any) -> Check:
-    """A judge of the value: one of these, or that of a run that failed."""
+    """Return a judge of the value: one of these, or that of a run that failed."""
 
     def check(attempt: Attempt) -> str:
         if code_of(attempt) or attempt.value in values:
@@ -111,7 +111,7 @@ def gives(*values: Any) -> Check:
 
 
 def all_of(*checks: Check) -> Check:
-    """The first objection of several judges."""
+    """Return the first objection of several judges."""
     return lambda attempt: next((found for check in checks if (found := check(attempt))), "")
 
 

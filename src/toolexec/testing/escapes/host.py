@@ -13,7 +13,7 @@ def attempt(name, action):
     except BaseException as error:
         print(name, "raised", type(error).__name__, str(error)[:300], flush=True)
 """
-"""What many of the programs begin with: every road is tried, whatever became of the ones before."""
+"""The common beginning of many programs: every path is tried, whatever became of the ones before."""
 
 HOST_ESCAPES: tuple[Escape, ...] = (
     Escape(
@@ -99,7 +99,7 @@ attempt("resolv.conf", lambda: open("/etc/resolv.conf").read())
     ),
     Escape(
         name="network_listen",
-        tries="to open a port and have somebody come in",
+        tries="to open a port and let a connection in",
         programs={
             "python": TRY
             + """

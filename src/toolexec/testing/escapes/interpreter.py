@@ -14,7 +14,7 @@ def _plain_text(attempt: Attempt) -> str:
     try:
         attempt.said.encode()
     except UnicodeEncodeError as error:
-        return f"what it said is no Unicode: {error}"
+        return f"its output is not Unicode: {error}"
     return ""
 
 
@@ -157,21 +157,21 @@ attempt("code", lambda: eval(compile("__import__('os').environ", "x", "eval")))
         programs={
             "python": """
 import gc, sys
-texts = []
+strings = []
 frame = sys._getframe()
 while frame is not None:
-    texts.append(repr(frame.f_globals)[:5_000])
-    texts.append(repr(frame.f_locals)[:5_000])
+    strings.append(repr(frame.f_globals)[:5_000])
+    strings.append(repr(frame.f_locals)[:5_000])
     frame = frame.f_back
 for thing in gc.get_objects()[:200_000]:
     if isinstance(thing, dict):
         for key in list(thing):
             if isinstance(key, str) and ("secret" in key.lower() or "VARIABLE" in key or "forbidden" in key):
-                texts.append(repr((key, thing.get(key)))[:1000])
+                strings.append(repr((key, thing.get(key)))[:1000])
 for name, module in list(sys.modules.items()):
     if any(word in name for word in ("toolexec", "guest", "wit", "host", "main")):
-        texts.append(repr(vars(module))[:10_000])
-print("\\n".join(texts)[-200_000:])
+        strings.append(repr(vars(module))[:10_000])
+print("\\n".join(strings)[-200_000:])
 """,
         },
     ),
@@ -224,7 +224,7 @@ type(f)(code, {})()
     ),
     Escape(
         name="exotic_exceptions",
-        tries="to fail in a way that cannot be told",
+        tries="to fail in a way that cannot be reported",
         programs={
             "python": """
 class Meta(type):
@@ -267,7 +267,7 @@ return [Text("x"), Number(5), {Text("k"): Number(6)}, Value(a=1)]
     ),
     Escape(
         name="odd_text",
-        tries="to send text that breaks whoever shows it",
+        tries="to send text that breaks its reader",
         programs={
             "python": """
 import sys
@@ -284,13 +284,13 @@ raise ValueError(odd)
     ),
     Escape(
         name="odd_value",
-        tries="to give back text that is no Unicode",
+        tries="to give back text that is not Unicode",
         programs={"python": 'return ["\\ud800", {"\\udfff": "\\x00\\u2028"}]'},
         check=_plain_text,
     ),
     Escape(
         name="odd_argument",
-        tries="to give a tool text that is no Unicode, and numbers that JSON does not have",
+        tries="to give a tool text that is not Unicode, and numbers that JSON does not have",
         programs={
             "python": TRY
             + """

@@ -30,7 +30,7 @@ def _not_forged(attempt: Attempt) -> str:
 
 
 def _over(attempt: Attempt) -> str:
-    """A program may end itself with any value that it likes; then it is over."""
+    """Accept any value as the end of a program; then it is over."""
     return "it called a tool after its result" if attempt.tools.tool_calls() else ""
 
 
@@ -132,7 +132,7 @@ tools.escape.echo(text="after")
             ),
             (
                 "surrogates",
-                "text that is no Unicode",
+                "text that is not Unicode",
                 """'[{"type":"print","id":"0","payload":{"text":"\\\\ud800\\\\udfff"}}]'""",
             ),
         )
@@ -166,7 +166,7 @@ len(answers) > 900
     ),
     Escape(
         name="broken_result",
-        tries="to end with something that is no result",
+        tries="to end with something that is not a result",
         programs={
             "python": """
 import sys

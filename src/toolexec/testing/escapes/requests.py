@@ -69,12 +69,12 @@ return said;
         programs={
             "python": SEND
             + """
-roads = [
+paths = [
     {"id": "escape:forbidden"}, {"id": "escape:forbidden", "path": True}, {"id": "forbidden", "path": True},
     {"id": "escape:echo", "toolId": "escape:forbidden"}, {"id": "escape:echo", "id ": "escape:forbidden"},
     {"id": ["escape:forbidden"]}, {"id": {"$handle": "h1"}}, {"id": "escape:..:forbidden", "path": True},
 ]
-for number, payload in enumerate(roads, 100):
+for number, payload in enumerate(paths, 100):
     print(send(json.dumps([{"type": "run_tool", "id": str(number), "payload": payload}])))
 both = '{"type":"run_tool","id":"200","payload":{"id":"escape:echo","id":"escape:forbidden"}}'
 print(send("[" + both + "]"))

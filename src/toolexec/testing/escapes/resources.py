@@ -31,7 +31,7 @@ def _few_files(attempt: Attempt) -> str:
 
 
 def _told(attempt: Attempt) -> str:
-    """The program's own value, or its failure, but no forged success."""
+    """Accept the program's own value or its failure, but no forged success."""
     return "it ended well, which it cannot" if not code_of(attempt) and attempt.value == "survived" else ""
 
 
@@ -266,7 +266,7 @@ for _ in range(100):
     ),
     _hungry(
         "disk_fill",
-        "to write a gigabyte into its folder",
+        "to write a gigabyte into its directory",
         {
             "python": """
 written = 0
@@ -289,19 +289,19 @@ written
     ),
     _hungry(
         "disk_elsewhere",
-        "to fill other folders than its own",
+        "to fill other directories than its own",
         {
             "python": """
 import os
 written = 0
-for folder in ("/tmp", "/var/tmp", "/dev/shm", "/", os.path.expanduser("~"), ".."):
-    path = os.path.join(folder, "toolexec-escape-fill-@TOKEN@.bin")
+for directory in ("/tmp", "/var/tmp", "/dev/shm", "/", os.path.expanduser("~"), ".."):
+    path = os.path.join(directory, "toolexec-escape-fill-@TOKEN@.bin")
     try:
         with open(path, "wb") as f:
             for _ in range(64):
                 written += f.write(b"x" * (1 << 20))
     except OSError as error:
-        print(folder, error)
+        print(directory, error)
     finally:
         try: os.remove(path)
         except OSError: pass
@@ -309,7 +309,7 @@ written
 """
         },
         lambda attempt: (
-            f"it wrote {attempt.value} bytes outside of its folder"
+            f"it wrote {attempt.value} bytes outside of its directory"
             if isinstance(attempt.value, int) and attempt.value > 4 * LIMITS.disk_bytes
             else ""
         ),
@@ -369,7 +369,7 @@ with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as z:
     ),
     _hungry(
         "deep_folders",
-        "to nest folders without end",
+        "to nest directories without end",
         {
             "python": """
 import os

@@ -34,9 +34,9 @@ _CANARY = "import os, time\nos.close(1)\ntime.sleep(3600)"
 class Site:
     """The canaries of one battery, as `async with`.
 
-    A folder with a secret file in the host's temporary directory, a secret in the host's environment, a process with a
-    secret in its command line and environment, a TCP and a UDP port on loopback, and a forbidden tool with a secret in
-    its description. `secrets` are the random texts by what they betray: none may ever come out of a sandbox.
+    A directory with a secret file in the host's temporary directory, a secret in the host's environment, a process with
+    a secret in its command line and environment, a TCP and a UDP port on loopback, and a forbidden tool with a secret
+    in its description. `secrets` are the random strings by what they reveal: none may ever come out of a sandbox.
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ class Site:
         self._own_tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="toolexec-escape-"))
-        self._canary = self._folder / "canary.txt"
+        self._directory = Path(tempfile.mkdtemp(prefix="toolexec-escape-"))
+        self._canary = self._directory / "canary.txt"
         self._canary.write_text(self.secrets["file"], "utf-8")
         os.environ[self._variable] = self.secrets["environment"]
         await asyncio.to_thread(self._start_process)
@@ -79,7 +79,7 @@ class Site:
         os.environ.pop(self._variable, None)
         self._process.kill()
         self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
         await self._backends.stop_all()
 
     def _start_process(self) -> None:
@@ -95,10 +95,10 @@ class Site:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a program is told about the host, by the name that stands for it in its text."""
+        """The facts about the host that a program receives, by the placeholder in its code."""
         return {
             "PORT": str(self._port),
-            "FOLDER": str(self._folder),
+            "FOLDER": str(self._directory),
             "CANARY": str(self._canary),
             "VARIABLE": self._variable,
             "CHILD": str(self._process.pid),
@@ -108,19 +108,19 @@ class Site:
         }
 
     def fill_in(self, program: str) -> str:
-        """A program with the facts in place."""
+        """Return a program with the facts filled in."""
         for name, fact in self.facts.items():
             program = program.replace(f"@{name}@", fact)
         return program
 
     def tools(self, limits: Limits, allowed: Sequence[str] | None) -> Tools:
-        """The gateway of one run."""
+        """Return the gateway of one run."""
         return Tools(self._index, InMemoryDocStore(self._index), self._runner, limits=limits, allowed=allowed)
 
     # -- what was seen ------------------------------------------------------------------------------------------
 
     def betrayed(self, said: str) -> list[str]:
-        """What a text tells about the host that no program may know, each a sentence."""
+        """Return which facts about the host a string reveals, each a sentence."""
         seen = [f"it got hold of the {kind} secret" for kind, secret in self.secrets.items() if secret in said]
         seen += [f"it looked at the host's own {path}" for mark, path in self._marks().items() if mark in said]
         return seen
@@ -128,22 +128,22 @@ class Site:
     def _marks(self) -> dict[str, str]:
         """By what `os.stat` says about them: places of this very machine. A sandbox may have others of that name."""
         found: dict[str, str] = {}
-        for path in (Path.home(), Path("/etc/passwd"), self._folder, self._canary):
+        for path in (Path.home(), Path("/etc/passwd"), self._directory, self._canary):
             with contextlib.suppress(OSError):
                 about = path.stat()
                 found[f"<{about.st_dev} {about.st_ino} {about.st_mtime_ns}>"] = str(path)
         return found
 
     async def inspect(self) -> list[str]:
-        """What happened to the canaries since the last look, each a sentence; they are set up again."""
+        """Return what happened to the canaries since the last look, each a sentence; they are set up again."""
         seen = [f"it connected to the host: {visit[:100]!r}" for visit in self._visits]
         self._visits.clear()
-        names = sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
+        names = sorted(path.name for path in self._directory.iterdir()) if self._directory.is_dir() else []
         intact = names == ["canary.txt"] and not self._canary.is_symlink()
         if not intact or self._canary.read_text("utf-8", "replace") != self.secrets["file"]:
             seen.append(f"it changed the host's files: {', '.join(names) or 'all is gone'}")
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.mkdir()
             self._canary.write_text(self.secrets["file"], "utf-8")
         if self._process.poll() is not None:
             seen.append("it ended a process of the host")
@@ -154,7 +154,7 @@ class Site:
         return seen
 
     async def left_running(self, patience: float = 0.35) -> list[str]:
-        """Processes that a program started and that still live, told by their heartbeats; they are asked to end."""
+        """Processes that a program started and that still live, known by their heartbeats; they are asked to end."""
         if not self._beats:
             return []
         since = time.monotonic()

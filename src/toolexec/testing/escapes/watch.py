@@ -58,7 +58,7 @@ class Watch:
             self._stall = max(self._stall, _own_time() - last - _TICK_SECONDS)
 
     def seen(self) -> list[str]:
-        """What is more than any program may do to the host, each a sentence."""
+        """Return what is more than any program may do to the host, each a sentence."""
         found: list[str] = []
         growth = max(self._most - self._before, _peak() - self._peak_before)
         if growth > _MAX_GROWTH_BYTES:

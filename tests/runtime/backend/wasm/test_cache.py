@@ -331,7 +331,7 @@ def test_folder_in_use_by_a_stranger(shop: Workshop) -> None:
 
 def test_forgetful_folder(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not keep what is written is told apart from success."""
-    monkeypatch.setattr(module.PrivateFolder, "open", lambda *_: None)
+    monkeypatch.setattr(module.PrivateDirectory, "open", lambda *_: None)
     with pytest.raises(ConfigurationError, match="does not keep what is written"):
         shop.load()
 
@@ -358,7 +358,7 @@ def test_list_of_another_version(shop: Workshop, monkeypatch: pytest.MonkeyPatch
     """Lists the entries of another version as such, and nothing that is not a sandbox."""
     shop.load()
     monkeypatch.setattr(module, "inputs_digest", lambda: "another")
-    with module.PrivateFolder(shop.folder) as folder, folder.locked():
+    with module.PrivateDirectory(shop.folder) as folder, folder.locked():
         folder.store("note", b"x", {})
     assert [row.current for row in shop.cache.list()] == [False]
 

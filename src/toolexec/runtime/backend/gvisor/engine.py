@@ -318,7 +318,7 @@ class GvisorEngine:
             bundle,
             platform=self.config.platform,
             rootless=self.rootless,
-            groups=group.folders if group is not None else (),
+            groups=group.directories if group is not None else (),
         )
         try:
             child = Child(command, env=_environment())

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.process.private import OpenFile, PrivateFolder, StoredFile, cache_directory
+from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile, cache_directory
 from toolexec.process.steps import BuildStep, OnStep, run_work
 from toolexec.runtime.backend.wasm.component import (
     Component,
@@ -128,7 +128,7 @@ class ComponentCache:
                 return load(compiled.path)
             except Exception:  # such as one made by a machine with another processor
                 name = compiled.name
-        with PrivateFolder(self.folder) as folder, folder.locked(progress):
+        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
             folder.remove(name)
         with _get() as compiled:
             return load(compiled.path)
@@ -153,7 +153,7 @@ class ComponentCache:
         *progress* raise. Nothing half-made is left.
         """
         wanted = normal_requirements(packages)
-        with PrivateFolder(self.folder) as folder:
+        with PrivateDirectory(self.folder) as folder:
             found = self._compiled(folder, wanted, fingerprint)
             if found is None:
                 with folder.locked(progress):
@@ -164,7 +164,7 @@ class ComponentCache:
 
     def list(self) -> list[CachedComponent]:
         """Everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
-        with PrivateFolder(self.folder) as folder:
+        with PrivateDirectory(self.folder) as folder:
             shipped = self._shipped_component(())
             rows: dict[str, _Row] = {} if shipped is None else {shipped.sha256: _Row(shipped)}
             for file in folder.files():
@@ -180,7 +180,7 @@ class ComponentCache:
         """
         wanted = None if packages is None else normal_requirements(packages)
         freed = 0
-        with PrivateFolder(self.folder) as folder, folder.locked():
+        with PrivateDirectory(self.folder) as folder, folder.locked():
             for file in folder.files():
                 component = _component_of(file.about)
                 if wanted is None or (component is not None and component.requirements == wanted):
@@ -189,7 +189,9 @@ class ComponentCache:
             folder.tidy()
         return freed
 
-    def _compiled(self, folder: PrivateFolder, wanted: tuple[str, ...], fingerprint: str) -> CompiledComponent | None:
+    def _compiled(
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], fingerprint: str
+    ) -> CompiledComponent | None:
         component = self._known(folder, wanted)
         if component is None:
             return None
@@ -200,7 +202,7 @@ class ComponentCache:
         file = folder.open(name)
         return None if file is None else CompiledComponent(file, name, component)
 
-    def _known(self, folder: PrivateFolder, wanted: tuple[str, ...]) -> Component | None:
+    def _known(self, folder: PrivateDirectory, wanted: tuple[str, ...]) -> Component | None:
         """The component to be used for *wanted*, if there is one, by its description alone."""
         shipped = self._shipped_component(wanted)
         if shipped is not None:
@@ -229,7 +231,7 @@ class ComponentCache:
 
     def _make(
         self,
-        folder: PrivateFolder,
+        folder: PrivateDirectory,
         wanted: tuple[str, ...],
         fingerprint: str,
         compile: Callable[[bytes], bytes],
@@ -252,7 +254,7 @@ class ComponentCache:
         return CompiledComponent(file, name, component)
 
     def _component_bytes(
-        self, folder: PrivateFolder, wanted: tuple[str, ...], progress: OnStep | None
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
     ) -> tuple[Component, bytes]:
         """The component and its description: the wheel's, else the cache's if it is intact, else a new one."""
         known = self._known(folder, wanted)
@@ -275,7 +277,7 @@ class ComponentCache:
         return data
 
     def _build_component(
-        self, folder: PrivateFolder, wanted: tuple[str, ...], progress: OnStep | None
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
     ) -> tuple[Component, bytes]:
         with TemporaryDirectory(prefix="toolexec-build-") as work:
             target = Path(work) / "python.wasm"
@@ -356,7 +358,7 @@ def _processor() -> str:
     return next((line.decode("ascii", "replace") for line in lines if line[:5].lower() in (b"flags", b"featu")), "")
 
 
-def _prune(folder: PrivateFolder, keep: set[str]) -> None:
+def _prune(folder: PrivateDirectory, keep: set[str]) -> None:
     """Forget what was not used for longest, beyond a few of each kind, and the rests of writers that died."""
     folder.tidy()
     for kind in (_COMPILED, ".wasm"):

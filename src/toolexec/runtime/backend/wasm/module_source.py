@@ -15,7 +15,7 @@ from typing import Any, Final
 from wasmtime import Engine, FuncType, Module, WasmtimeError, wat2wasm
 
 from toolexec.errors import ConfigurationError, InvalidModuleError
-from toolexec.process.private import PrivateFolder
+from toolexec.process.private import PrivateDirectory
 from toolexec.runtime.backend.wasm.cache import default_folder
 from toolexec.runtime.backend.wasm.engine import engine_fingerprint
 from toolexec.runtime.base import ExecuteRequest
@@ -161,13 +161,13 @@ def load_module(engine: Engine, wasm: bytes, folder: Path | None = None) -> Modu
     """
     try:
         where = folder or default_folder()
-        with PrivateFolder(where.with_name(f"{where.name}-modules")) as private:
+        with PrivateDirectory(where.with_name(f"{where.name}-modules")) as private:
             return _load(private, engine, wasm)
     except ConfigurationError:
         return _compile(engine, wasm)
 
 
-def _load(folder: PrivateFolder, engine: Engine, wasm: bytes) -> Module:
+def _load(folder: PrivateDirectory, engine: Engine, wasm: bytes) -> Module:
     parts = json.dumps([hashlib.sha256(wasm).hexdigest(), engine_fingerprint(), __version__])
     name = f"{hashlib.sha256(parts.encode()).hexdigest()}.cwasm"
     module = _stored(folder, engine, name)
@@ -184,7 +184,7 @@ def _load(folder: PrivateFolder, engine: Engine, wasm: bytes) -> Module:
     return module
 
 
-def _stored(folder: PrivateFolder, engine: Engine, name: str) -> Module | None:
+def _stored(folder: PrivateDirectory, engine: Engine, name: str) -> Module | None:
     file = folder.open(name)
     if file is None:
         return None
