@@ -143,6 +143,15 @@ def test_describe_lays_out_a_tool(cli: Cli, tools_file: Path) -> None:
     assert done.stdout.rstrip().endswith(f"toolexec run math:add -c {tools_file} a=1")
 
 
+def test_describe_gives_a_command_to_copy(cli: Cli, tools_file: Path, tmp_path: Path) -> None:
+    """However long it is, and whatever the width, the command is on one line."""
+    file = tmp_path / ("long" * 30) / tools_file.name
+    file.parent.mkdir()
+    file.write_text(tools_file.read_text())
+    lines = cli("describe", "math:add", "-c", file, COLUMNS="60").stdout.splitlines()
+    assert lines[-1] == f"  toolexec run math:add -c {file} a=1"
+
+
 def test_describe_has_levels(cli: Cli, tools_file: Path) -> None:
     """A summary has no parameters, a schema no example."""
     summary = cli("describe", "math:add", "--level", "summary", "-c", tools_file).stdout

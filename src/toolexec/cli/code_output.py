@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -12,7 +11,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from toolexec.cli.tables import duration_text
-from toolexec.cli.terminal import Screen, clean, one_line
+from toolexec.cli.terminal import Screen, clean, one_line, to_json
 from toolexec.errors import CodeError, ConfigurationError, SandboxViolationError, ToolExecError
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class Printed:
 
 def call_line(call: ToolCallRecord) -> Text:
     """One tool call on one line: how it went, its arguments, how long it took."""
-    arguments = json.dumps(dict(call.args), ensure_ascii=False, default=str) if call.args else ""
+    arguments = to_json(dict(call.args), indent=None, ascii_only=False) if call.args else ""
     mark, style = ("✓", "green") if call.error is None else ("✗", "red")
     text = Text.assemble((f"{mark} ", style), (one_line(call.tool_id), "cyan"))
     text.append(f" {one_line(arguments, _MOST_ARGS)}" if arguments else "", style="dim")

@@ -37,17 +37,17 @@ def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> Rend
     if doc.notes:
         parts += _section("Notes", Text(clean(doc.notes)))
     for example in doc.examples:
-        text = Text(one_line(example.title or example.description or "Example"))
-        text.append(f"\n{command_line(doc.id, example.args, schema, config)}", style="green")
+        parts += _section("Example", Text(one_line(example.title or example.description or "Example")))
+        parts.append(_command(command_line(doc.id, example.args, schema, config)))
         if example.result_hint:
-            text.append(f"\n→ {one_line(example.result_hint)}", style="dim")
-        parts += _section("Example", text)
+            parts.append(_indented(Text(f"→ {one_line(example.result_hint)}", style="dim")))
     if doc.producers:
         parts += _section("Arguments that other tools produce", _producers(doc))
     if doc.external_refs:
         parts += _section("See also", Text("\n".join(one_line(ref) for ref in doc.external_refs)))
     if doc.example_call is not None and not doc.examples:
-        parts += _section("Try it", Text(command_line(doc.id, doc.example_call, schema, config), style="green"))
+        parts.append(_heading("Try it"))
+        parts.append(_command(command_line(doc.id, doc.example_call, schema, config)))
     return Group(*parts)
 
 
@@ -78,7 +78,20 @@ def _head(doc: ToolDoc) -> RenderableType:
 
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:
-    return [Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2))]
+    return [_heading(title), _indented(body)]
+
+
+def _heading(title: str) -> Text:
+    return Text(f"\n{title}", style="bold")
+
+
+def _indented(body: RenderableType) -> RenderableType:
+    return Padding(body, (0, 0, 0, 2))
+
+
+def _command(line: str) -> Text:
+    """A line to copy, however long it is; not in a Padding, which would cut it."""
+    return Text(f"  {line}", style="green", no_wrap=True, overflow="ignore")
 
 
 def _parameter_table(rows: Sequence[Parameter]) -> Table:

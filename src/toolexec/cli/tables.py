@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolexec.cli.arguments import read_args
-from toolexec.cli.terminal import clean, one_line
+from toolexec.cli.terminal import clean, one_line, to_json
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -195,7 +194,7 @@ def value_text(value: Any) -> Text:
     """A value in full: text as it is, anything else as indented JSON."""
     if isinstance(value, str):
         return Text(clean(value).rstrip("\n"))
-    text = Text(clean(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+    text = Text(clean(to_json(value, ascii_only=False)))
     JSONHighlighter().highlight(text)
     return text
 
@@ -268,7 +267,7 @@ def _where(bindings: Sequence[str]) -> Text:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return to_json(value, indent=None, ascii_only=False)
 
 
 def _count(number: int, word: str) -> str:

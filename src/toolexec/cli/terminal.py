@@ -54,9 +54,18 @@ def one_line(text: str, limit: int = 0) -> str:
     return line if not limit or len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def to_json(data: Any, *, indent: int | None = 2) -> str:
-    """*data* as JSON in plain ASCII: everything that a terminal could take for an order is escaped."""
-    return json.dumps(data, indent=indent, default=str)
+def to_json(data: object, *, indent: int | None = 2, ascii_only: bool = True) -> str:
+    """*data* as JSON in plain ASCII: everything that a terminal could take for an order is escaped.
+
+    Without *ascii_only* it is for `clean`.
+    """
+    return json.dumps(data, indent=indent, ensure_ascii=ascii_only, default=_plain)
+
+
+def _plain(value: object) -> object:
+    from toolexec.model.json_value import to_json_lossy  # not earlier: help and versions need none of it
+
+    return to_json_lossy(value)
 
 
 class _Console(Console):
@@ -83,8 +92,8 @@ class Screen:
         return next((console for console in (self.out, self.err) if console.is_terminal), None)
 
     def show(self, *parts: RenderableType) -> None:
-        """Print tables and the like on stdout."""
-        self.out.print(*parts, sep="\n")
+        """Print tables and the like on stdout; a text that is not to be wrapped is not cut either."""
+        self.out.print(*parts, sep="\n", crop=False)
 
     def value(self, text: Text) -> None:
         """Print a value on stdout, lines as long as they are."""
@@ -97,12 +106,12 @@ class Screen:
         self._file.write(text if text.endswith("\n") else f"{text}\n")
         self._file.flush()
 
-    def document(self, data: Any) -> None:
+    def document(self, data: object) -> None:
         """Print *data* as the one JSON document on stdout."""
         self._file.write(f"{to_json(data)}\n")
         self._file.flush()
 
-    def json_line(self, data: Any) -> None:
+    def json_line(self, data: object) -> None:
         """Print *data* as one line of JSON on stdout, at once."""
         self._file.write(f"{to_json(data, indent=None)}\n")
         self._file.flush()

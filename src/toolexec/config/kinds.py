@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, Strict, Va
 from pydantic.fields import FieldInfo
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import to_json_lossy
 
 __all__ = ["File", "Files", "Kind", "ListOf", "PythonNames", "Rate", "Seconds", "Size", "kind_of", "plain", "shown"]
 
@@ -165,7 +166,7 @@ def _derived(annotation: Any) -> Kind:
 def shown(value: Any) -> str:
     """Return a value as a message can quote it: short, and on one line."""
     try:
-        text = json.dumps(value, default=str)
+        text = json.dumps(value, default=to_json_lossy)
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
     if isinstance(value, Mapping):

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from toolexec.discovery.results import SearchResults
 from toolexec.errors import ConfigurationError, InvalidCursorError
+from toolexec.model.json_value import to_json_lossy
 
 __all__ = ["CursorSeal", "Page"]
 
@@ -76,5 +77,5 @@ class CursorSeal:
         return int(offset)
 
     def _sign(self, body: bytes, question: Any) -> bytes:
-        text = json.dumps(question, sort_keys=True, default=str).encode()
+        text = json.dumps(question, sort_keys=True, default=to_json_lossy).encode()
         return hashlib.blake2b(body + b"\0" + text, key=self._key, digest_size=16).digest()
