@@ -7,7 +7,6 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
@@ -202,7 +201,7 @@ class LocalBackend:
                 if event.kind == "chunk":
                     data = _chunk(name, handler, event.data)
                     if data is not event.data:
-                        event = replace(event, data=data)
+                        event = StreamEvent(kind="chunk", data=data, tool_id=event.tool_id, error=event.error)
                     chunks.append(data)
                 yield event
             else:
