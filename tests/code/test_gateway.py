@@ -8,7 +8,7 @@ import pytest
 
 from toolexec import Exec
 from toolexec.code import Limits, Tools
-from toolexec.code.gateway import CountedGateway, counted
+from toolexec.code.limits import CountedGateway, counted
 from toolexec.errors import ChainStepLimitError, ToolCallLimitError
 from toolexec.run import ChainStep
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from toolexec.code.output import Output
+from toolexec.code.types import Output
 
 
 def test_two_streams() -> None:

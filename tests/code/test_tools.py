@@ -14,9 +14,8 @@ import pytest
 from toolexec import Exec
 from toolexec.backend import ProviderBackend
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, ToolCallRecord
+from toolexec.code.types import CodeEvent, Output, ToolCallRecord
 from toolexec.errors import (
     ConnectionClosedError,
     HandlerError,

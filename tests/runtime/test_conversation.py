@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from toolexec import Exec, Tool
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import SocketStream
 from toolexec.runtime import conversation

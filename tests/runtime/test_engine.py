@@ -10,9 +10,8 @@ import pytest
 from toolexec import Exec
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest, Output
 from toolexec.errors import (
     CodeError,
     CodeExecutionError,

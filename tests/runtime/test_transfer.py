@@ -12,8 +12,8 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest

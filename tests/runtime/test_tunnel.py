@@ -13,8 +13,8 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.process.stream import SocketStream
 from toolexec.runtime import tunnel as module
 from toolexec.runtime.base import ExecuteRequest

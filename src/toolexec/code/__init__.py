@@ -5,9 +5,8 @@ from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.gateway import Gateway
 from toolexec.code.handles import Handle, Handles
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeEvent, CodeParams, CodeResult, ExecuteRequest, ToolCallRecord
+from toolexec.code.types import BackendInfo, CodeEvent, CodeParams, CodeResult, ExecuteRequest, Output, ToolCallRecord
 
 __all__ = [
     "BackendInfo",

@@ -14,9 +14,8 @@ from typing import Any, Final
 from toolexec.code.engine import ALIASES, Engine
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output, Stream
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
+from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest, Output, Stream
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError

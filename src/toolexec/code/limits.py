@@ -1,13 +1,14 @@
-"""What a run of code is granted, and what of it was really enforced."""
+"""What a run of code is granted, what holds its calls to that, and what of it was really enforced."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from toolexec.code.gateway import Gateway
 from toolexec.discovery.index import Index
 from toolexec.errors import (
     ChainStepLimitError,
@@ -19,7 +20,15 @@ from toolexec.errors import (
 )
 from toolexec.model.settings import checked
 
-__all__ = ["AllowList", "CallCount", "Limits", "LimitsEnforced"]
+if TYPE_CHECKING:
+    from toolexec.code.types import ToolCallRecord
+    from toolexec.discovery.docs import DetailLevel, ToolDoc
+    from toolexec.discovery.examples import ToolExample
+    from toolexec.discovery.summary import Summary
+    from toolexec.run.chain import ChainStep
+    from toolexec.run.types import Result, StepResult
+
+__all__ = ["AllowList", "CallCount", "CountedGateway", "Limits", "LimitsEnforced", "counted", "trace_of"]
 
 
 @checked("Limits", error=InvalidLimitsError)
@@ -166,6 +175,69 @@ class AllowList:
             return error
         close = [tool_id for tool_id in error.details.get("close", ()) if self.accepts(tool_id)]
         return ToolNotFoundError(error.tool_id or "", close=close, op=error.op or "resolve")
+
+
+def counted(gateway: Gateway, limits: Limits) -> Gateway:
+    """*gateway* itself if it holds the caps of *limits* already (or there are none), else one that does."""
+    if not limits.max_tool_calls and not limits.max_chain_steps:
+        return gateway
+    own: Any = getattr(gateway, "limits", None)
+    if isinstance(own, Limits):  # it counts by itself
+        narrowed = own.narrow(limits)
+        if (narrowed.max_tool_calls, narrowed.max_chain_steps) == (own.max_tool_calls, own.max_chain_steps):
+            return gateway
+    return CountedGateway(gateway, limits)
+
+
+class CountedGateway:
+    """Passes everything on to *inner*, and no more tool calls and chain steps than *limits* allows. Safe for many calls
+    at once; what a chain does not run is given back."""
+
+    def __init__(self, inner: Gateway, limits: Limits) -> None:
+        self.inner = inner
+        self.limits = limits
+        self._count = CallCount(limits)
+
+    async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
+        """See `Gateway.search_tools`."""
+        return await self.inner.search_tools(query, limit)
+
+    async def list_namespaces(self) -> list[str]:
+        """See `Gateway.list_namespaces`."""
+        return await self.inner.list_namespaces()
+
+    async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """See `Gateway.describe_tool`."""
+        return await self.inner.describe_tool(tool_id, level)
+
+    async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
+        """See `Gateway.list_tool_examples`."""
+        return await self.inner.list_tool_examples(tool_id, limit)
+
+    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+        """Run one tool; raises ToolCallLimitError with nothing run, and as `Gateway.run_tool` does."""
+        self._count.reserve()
+        return await self.inner.run_tool(tool_id, args)
+
+    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
+        """Run a chain; raises ChainStepLimitError and ToolCallLimitError with nothing run."""
+        self._count.reserve_chain(len(steps))
+        done: list[StepResult] = []
+        try:
+            result, done = await self.inner.run_chain(steps)
+        finally:
+            self._count.give_back(len(steps) - min(len(done), len(steps)))
+        return result, done
+
+    def tool_calls(self) -> list[ToolCallRecord]:
+        """The trace that *inner* keeps, if it keeps one."""
+        return trace_of(self.inner)
+
+
+def trace_of(gateway: Gateway | None) -> list[ToolCallRecord]:
+    """Return the trace that *gateway* keeps; empty if it keeps none."""
+    trace: Callable[[], Sequence[ToolCallRecord]] | None = getattr(gateway, "tool_calls", None)
+    return [*trace()] if trace is not None else []
 
 
 _NAMES = tuple(field.name for field in fields(Limits))

@@ -12,10 +12,9 @@ from typing import Any
 
 from toolexec.backend.here import Wait
 from toolexec.code.gateway import checkpoint
-from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handles
+from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
 from toolexec.code.limits import AllowList, CallCount, Limits
-from toolexec.code.output import Output
-from toolexec.code.types import CodeEvent, ToolCallRecord, snapshot
+from toolexec.code.types import CodeEvent, Output, ToolCallRecord, snapshot
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.index import Index
@@ -82,7 +81,10 @@ class Tools:
         self.index = index
         self.limits: Limits = limits or Limits()
         self.output: Output = output or Output()
-        self.handles: Handles = Handles(result_bytes)
+        self.result_bytes = result_bytes
+        self._handles: Handles | None = None
+        if result_bytes < 1:
+            Handles(result_bytes)  # raises, and says why
         self._docs = docs
         self._runner = runner
         self._in_thread = thread_runner(runner)
@@ -258,6 +260,29 @@ class Tools:
             record.error_op = record.error_op or "run"
             record.duration = perf_counter() - self._began - record.started
 
+    # -- large results ------------------------------------------------------------------------------------------
+
+    @property
+    def handles(self) -> Handles:
+        """The results that stay on the host; made at the first use, as most runs have none."""
+        with self._lock:
+            if self._handles is None:
+                self._handles = Handles(self.result_bytes)
+            return self._handles
+
+    @handles.setter
+    def handles(self, handles: Handles) -> None:
+        """Use those of an earlier run of the same session."""
+        self._handles = handles
+
+    def keep(self, value: Any, text: str) -> Handle | None:
+        """Return a handle for *value*, whose JSON is *text*; None when it fits. Raises as `Handles.keep`."""
+        return self.handles.keep(value, text) if len(text) > self.result_bytes else None
+
+    def resolve(self, value: Any) -> Any:
+        """Return *value* with what the handles in it stand for. Raises as `Handles.resolve`."""
+        return self._handles.resolve(value) if self._handles is not None and len(self._handles) else value
+
     # -- one call -----------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
@@ -280,8 +305,8 @@ class Tools:
         try:
             if self._allowed:
                 self._allowed.check(call.tool_id, op)
-            if len(self.handles) and call.args is not None:
-                admitted.call = replace(call, args=self.handles.resolve(call.args))
+            if self._handles is not None and len(self._handles) and call.args is not None:
+                admitted.call = replace(call, args=self._handles.resolve(call.args))
         except ToolExecError as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error
         return admitted

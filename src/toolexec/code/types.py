@@ -1,15 +1,15 @@
-"""What goes into a run of code, and what comes out."""
+"""What goes into a run of code, and what comes out: request, captured output, calls, result."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.output import Output
 from toolexec.discovery.examples import copy_json
 from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, ToolExecError
 from toolexec.model.origin import HERE, Origin
@@ -23,7 +23,9 @@ __all__ = [
     "CodeResult",
     "EventCallback",
     "ExecuteRequest",
+    "Output",
     "Readiness",
+    "Stream",
     "ToolCallRecord",
     "snapshot",
 ]
@@ -31,6 +33,8 @@ __all__ = [
 DEFAULT_TIMEOUT: Final = 30.0
 
 Readiness: TypeAlias = Literal["prod", "beta", "stub"]
+Stream: TypeAlias = Literal["stdout", "stderr"]
+_DROPPED: Final = "\n... output limit reached: {} more characters were dropped\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,52 @@ class CodeEvent:
 
 EventCallback: TypeAlias = Callable[[CodeEvent], None]
 """Called in order, on the event loop; must not block. What it raises is logged."""
+
+
+class Output:
+    """The captured output of one run: at most *limit* characters for each stream, the rest is dropped and counted.
+
+    Safe to use from several threads. *tell* hears of each text that is kept.
+    """
+
+    def __init__(self, limit: int = 1 << 20, tell: Callable[[Stream, str], None] | None = None) -> None:
+        self.limit = limit
+        self._tell = tell
+        self._parts: dict[Stream, list[str]] = {"stdout": [], "stderr": []}
+        self._sizes: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self._dropped: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self._lock = threading.Lock()
+
+    def write(self, text: str, stream: Stream = "stdout") -> None:
+        """Keep *text*, or as much of it as there is room for."""
+        if not text:
+            return
+        with self._lock:
+            room = self.limit - self._sizes[stream]
+            kept = text[:room] if room > 0 else ""
+            self._dropped[stream] += len(text) - len(kept)
+            if kept:
+                self._parts[stream].append(kept)
+                self._sizes[stream] += len(kept)
+        if kept and self._tell is not None:
+            self._tell(stream, kept)
+
+    def drop(self, characters: Any, stream: Stream = "stdout") -> None:
+        """Count what the sandbox itself has dropped; a number that makes no sense counts as none."""
+        if isinstance(characters, int) and characters > 0:
+            with self._lock:
+                self._dropped[stream] += min(characters, 1 << 62)
+
+    def text(self, stream: Stream = "stdout") -> str:
+        """All that was kept of *stream*; its end says how much was dropped, if anything was."""
+        with self._lock:
+            dropped = self._dropped[stream]
+            return "".join(self._parts[stream]) + (_DROPPED.format(dropped) if dropped else "")
+
+    @property
+    def dropped(self) -> int:
+        """How many characters of both streams did not fit."""
+        return self._dropped["stdout"] + self._dropped["stderr"]
 
 
 @checked("ExecuteRequest", leave=("code", "gateway", "timeout", "env", "files"))  # `validate` checks these

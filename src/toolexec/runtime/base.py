@@ -1,34 +1,46 @@
-"""What a sandbox backend promises: start an isolated guest, run code in it, say truthfully what it enforced."""
+"""What a sandbox backend promises: start an isolated guest, run code in it, say truthfully what it enforced.
+
+Below the promises is what the sandboxes share whose guests talk over a stream: languages, results, sessions.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
+from time import perf_counter
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
-from toolexec.errors import ClosedError, ToolExecError
+from toolexec.errors import InvalidRequestError, SandboxFailedError, ToolExecError
+from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = [
+    "LANGUAGES",
     "PROFILES",
     "Availability",
     "ExecuteRequest",
     "ExecuteResult",
-    "OwnRuns",
+    "GuestSession",
     "Profile",
     "SandboxBackend",
     "SandboxSession",
     "SessionBackend",
+    "info_of",
+    "language_of",
+    "located",
+    "result_of",
 ]
 
 Profile: TypeAlias = Literal["dev", "standard", "hardened"]
 PROFILES: tuple[str, ...] = get_args(Profile)
+LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
+"""The languages of guests that talk over a stream."""
 ExecuteResult = CodeResult
 """The former name of what came of a program; it stays for one release."""
 
-T = TypeVar("T")
 AnyError = TypeVar("AnyError", bound=ToolExecError)
 
 
@@ -112,39 +124,90 @@ def located(error: AnyError, backend: SandboxBackend) -> AnyError:
     return error.locate(op="execute", backend=backend.kind)
 
 
-class OwnRuns:
-    """Runs work for callers, each in a task that `aclose` cancels; the caller then gets a ClosedError.
+def language_of(backend: SandboxBackend, request: ExecuteRequest) -> str:
+    """The language of a request that *backend* can run; raises InvalidRequestError for another one, and for a replay
+    that it cannot give."""
+    language = request.language or "python"
+    if language not in LANGUAGES:
+        known = ", ".join(sorted(LANGUAGES))
+        raise located(InvalidRequestError(f"{backend.kind} does not run {language!r}; it runs {known}"), backend)
+    if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
+        what = "the clock" if request.now is not None else f"random numbers of {language}"
+        raise located(
+            InvalidRequestError(
+                f"{backend.kind} cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
+            ),
+            backend,
+        )
+    return language
 
-    A caller that is cancelled itself cancels its work, and waits until that has ended.
+
+def result_of(
+    backend: SandboxBackend,
+    request: ExecuteRequest,
+    ending: Ending,
+    began: float,
+    details: Mapping[str, Any],
+    files: dict[str, bytes],
+) -> CodeResult:
+    """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+    error = judge(ending)
+    payload = ending.result or {}
+    return CodeResult(
+        backend=info_of(backend, **details),
+        value=payload.get("value") if error is None else None,
+        stdout=request.output.text("stdout"),
+        stderr=request.output.text("stderr"),
+        duration=perf_counter() - began,
+        files=files,
+        error=located(error, backend) if error is not None else None,
+        limits_enforced=backend.enforces(request),
+    )
+
+
+class GuestSession:
+    """One guest for Python that keeps its names from one program to the next; see `SandboxSession`.
+
+    *run* runs a program in it, and says whether the guest can run another one after it. *close* ends the guest; it may
+    be called more than once.
     """
 
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+    def __init__(
+        self,
+        backend: SandboxBackend,
+        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[CodeResult, bool]]],
+        close: Callable[[GuestSession], Awaitable[None]],
+    ) -> None:
+        self._backend = backend
+        self._run = run
+        self._close = close
+        self._over = ""
+        self._turn = asyncio.Lock()
+        self._runs = OwnRuns()
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # the cancellation is what the caller hears of
-            raise
-        if task.cancelled():
-            raise ClosedError("the run was stopped: what it runs in was closed; make a new one and run it again")
-        return task.result()
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
+        async with self._turn:
+            if self._over:
+                raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
+            if request.language not in ("", "python"):
+                raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
+            try:
+                result, lives = await self._runs.run(self._run(request))
+            except InvalidRequestError:
+                raise  # nothing was run
+            except BaseException:
+                await self._end("its last run was stopped")
+                raise
+            if not lives:
+                await self._end("its last run was stopped, or ended the process")
+            return result
 
     async def aclose(self) -> None:
-        """Cancel all work and wait until it has ended; work that closes what it runs in does not wait for itself."""
-        tasks = self._tasks - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        """See `SandboxSession.aclose`; a program that runs is cancelled."""
+        await self._runs.aclose()
+        await self._end("it was closed")
+
+    async def _end(self, why: str) -> None:
+        self._over = self._over or why
+        await self._close(self)

@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from toolexec.code.engine import ALIASES
-from toolexec.code.gateway import counted
-from toolexec.code.limits import Limits
+from toolexec.code.limits import Limits, counted, trace_of
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import (
@@ -30,11 +29,11 @@ from toolexec.runtime.base import (
     PROFILES,
     Availability,
     ExecuteRequest,
-    OwnRuns,
     SandboxBackend,
     SandboxSession,
     SessionBackend,
 )
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
 
@@ -365,13 +364,10 @@ def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
     in its own value stand for."""
     gateway = request.gateway
     result.language = request.language or "python"
-    trace = getattr(gateway, "tool_calls", None)
-    if not result.tool_calls and callable(trace):
-        calls: Any = trace()
-        result.tool_calls = list(calls)
-    if isinstance(gateway, Tools) and len(gateway.handles) and result.error is None:
+    result.tool_calls = result.tool_calls or trace_of(gateway)
+    if isinstance(gateway, Tools) and result.error is None:
         try:
-            result.value = gateway.handles.resolve(result.value)
+            result.value = gateway.resolve(result.value)
         except InvalidRequestError as error:  # the program was run, whatever it names in its value
             result.value = None
             result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")

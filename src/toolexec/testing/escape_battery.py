@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from toolexec.code.output import Output
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, Output
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, Site
 from toolexec.testing.escapes.base import code_of

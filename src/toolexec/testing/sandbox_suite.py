@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
+from toolexec.code.types import Output
 from toolexec.errors import CodeError, InvalidRequestError, MissingCodeError, MissingGatewayError
 from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.renamed import former_names

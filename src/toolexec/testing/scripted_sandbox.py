@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
-from toolexec.code.gateway import CountedGateway
-from toolexec.code.limits import LimitsEnforced
+from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 from toolexec.errors import (

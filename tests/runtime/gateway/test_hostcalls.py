@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ProtocolError
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError
 from toolexec.runtime.gateway.connections import MemoryConnection, memory_pair
 from toolexec.runtime.gateway.protocol import PROTOCOL, VERSION, JSONCodec, Message

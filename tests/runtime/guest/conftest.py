@@ -17,8 +17,8 @@ from tests.engines.bubblewrap import require_bwrap
 from tests.engines.images import test_image
 
 from toolexec import Exec, Tool
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.process.stream import PipeStream, SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.languages import extra_for

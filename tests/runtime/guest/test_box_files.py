@@ -16,8 +16,8 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.process.stream import PipeStream
 from toolexec.runtime.base import ExecuteRequest

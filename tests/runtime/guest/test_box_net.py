@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from toolexec import Exec
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation

@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
-from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession, located
+from toolexec.runtime.base import (
+    LANGUAGES,
+    Availability,
+    ExecuteRequest,
+    GuestSession,
+    SandboxSession,
+    language_of,
+    located,
+    result_of,
+)
 from toolexec.runtime.container.builder import spec_for
 from toolexec.runtime.container.config import ContainerConfig
 from toolexec.runtime.container.engine import ContainerEngine, Image
@@ -24,7 +33,6 @@ from toolexec.runtime.container.network import Network
 from toolexec.runtime.container.pool import PoolStats, WarmPool
 from toolexec.runtime.container.room import Room
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
-from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
 from toolexec.runtime.image.store import ImageStore
 from toolexec.runtime.outcome import Ending
 

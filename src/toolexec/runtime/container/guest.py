@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
 from toolexec.process.child import to_the_end
-from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.container.engine import Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.container.network import Reach
@@ -21,6 +20,7 @@ from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.bundle import boot_bytes
 from toolexec.runtime.guest.go.program import compile_error, crash_error, with_source
 from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
+from toolexec.runtime.runs import Deadline
 
 __all__ = ["ContainerGuest", "Run"]
 

@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Any
 
 from toolexec.backend.failures import is_cancelled
-from toolexec.code.output import Output
 from toolexec.code.tools import AdmittedCall
+from toolexec.code.types import Output
 from toolexec.errors import ProtocolError
 from toolexec.process.threads import Job, NoThreadError, WorkerThreads
 from toolexec.runtime.gateway.protocol import (

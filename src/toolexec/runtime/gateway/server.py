@@ -50,7 +50,7 @@ class RequestServer:
         self.gateway = gateway
         self._lean = lean
         self._tools = gateway if isinstance(gateway, Tools) else None
-        self._most = self._tools.handles.budget if self._tools is not None else MAX_FRAME_BYTES
+        self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
 
     async def answer(self, message: Message) -> str:
         """The answer to a request, as JSON; raises nothing but what cancels it."""
@@ -206,7 +206,7 @@ class RequestServer:
             raise _ToolFailed(result, result.error)
         text = admitted.text if admitted is not None else json.dumps(result.value, allow_nan=False)
         head = self._head(result)
-        handle = self._tools.handles.keep(result.value, text) if self._tools is not None else None
+        handle = self._tools.keep(result.value, text) if self._tools is not None else None
         if handle is not None:
             return f'{{{head}"handle":{json.dumps(handle.to_dict())}}}'
         return f'{{{head}"structured":{text}}}'
@@ -242,7 +242,7 @@ class RequestServer:
         """What stands for a value that is over the byte budget."""
         if self._tools is None or value is None:
             return None
-        handle = self._tools.handles.keep(value, encode_large(value))
+        handle = self._tools.keep(value, encode_large(value))
         return handle.to_dict() if handle is not None else None
 
     async def _read_result(self, payload: Mapping[str, Any]) -> str:

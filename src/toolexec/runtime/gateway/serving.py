@@ -8,8 +8,8 @@ import logging
 from typing import Final
 
 from toolexec.code.gateway import Gateway
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError, ProtocolError
 from toolexec.runtime.gateway.connections import Connection
 from toolexec.runtime.gateway.protocol import (

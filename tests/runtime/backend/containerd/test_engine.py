@@ -22,8 +22,8 @@ from tests.waiting import until
 
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
+from toolexec.code.types import Output
 from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnavailableError
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.backend.containerd import sweep as containerd_sweep

@@ -13,9 +13,8 @@ from tests.tiers import missing
 
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, Output
 from toolexec.runtime.backend.unsafe.backend import UnsafeConfig, UnsafeHostBackend
 from toolexec.runtime.base import ExecuteRequest
 

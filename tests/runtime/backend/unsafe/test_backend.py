@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.code.output import Output
+from toolexec.code.types import Output
 from toolexec.errors import (
     ClosedError,
     CodeError,

@@ -18,7 +18,8 @@ from wasmtime.component import Linker
 
 from toolexec.runtime.backend.wasm.component import BuildStep, Component, build_component
 from toolexec.runtime.backend.wasm.engine import new_engine
-from toolexec.runtime.backend.wasm.instance import Instance, InstanceSettings, Program
+from toolexec.runtime.backend.wasm.guest import InstanceSettings
+from toolexec.runtime.backend.wasm.instance import Instance, Program
 
 SMALL_GUEST = {
     "__init__.py": (

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.clocks import STEP_NANOSECONDS, make_clock, make_random
+from toolexec.runtime.backend.wasm.guest import STEP_NANOSECONDS, make_clock, make_random
 
 SECOND = 1_000_000_000
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.backend.wasm.clocks import make_clock, make_random
 from toolexec.runtime.backend.wasm.files import MemoryFiles
-from toolexec.runtime.backend.wasm.guest import MAX_HANDLES, Guest, Handles, Output, StopCalled
+from toolexec.runtime.backend.wasm.guest import MAX_HANDLES, Guest, Handles, Output, StopCalled, make_clock, make_random
 from toolexec.runtime.backend.wasm.refused import GuestFaultError, RefusedError
 from toolexec.runtime.backend.wasm.world import FUNCTIONS
 

@@ -13,13 +13,8 @@ from wasmtime.component import Component
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.backend.wasm import instance as module
 from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms, new_engine
-from toolexec.runtime.backend.wasm.instance import (
-    Instance,
-    InstanceFailed,
-    InstanceSettings,
-    InstanceStopped,
-    Program,
-)
+from toolexec.runtime.backend.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped
+from toolexec.runtime.backend.wasm.instance import Instance, Program
 
 from .conftest import Stuck
 

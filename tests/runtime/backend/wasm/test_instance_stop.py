@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.instance import Instance, InstanceSettings, InstanceStopped, Program
+from toolexec.runtime.backend.wasm.guest import InstanceSettings, InstanceStopped
+from toolexec.runtime.backend.wasm.instance import Instance, Program
 
 from .conftest import Stuck
 

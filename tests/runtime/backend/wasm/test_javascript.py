@@ -16,7 +16,7 @@ from tests.runtime.backend.wasm.language_kit import Kit
 from wasmtime import Module, wat2wasm
 
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
+from toolexec.code.types import Output
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, Program
-from toolexec.runtime.backend.wasm.pool import GuestPool
+from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, GuestPool, Program
 from toolexec.runtime.backend.wasm.programs import load_program
 
 

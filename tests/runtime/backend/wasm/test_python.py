@@ -15,8 +15,7 @@ from tests.waiting import until
 
 from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
-from toolexec.code.output import Output
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, Output
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -29,7 +28,8 @@ from toolexec.errors import (
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.runtime.backend.wasm.config import WasmConfig
-from toolexec.runtime.backend.wasm.python import PythonLanguage, PythonSession
+from toolexec.runtime.backend.wasm.python import PythonLanguage
+from toolexec.runtime.backend.wasm.python_session import PythonSession
 from toolexec.runtime.base import ExecuteRequest
 
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from toolexec.runtime.backend.wasm import stack
-from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
+from toolexec.runtime.backend.wasm import instance
+from toolexec.runtime.backend.wasm.instance import thread_stack_bytes
 
 
 def in_thread(size: int) -> list[int | None]:
@@ -33,5 +33,5 @@ def test_each_thread_knows_its_own_stack() -> None:
 
 def test_elsewhere_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then None is told."""
-    monkeypatch.setattr(stack.sys, "platform", "other")
+    monkeypatch.setattr(instance.sys, "platform", "other")
     assert in_thread(1 << 20) == [None, None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.backend.wasm.instance import InstanceFailed
+from toolexec.runtime.backend.wasm.guest import InstanceFailed
 
 Make = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.runtime.backend.wasm.instance import InstanceSettings
+from toolexec.runtime.backend.wasm.guest import InstanceSettings
 
 Make = Callable[..., Any]
 

@@ -20,8 +20,17 @@ from toolexec.errors import (
 from toolexec.model.settings import checked
 from toolexec.runtime.backend.unsafe.guest import Guest, Run
 from toolexec.runtime.backend.unsafe.languages import Launcher
-from toolexec.runtime.base import Availability, ExecuteRequest, OwnRuns, SandboxSession, located
-from toolexec.runtime.guest_runs import LANGUAGES, GuestSession, language_of, result_of
+from toolexec.runtime.base import (
+    LANGUAGES,
+    Availability,
+    ExecuteRequest,
+    GuestSession,
+    SandboxSession,
+    language_of,
+    located,
+    result_of,
+)
+from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["UnsafeConfig", "UnsafeHostBackend"]
 

@@ -14,13 +14,13 @@ from toolexec.errors import GatewayError
 from toolexec.process.child import Child, to_the_end
 from toolexec.process.directory import WorkDirectory
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.alarms import Deadline
 from toolexec.runtime.backend.unsafe.languages import CompileFailedError, Launcher, base_environment
 from toolexec.runtime.backend.unsafe.limits import watch_limits
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.go.program import crash_error, with_source
 from toolexec.runtime.outcome import Ending
+from toolexec.runtime.runs import Deadline
 
 __all__ = ["Guest", "Run"]
 

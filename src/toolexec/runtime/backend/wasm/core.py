@@ -12,12 +12,11 @@ from typing import Any
 
 from wasmtime import Engine, Func, Instance, Linker, Memory, Module, Store, WasmtimeError
 
-from toolexec.code.output import Output, Stream
+from toolexec.code.types import Output, Stream
 from toolexec.runtime.backend.wasm import core_ffi as ffi
-from toolexec.runtime.backend.wasm.clocks import Clock, Random
 from toolexec.runtime.backend.wasm.ffi import CallError
-from toolexec.runtime.backend.wasm.guest import StopCalled
-from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped, judge
+from toolexec.runtime.backend.wasm.guest import Clock, InstanceFailed, InstanceStopped, Random, StopCalled
+from toolexec.runtime.backend.wasm.instance import judge
 
 __all__ = ["CoreGuest", "CoreInstance", "TextWriter"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolexec.runtime.backend.wasm.files import Directory, File, MemoryFiles, Node
-from toolexec.runtime.backend.wasm.guest import Guest, Thing
+from toolexec.runtime.backend.wasm.guest import Guest, Handle, Thing
 from toolexec.runtime.backend.wasm.refused import RefusedError
 from toolexec.runtime.backend.wasm.streams import (
     CHUNK_BYTES,
@@ -16,7 +16,6 @@ from toolexec.runtime.backend.wasm.streams import (
     StreamError,
     expect,
 )
-from toolexec.runtime.backend.wasm.values import Handle
 
 __all__ = ["FUNCTIONS", "ROOT_PATH", "TEMPORARY_PATH", "Descriptor", "EntryStream", "RootDescriptor"]
 

@@ -1,18 +1,55 @@
-"""One guest as its host functions see it: what it was granted, what it holds, and whether it must stop."""
+"""One guest as its host functions see it: its time and chance, what it was granted, what it holds, how it may end."""
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from toolexec.runtime.backend.wasm.clocks import Clock, Random
+from toolexec.errors import ConfigurationError
 from toolexec.runtime.backend.wasm.files import MemoryFiles
 from toolexec.runtime.backend.wasm.refused import GuestFaultError
-from toolexec.runtime.backend.wasm.values import Handle
 
-__all__ = ["MAX_HANDLES", "ExitCalled", "Guest", "Handles", "HostCalls", "OnOutput", "Output", "StopCalled", "Thing"]
+__all__ = [
+    "MAX_HANDLES",
+    "STEP_NANOSECONDS",
+    "Clock",
+    "ExitCalled",
+    "Guest",
+    "Handle",
+    "Handles",
+    "HostCalls",
+    "InstanceFailed",
+    "InstanceSettings",
+    "InstanceStopped",
+    "OnOutput",
+    "Output",
+    "Random",
+    "RealClock",
+    "Reason",
+    "SeededRandom",
+    "StopCalled",
+    "SystemRandom",
+    "Thing",
+    "VirtualClock",
+    "make_clock",
+    "make_random",
+]
+
+Reason: TypeAlias = Literal["memory", "fuel", "stack", "exit", "trap", "host"]
+
+STEP_NANOSECONDS = 1000
+"""How far a virtual clock goes on at each reading, so that code that waits for time to pass ends."""
+
+_SECOND = 1_000_000_000
+_FIRST_MOMENT = 3600 * _SECOND  # of the monotonic clocks: later than any that a component saw when it was built
+_LAST_SECOND = 253_402_300_799  # the end of the year 9999, the last that datetime knows
 
 MAX_HANDLES = 1024
 """How many files, streams and timers a guest may hold at once; the host has an object for each."""
@@ -22,6 +59,165 @@ _LAST_WORDS_BYTES = 4096
 
 OnOutput = Callable[[str, bytes], None]
 """Gets "stdout" or "stderr" and what was written there; called in the guest's thread."""
+
+
+class Clock(Protocol):
+    """A wall clock and a monotonic clock, in nanoseconds."""
+
+    def wall(self) -> int:
+        """The time since 1970, UTC; a reading."""
+        ...
+
+    def monotonic(self) -> int:
+        """The time since some moment; a reading."""
+        ...
+
+    def stamp(self) -> int:
+        """The time since 1970 for a file's date; not a reading."""
+        ...
+
+    def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
+        """Let the time pass up to *monotonic*, or until *stopped* is set."""
+        ...
+
+
+class RealClock:
+    """The host's clocks; the monotonic one starts anew, so that it does not tell how long the host is up."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic_ns() - _FIRST_MOMENT
+
+    def wall(self) -> int:
+        """The host's time."""
+        return time.time_ns()
+
+    def monotonic(self) -> int:
+        """The time since an hour before this clock was made."""
+        return time.monotonic_ns() - self._start
+
+    stamp = wall
+
+    def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
+        """Wait."""
+        left = monotonic - self.monotonic()
+        if left > 0:
+            stopped.wait(min(left / _SECOND, threading.TIMEOUT_MAX))
+
+
+class VirtualClock:
+    """A clock that starts at *start* (seconds since 1970), goes on by 1 us at each reading, and by exactly the time
+    asked for at each sleep, without waiting. Two runs that do the same see the same times.
+    """
+
+    def __init__(self, start: float) -> None:
+        self._start = round(start * _SECOND) - _FIRST_MOMENT
+        self._passed = _FIRST_MOMENT
+
+    def wall(self) -> int:
+        """The start and what has passed since."""
+        return self._start + self.monotonic()
+
+    def monotonic(self) -> int:
+        """What has passed since an hour before the start."""
+        self._passed += STEP_NANOSECONDS
+        return self._passed
+
+    def stamp(self) -> int:
+        """The start and what has passed since; the clock stays."""
+        return self._start + self._passed
+
+    def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
+        """Jump there."""
+        self._passed = max(self._passed, monotonic)
+
+
+def make_clock(start: float | None) -> Clock:
+    """The real clock, or a virtual one that starts at *start*, in seconds since 1970.
+
+    Raises ConfigurationError for a start before 1970 or after 9999.
+    """
+    if start is None:
+        return RealClock()
+    if not math.isfinite(start) or not 0 <= start <= _LAST_SECOND:
+        raise ConfigurationError(
+            f"a clock cannot start at {start}; give seconds since 1970, UTC, up to the year 9999",
+            details={"clock": str(start)},
+        )
+    return VirtualClock(start)
+
+
+class Random(Protocol):
+    """A stream of random bytes."""
+
+    def take(self, count: int) -> bytes:
+        """The next *count* bytes."""
+        ...
+
+
+class SystemRandom:
+    """The operating system's random bytes."""
+
+    def take(self, count: int) -> bytes:
+        """The next *count* bytes."""
+        return os.urandom(count)
+
+
+class SeededRandom:
+    """A stream that depends on the seed alone: SHA-256 of `toolexec:<seed>:<n>` for n = 0, 1, 2, …, joined.
+
+    Not for secrets: who knows the seed knows the stream.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._block = 0
+        self._rest = b""
+
+    def take(self, count: int) -> bytes:
+        """The next *count* bytes."""
+        blocks = [self._rest]
+        have = len(self._rest)
+        while have < count:
+            blocks.append(hashlib.sha256(b"toolexec:%d:%d" % (self._seed, self._block)).digest())
+            self._block += 1
+            have += len(blocks[-1])
+        stream = b"".join(blocks)
+        self._rest = stream[count:]
+        return stream[:count]
+
+
+def make_random(seed: int | None) -> Random:
+    """The operating system's random bytes, or the stream of *seed*."""
+    return SystemRandom() if seed is None else SeededRandom(seed)
+
+
+def _no_files() -> Mapping[str, bytes]:
+    return MappingProxyType({})
+
+
+def _no_environment() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSettings:
+    """What one run is granted.
+
+    `memory_bytes` bounds the linear memory, `fuel` the instructions; None sets no bound of its own (the memory then
+    ends at 4 GiB). `clock` is where a virtual clock starts, in seconds since 1970, and `seed` that of the random
+    stream; None is the real clock and the system's random bytes. `files` are put into `/workspace`, where `disk_bytes`
+    bounds the content (None: 64 MiB). `output_bytes` bounds what stdout and stderr pass on. Nothing else of the host
+    can be granted.
+    """
+
+    memory_bytes: int | None = None
+    fuel: int | None = None
+    env: Mapping[str, str] = field(default_factory=_no_environment)
+    clock: float | None = None
+    seed: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=_no_files)
+    disk_bytes: int | None = None
+    output_bytes: int = 1024 * 1024
 
 
 class HostCalls(Protocol):
@@ -46,6 +242,26 @@ class ExitCalled(Exception):  # noqa: N818 - it ends a guest, and is not an erro
     def __init__(self, exit_code: int) -> None:
         super().__init__(f"the guest exited with code {exit_code}")
         self.exit_code = exit_code
+
+
+class InstanceStopped(Exception):  # noqa: N818 - an outcome that the backend judges, not an error of toolexec
+    """`stop` was called, and the guest ended because of it."""
+
+
+class InstanceFailed(Exception):  # noqa: N818 - an outcome that the backend judges, not an error of toolexec
+    """The guest ended without an answer.
+
+    `reason` is `memory` (it could not go on without more), `fuel` (its CPU budget is used up), `stack` (too deep),
+    `exit` (it ended its process, with `exit_code`), `host` (a host call raised; `__cause__` is the exception) or
+    `trap` (anything else, such as an abort). `report` is what wasmtime says, for logs.
+    """
+
+    def __init__(self, reason: Reason, message: str, *, exit_code: int | None = None, report: str = "") -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+        self.message = message
+        self.exit_code = exit_code
+        self.report = report
 
 
 class Output:
@@ -75,6 +291,13 @@ class Thing:
 
     def close(self) -> None:
         """The guest let go of it."""
+
+
+class Handle(NamedTuple):
+    """An owned handle to give to the guest: the host's number for the object, and its resource type."""
+
+    number: int
+    resource_type: int
 
 
 class Handles:
@@ -125,6 +348,18 @@ class Guest:
     host: HostCalls
     handles: Handles
     stopped: threading.Event
+
+    def exchange(self, frame: str) -> str:
+        """Have the host answer *frame*; raises StopCalled."""
+        reply = self.host.exchange(frame)
+        if self.stopped.is_set():
+            self.check_stopped()
+        return reply
+
+    def post(self, frame: str) -> None:
+        """Have the host take *frame*; raises StopCalled."""
+        self.host.post(frame)
+        self.check_stopped()
 
     def check_stopped(self) -> None:
         """Raise StopCalled if the guest must stop."""

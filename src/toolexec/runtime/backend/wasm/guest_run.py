@@ -10,19 +10,17 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from toolexec.code.gateway import CountedGateway
-from toolexec.code.limits import LimitsEnforced
+from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.process.threads import WorkerThreads
-from toolexec.runtime.alarms import ALARMS
-from toolexec.runtime.backend.wasm.clocks import Clock, Random, make_clock, make_random
 from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
-from toolexec.runtime.backend.wasm.instance import THREAD_STACK_BYTES, InstanceFailed, InstanceStopped
-from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
+from toolexec.runtime.backend.wasm.guest import Clock, InstanceFailed, InstanceStopped, Random, make_clock, make_random
+from toolexec.runtime.backend.wasm.instance import check_stack
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.runs import ALARMS
 
 __all__ = ["GuestEnd", "GuestRuns", "describe_end", "enforced_by_wasm", "fuel_of", "time_and_chance"]
 
@@ -63,7 +61,7 @@ class GuestRuns:
 
         def _checked() -> T:
             nonlocal over
-            _check_stack()
+            check_stack()
             try:
                 return work()
             finally:
@@ -114,15 +112,6 @@ def _hear(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _check_stack() -> None:
-    size = thread_stack_bytes()
-    if size is not None and size < THREAD_STACK_BYTES:
-        raise ConfigurationError(
-            f"threads have a stack of {size} bytes here; a guest needs {THREAD_STACK_BYTES}: call threading.stack_size",
-            details={"stack_bytes": size, "needed_bytes": THREAD_STACK_BYTES},
-        )
-
-
 def describe_end(
     request: ExecuteRequest, end: GuestEnd | None, *, late: bool, started: float, enforced: LimitsEnforced
 ) -> CodeResult:
@@ -139,7 +128,7 @@ def describe_end(
     )
     if error is None:
         value, gateway = (end.payload or {}).get("value"), request.gateway
-        result.value = gateway.handles.resolve(value) if isinstance(gateway, Tools) and len(gateway.handles) else value
+        result.value = gateway.resolve(value) if isinstance(gateway, Tools) else value
     else:
         result.error = _located(error, end)
     return result

@@ -1,93 +1,54 @@
-"""One guest from instantiation to its end: run it, stop it from any thread, learn what it used and why it ended."""
+"""Guests: instantiate one, run it, stop it from any thread, learn why it ended; and keep several pre-warmed."""
 
 from __future__ import annotations
 
+import ctypes
+import json
+import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import deque
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, Self, TypeAlias
+from typing import Self
 
 from wasmtime import Engine, Store, WasmtimeError
 from wasmtime.component import Component
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.backend.wasm import ffi
-from toolexec.runtime.backend.wasm.clocks import make_clock, make_random
 from toolexec.runtime.backend.wasm.engine import STACK_BYTES, new_engine
 from toolexec.runtime.backend.wasm.files import DEFAULT_BYTES, MemoryFiles
-from toolexec.runtime.backend.wasm.guest import ExitCalled, Guest, Handles, HostCalls, OnOutput, Output
+from toolexec.runtime.backend.wasm.guest import (
+    ExitCalled,
+    Guest,
+    Handles,
+    HostCalls,
+    InstanceFailed,
+    InstanceSettings,
+    InstanceStopped,
+    OnOutput,
+    Output,
+    make_clock,
+    make_random,
+)
 from toolexec.runtime.backend.wasm.refused import GuestFaultError
-from toolexec.runtime.backend.wasm.stack import thread_stack_bytes
 from toolexec.runtime.backend.wasm.world import World
 
 __all__ = [
     "THREAD_STACK_BYTES",
+    "GuestPool",
     "Instance",
-    "InstanceFailed",
-    "InstanceSettings",
-    "InstanceStopped",
     "Program",
-    "Reason",
+    "check_stack",
+    "thread_stack_bytes",
 ]
-
-Reason: TypeAlias = Literal["memory", "fuel", "stack", "exit", "trap", "host"]
 
 THREAD_STACK_BYTES = STACK_BYTES + 1024 * 1024
 """The stack that a thread needs to run a guest: the guest's part, and one for the host functions that it calls."""
 
+_known = threading.local()
+_WARM = json.dumps({"type": "warm", "id": "0", "payload": {"cwd": "/workspace"}})
 _NO_LIMIT = 2**62
 _DEADLINE = 1  # in raises of the engine's epoch: every raise asks every running guest
-
-
-class InstanceStopped(Exception):  # noqa: N818 - an outcome that the backend judges, not an error of toolexec
-    """`stop` was called, and the guest ended because of it."""
-
-
-class InstanceFailed(Exception):  # noqa: N818 - an outcome that the backend judges, not an error of toolexec
-    """The guest ended without an answer.
-
-    `reason` is `memory` (it could not go on without more), `fuel` (its CPU budget is used up), `stack` (too deep),
-    `exit` (it ended its process, with `exit_code`), `host` (a host call raised; `__cause__` is the exception) or
-    `trap` (anything else, such as an abort). `report` is what wasmtime says, for logs.
-    """
-
-    def __init__(self, reason: Reason, message: str, *, exit_code: int | None = None, report: str = "") -> None:
-        super().__init__(message)
-        self.reason: Reason = reason
-        self.message = message
-        self.exit_code = exit_code
-        self.report = report
-
-
-def _no_files() -> Mapping[str, bytes]:
-    return MappingProxyType({})
-
-
-def _no_environment() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceSettings:
-    """What one run is granted.
-
-    `memory_bytes` bounds the linear memory, `fuel` the instructions; None sets no bound of its own (the memory then
-    ends at 4 GiB). `clock` is where a virtual clock starts, in seconds since 1970, and `seed` that of the random
-    stream; None is the real clock and the system's random bytes. `files` are put into `/workspace`, where `disk_bytes`
-    bounds the content (None: 64 MiB). `output_bytes` bounds what stdout and stderr pass on. Nothing else of the host
-    can be granted.
-    """
-
-    memory_bytes: int | None = None
-    fuel: int | None = None
-    env: Mapping[str, str] = field(default_factory=_no_environment)
-    clock: float | None = None
-    seed: int | None = None
-    files: Mapping[str, bytes] = field(default_factory=_no_files)
-    disk_bytes: int | None = None
-    output_bytes: int = 1024 * 1024
 
 
 class Program:
@@ -203,7 +164,7 @@ class Instance:
         is no Exception, such as KeyboardInterrupt, is raised as it is.
         """
         guest = self._prepared()
-        _check_stack()
+        check_stack()
         with self._lock:
             self._check_usable()
             if self._running:
@@ -265,7 +226,28 @@ class Instance:
             raise ConfigurationError(f"this instance cannot be used any more: {self._over}; make another one")
 
 
-def _check_stack() -> None:
+def thread_stack_bytes() -> int | None:
+    """The size of this thread's stack; None where the system does not tell (it is asked on Linux)."""
+    try:
+        size: int | None = _known.size
+    except AttributeError:
+        size = _known.size = _ask() if sys.platform == "linux" else None
+    return size
+
+
+def _ask() -> int | None:
+    library = ctypes.CDLL(None)
+    attributes = ctypes.create_string_buffer(256)  # larger than the C library's structure anywhere
+    if library.pthread_getattr_np(ctypes.c_size_t(threading.get_ident()), attributes):
+        return None
+    size = ctypes.c_size_t()
+    failed = library.pthread_attr_getstacksize(attributes, ctypes.byref(size))
+    library.pthread_attr_destroy(attributes)
+    return None if failed else size.value
+
+
+def check_stack() -> None:
+    """Raise ConfigurationError when this thread has too little stack for a guest."""
     size = thread_stack_bytes()
     if size is not None and size < THREAD_STACK_BYTES:
         raise ConfigurationError(
@@ -299,3 +281,94 @@ def judge(error: ffi.CallError, *, stopped: bool, fuel_left: int, last_words: by
 
 _OUT_OF_MEMORY = ("rust_oom", "handle_alloc_error", "rdl_oom", "alloc_error_handler")
 """Functions in the report's backtrace that a guest ends in when an allocation fails and nobody handles it."""
+
+
+class GuestPool:
+    """At most *size* fresh guests of a program, ready to run; safe to use from several threads.
+
+    A guest made ahead has taken its first steps already. `hits` and `misses` count what `take` found.
+    """
+
+    def __init__(self, program: Program, size: int) -> None:
+        self.program = program
+        self.size = size
+        self.hits: int = 0
+        self.misses: int = 0
+        self._ready: deque[Instance] = deque()
+        self._making = 0
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def take(self) -> Instance | None:
+        """A guest that is ready, or None: then `make` one, in the thread where it will run."""
+        with self._lock:
+            if self._ready:
+                self.hits += 1
+                return self._ready.popleft()
+            self.misses += 1
+            return None
+
+    def make(self) -> Instance:
+        """A new guest, cold; takes a millisecond."""
+        return Instance(self.program)
+
+    def _make_warm(self) -> Instance:
+        instance = self.make()
+        try:
+            instance.prepare(InstanceSettings(), _Nothing(), _ignore)
+            instance.run(_WARM)
+        except BaseException:
+            instance.close()
+            raise
+        return instance
+
+    def refill(self) -> bool:
+        """Make one guest if there is room for it; whether there was."""
+        with self._lock:
+            if self._closed or len(self._ready) + self._making >= self.size:
+                return False
+            self._making += 1
+        try:
+            instance = self._make_warm()
+        except BaseException:
+            with self._lock:
+                self._making -= 1
+            raise
+        with self._lock:
+            self._making -= 1
+            keep = not self._closed
+            if keep:
+                self._ready.append(instance)
+        if not keep:
+            instance.close()
+        return keep
+
+    @property
+    def ready(self) -> int:
+        """How many guests are ready."""
+        return len(self._ready)
+
+    def close(self) -> None:
+        """Free the guests that are ready, and make no more."""
+        with self._lock:
+            self._closed = True
+            left = [*self._ready]
+            self._ready.clear()
+        for instance in left:
+            instance.close()
+
+
+class _Nothing:
+    """The host of a guest that takes its first steps: it answers whatever is asked with 1."""
+
+    def exchange(self, frame: str) -> str:
+        messages = json.loads(frame)
+        answers = [{"type": "response", "id": message["id"], "payload": {"structured": 1}} for message in messages]
+        return json.dumps(answers)
+
+    def post(self, frame: str) -> None:
+        """There is nobody to read it."""
+
+
+def _ignore(stream: str, data: bytes) -> None:
+    """Output of a guest that has no program yet."""

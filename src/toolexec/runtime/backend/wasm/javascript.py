@@ -16,12 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import LimitsEnforced
-from toolexec.code.output import Output
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, Output
 from toolexec.errors import ConfigurationError, InvalidRequestError, MissingExtraError, SandboxUnavailableError
-from toolexec.runtime.backend.wasm.clocks import make_clock, make_random
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.files import MemoryFiles
+from toolexec.runtime.backend.wasm.guest import make_clock, make_random
 from toolexec.runtime.backend.wasm.guest_run import (
     GuestEnd,
     GuestRuns,

@@ -21,7 +21,7 @@ from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.core import CoreGuest, CoreInstance
 from toolexec.runtime.backend.wasm.core_ffi import kinds_of
 from toolexec.runtime.backend.wasm.engine import new_engine
-from toolexec.runtime.backend.wasm.guest import ExitCalled
+from toolexec.runtime.backend.wasm.guest import ExitCalled, InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.guest_run import (
     GuestEnd,
     GuestRuns,
@@ -30,7 +30,6 @@ from toolexec.runtime.backend.wasm.guest_run import (
     fuel_of,
     time_and_chance,
 )
-from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.markers import MarkerScanner
 from toolexec.runtime.backend.wasm.module_source import CompiledModules, check_imports, module_bytes
 from toolexec.runtime.base import Availability, ExecuteRequest

@@ -1,21 +1,25 @@
-"""Python in the embedded sandbox."""
+"""Python in the embedded sandbox: each run with its guest, its thread and its deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import json
 import secrets
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolexec.code.gateway import CountedGateway
-from toolexec.code.limits import LimitsEnforced
+from toolexec.backend.failures import is_cancelled
+from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, Output, Stream
 from toolexec.errors import (
+    ClosedError,
     InvalidRequestError,
     ProtocolError,
     SandboxError,
@@ -26,17 +30,23 @@ from toolexec.errors import (
 )
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.backend.wasm.config import WasmConfig
+from toolexec.runtime.backend.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped
 from toolexec.runtime.backend.wasm.programs import load_program
 from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload
 from toolexec.runtime.gateway.server import RequestServer
-from toolexec.runtime.outcome import judge
+from toolexec.runtime.outcome import Ending, Stopped, judge
+from toolexec.runtime.runs import ALARMS
 
 if TYPE_CHECKING:
-    from toolexec.runtime.backend.wasm.instance import Instance, InstanceSettings
-    from toolexec.runtime.backend.wasm.pool import GuestPool
-    from toolexec.runtime.backend.wasm.python_run import HostSwitch, PythonOutput, PythonRun
+    from toolexec.runtime.backend.wasm.instance import GuestPool, Instance
+    from toolexec.runtime.backend.wasm.python_session import PythonSession
 
-__all__ = ["PythonLanguage", "PythonSession"]
+__all__ = ["PythonLanguage", "PythonOutput", "PythonRun"]
+
+
+_GRACE_SECONDS = 0.02
+"""How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
 
 
 class PythonLanguage:
@@ -83,7 +93,7 @@ class PythonLanguage:
                 config = self.config
                 load = partial(load_program, config.packages, folder=config.cache_folder, progress=config.on_build_step)
                 program = await self._threads.run(load)
-                from toolexec.runtime.backend.wasm.pool import GuestPool
+                from toolexec.runtime.backend.wasm.instance import GuestPool
 
                 self._pool = GuestPool(program, config.pool_size)
 
@@ -96,7 +106,7 @@ class PythonLanguage:
         def open_instance(run: PythonRun) -> Instance:
             instance = (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
-            instance.prepare(self.settings(request), run.gateway, _output_of(request))
+            instance.prepare(self.settings(request), run.gateway, PythonOutput(request.output))
             return instance
 
         def after() -> None:
@@ -111,7 +121,7 @@ class PythonLanguage:
     async def open_session(self, request: ExecuteRequest) -> PythonSession:
         """A guest that keeps its state; its CPU budget and files are for all of its runs together."""
         pool = await self._started()
-        from toolexec.runtime.backend.wasm.python_run import HostSwitch, PythonOutput
+        from toolexec.runtime.backend.wasm.python_session import HostSwitch, PythonSession
 
         switch, output = HostSwitch(), PythonOutput()
 
@@ -139,7 +149,6 @@ class PythonLanguage:
     def settings(self, request: ExecuteRequest) -> InstanceSettings:
         """What the guest of *request* is granted; raises InvalidRequestError for files or a clock that cannot be."""
         from toolexec.runtime.backend.wasm.engine import fuel_for_cpu_ms
-        from toolexec.runtime.backend.wasm.instance import InstanceSettings
 
         limits = request.limits
         return InstanceSettings(
@@ -168,8 +177,6 @@ class PythonLanguage:
         after: Callable[[], None],
     ) -> CodeResult:
         """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back."""
-        from toolexec.runtime.backend.wasm.python_run import PythonRun
-
         assert request.gateway is not None
         started = monotonic()
         server = RequestServer(request.gateway, lean=True)
@@ -240,51 +247,175 @@ class PythonLanguage:
         return BackendInfo(kind="wasm", isolation="wasm", details=details)
 
 
-class PythonSession:
-    """One guest for several programs; see `SandboxSession`."""
+class PythonOutput:
+    """Makes text of the bytes that a guest writes below Python's own streams, for `output`."""
 
-    def __init__(self, language: PythonLanguage, instance: Instance, switch: HostSwitch, output: PythonOutput) -> None:
-        self._language = language
-        self._instance = instance
-        self._switch = switch
-        self._output = output
-        self._busy = asyncio.Lock()
-        self._over = ""
+    def __init__(self, output: Output | None = None) -> None:
+        self.output = output
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
-    async def execute(self, request: ExecuteRequest) -> CodeResult:
-        """Run one more program; programs of one session wait for each other."""
-        async with self._busy:
-            if self._over:
-                raise SandboxFailedError(f"the session has ended: {self._over}; open another one", backend="wasm")
-            finished = False
+    def __call__(self, stream: str, data: bytes) -> None:
+        """Pass *data* on, if there is an output."""
+        name: Stream = "stderr" if stream == "stderr" else "stdout"
+        if self.output is not None:
+            self.output.write(self._decoders[name].decode(data), name)
 
-            def open_instance(run: PythonRun) -> Instance:
-                self._switch.gateway = run.gateway
-                self._output.output = request.output
-                return self._instance
 
-            def after() -> None:
-                """Leave the gateway: it is stopped, and the next run may have put its own there already."""
+class PythonRun:
+    """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
 
+    def __init__(
+        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+    ) -> None:
+        self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
+        self.left_behind = False
+        """Whether the guest did not end in time and is on its own now."""
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
+        self._job: asyncio.Task[Any] | None = None
+        self._stopped: Stopped = ""
+        self._lock = threading.Lock()  # guards the three below
+        self._instance: Instance | None = None
+        self._asked_to_stop = False
+        self._is_over = False
+        self._began = False
+        self._closed = False
+
+    async def run(
+        self,
+        threads: WorkerThreads,
+        open_instance: Callable[[PythonRun], Instance],
+        frame: str,
+        after: Callable[[], None],
+    ) -> str | BaseException:
+        """What the guest answers, or the exception that ended it.
+
+        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
+        Cancelling stops the guest.
+        """
+
+        def work() -> None:
+            self._began = True
+            outcome: str | BaseException
             try:
-                result = await self._language.run_guest(request, open_instance, after)
-                finished = True
-            finally:
-                if not finished:
-                    self._end("a run was stopped, and its state is lost")
-            lost = result.error is not None and result.error.code not in ("code_error", "limit_exceeded")
-            if lost or self._instance.is_over:
-                self._end("a run was stopped, and its state is lost")
-            return result
+                instance = open_instance(self)
+                self._enter(instance)
+                outcome = instance.run(frame)
+            except BaseException as error:
+                outcome = error
+            with self._lock:  # a deadline that passes from now on finds nothing to stop
+                self._instance = None
+                self._is_over = True
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                self._loop.call_soon_threadsafe(self._settle, outcome)
+            after()
 
-    async def aclose(self) -> None:
-        """Free the guest."""
-        self._end("it was closed")
-        self._language.forget(self)
+        job = self._job = self._loop.create_task(threads.run(work))
+        job.add_done_callback(self._hear)
+        alarm = ALARMS.at(self._ends, self._stop_late)
+        try:
+            return await self._outcome
+        except asyncio.CancelledError:
+            if self._closed and not is_cancelled():
+                raise ClosedError("the run was stopped: its sandbox was closed", backend="wasm") from None
+            raise
+        finally:
+            alarm.off()
+            if self._outcome.cancelled():
+                self._stop()
+                self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
+            self.gateway.stop()
 
-    def _end(self, reason: str) -> None:
-        self._over = self._over or reason
-        self._instance.close()
+    def stop(self) -> None:
+        """Stop the run, for closing down; `run` then raises ClosedError."""
+        self._closed = True
+        if not self._outcome.done():
+            self._outcome.cancel()
+
+    def _stop_late(self) -> None:
+        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._stopped = "deadline"
+        self._stop()
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self._loop.call_soon_threadsafe(self._loop.call_later, _GRACE_SECONDS, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        if not self._outcome.done():
+            self.left_behind: bool = True
+            if self._job is not None:
+                self._job.cancel()
+            self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
+
+    def _enter(self, instance: Instance) -> None:
+        with self._lock:
+            self._instance = instance
+            stop = self._asked_to_stop
+        if stop:
+            instance.stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._asked_to_stop = True
+            if self._instance is not None:
+                self._instance.stop()
+        self.gateway.stop()
+
+    def _hear(self, job: asyncio.Task[Any]) -> None:
+        """Take the failure of a job that never began: there is no thread for it."""
+        error = None if job.cancelled() else job.exception()
+        if error is not None:
+            self._settle(error)
+
+    def _settle(self, outcome: str | BaseException) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
+        """What `judge` needs to know. Raises what ended the guest when it was no failure of a guest."""
+        result: dict[str, Any] | None = None
+        stopped: Stopped = self._stopped
+        stderr = ""
+        if isinstance(outcome, str):
+            result, stopped = result_payload(outcome), ""
+        elif isinstance(outcome, InstanceFailed):
+            stderr = outcome.message
+            if not stopped:
+                stopped, result = _why(outcome)
+        elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
+            raise outcome
+        return Ending(
+            result=result,
+            stopped=stopped,
+            stderr=stderr,
+            memory_limited=True,
+            disk_limited=True,
+            seconds=seconds,
+            began=self._began,
+        )
+
+
+def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
+    match failure.reason:
+        case "fuel":
+            return "cpu", None
+        case "memory":
+            return "memory", None
+        case "stack":
+            return "", _failed("RecursionError", "RecursionError: the calls of the program are nested too deep")
+        case "exit":
+            return "", _failed("SystemExit", f"the program ended itself with exit code {failure.exit_code}")
+        case "host":
+            return "violation", None
+        case _:
+            return "", None
+
+
+def _failed(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}
 
 
 def execute_frame(request: ExecuteRequest) -> str:
@@ -298,12 +429,6 @@ def execute_frame(request: ExecuteRequest) -> str:
         payload["stdin"] = base64.b64encode(request.stdin).decode()
     payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
     return json.dumps({"type": "execute", "id": "1", "payload": payload})
-
-
-def _output_of(request: ExecuteRequest) -> Callable[[str, bytes], None]:
-    from toolexec.runtime.backend.wasm.python_run import PythonOutput
-
-    return PythonOutput(request.output)
 
 
 def _lowest(ours: int, asked: int) -> int:

@@ -29,8 +29,8 @@ from toolexec.runtime import guest
 from toolexec.runtime.backend.wasm.cache import default_folder
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.files import MemoryFiles
+from toolexec.runtime.backend.wasm.guest import InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.guest_run import GuestEnd, GuestRuns, describe_end, enforced_by_wasm, fuel_of
-from toolexec.runtime.backend.wasm.instance import InstanceFailed, InstanceStopped
 from toolexec.runtime.backend.wasm.python import execute_frame
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.gateway.hostcalls import GuestStoppedError, HostCalls, result_payload

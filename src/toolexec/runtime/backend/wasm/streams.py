@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from toolexec.runtime.backend.wasm.files import File, MemoryFiles
-from toolexec.runtime.backend.wasm.guest import ExitCalled, Guest, Thing
+from toolexec.runtime.backend.wasm.guest import ExitCalled, Guest, Handle, Thing
 from toolexec.runtime.backend.wasm.refused import GuestFaultError, RefusedError
-from toolexec.runtime.backend.wasm.values import Handle
 
 __all__ = [
     "CHUNK_BYTES",

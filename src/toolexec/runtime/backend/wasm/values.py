@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from wasmtime import component as c
 
 from toolexec.runtime.backend.wasm import ffi
 from toolexec.runtime.backend.wasm.refused import RefusedError
 
-__all__ = ["Handle", "adapt", "lifter", "lowerer"]
+__all__ = ["adapt", "lifter", "lowerer"]
 
 Lift: TypeAlias = Callable[[int, bytes, int], Any]
 """Gets the store's context, a block of memory and the offset of the image in it."""
@@ -41,13 +41,6 @@ _NUMBERS: dict[type, struct.Struct] = {  # the kind's number, and the format of 
 }
 _KINDS: dict[type, int] = {c.Bool: 0, c.U8: 2, c.U16: 4, c.U32: 6, c.U64: 8, c.String: 12}
 _BYTE_IMAGE = _BYTE.pack(_KINDS[c.U8], 0)
-
-
-class Handle(NamedTuple):
-    """An owned handle to give to the guest: the host's number for the object, and its resource type."""
-
-    number: int
-    resource_type: int
 
 
 def adapt(function: Callable[..., Any], kind: c.FuncType) -> ffi.HostCallback:

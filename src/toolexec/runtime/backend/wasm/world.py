@@ -42,18 +42,6 @@ FUNCTIONS: Mapping[str, Mapping[str, HostFunction]] = {
 """The functions by interface, without its version, and name."""
 
 
-def _exchange(guest: Guest, frame: str) -> str:
-    reply = guest.host.exchange(frame)
-    if guest.stopped.is_set():
-        guest.check_stopped()
-    return reply
-
-
-def _post(guest: Guest, frame: str) -> None:
-    guest.host.post(frame)
-    guest.check_stopped()
-
-
 def _drop(guest: Guest, number: int) -> None:
     guest.handles.drop(number)
 
@@ -77,9 +65,9 @@ class World:
             with root.add_instance(name) as instance:
                 self._define_interface(instance, kind, functions)
         elif name == "exchange":
-            self._keep.append(ffi.define_exchange(root, name, _exchange))
+            self._keep.append(ffi.define_exchange(root, name, Guest.exchange))
         elif name == "post":
-            self._keep.append(ffi.define_post(root, name, _post))
+            self._keep.append(ffi.define_post(root, name, Guest.post))
 
     def _define_interface(
         self, instance: LinkerInstance, kind: ComponentInstanceType, functions: Mapping[str, HostFunction]

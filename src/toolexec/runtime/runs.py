@@ -1,4 +1,4 @@
-"""Deadlines that hold whatever the event loop does: kept by a thread that nothing else uses."""
+"""How runs end in time: deadlines that hold whatever the event loop does, and tasks that closing cancels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import heapq
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
-__all__ = ["ALARMS", "Alarm", "Alarms", "Deadline"]
+from toolexec.errors import ClosedError
 
+__all__ = ["ALARMS", "Alarm", "Alarms", "Deadline", "OwnRuns"]
+
+T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_OFF: Final = 1000
 
@@ -140,3 +143,41 @@ class Deadline:
     def _tell(self) -> None:
         if not self.passed.done():
             self.passed.set_result(None)
+
+
+class OwnRuns:
+    """Runs work for callers, each in a task that `aclose` cancels; the caller then gets a ClosedError.
+
+    A caller that is cancelled itself cancels its work, and waits until that has ended.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # the cancellation is what the caller hears of
+            raise
+        if task.cancelled():
+            raise ClosedError("the run was stopped: what it runs in was closed; make a new one and run it again")
+        return task.result()
+
+    async def aclose(self) -> None:
+        """Cancel all work and wait until it has ended; work that closes what it runs in does not wait for itself."""
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
