@@ -36,7 +36,7 @@ def server_environment(**extra: str) -> dict[str, str]:
 
 
 def npm_folder() -> Path:
-    """The folder that holds `node_modules`: TOOLEXEC_NPM, else `toolexec/npm` in the user's cache folder."""
+    """The directory that holds `node_modules`: TOOLEXEC_NPM, else `toolexec/npm` in the user's cache directory."""
     given = os.environ.get("TOOLEXEC_NPM")
     if given:
         return Path(given)
@@ -99,7 +99,7 @@ EVERYTHING: dict[str, dict[str, object]] = {
 
 
 def filesystem_calls(root: Path) -> list[tuple[str, dict[str, object]]]:
-    """Calls of every tool of server-filesystem on the folder *root*, in an order that works."""
+    """Calls of every tool of server-filesystem on the directory *root*, in an order that works."""
     a, b, image = root / "a.txt", root / "sub" / "b.txt", root / "i.png"
     image.write_bytes(TINY_PNG)
     return [

@@ -2,9 +2,9 @@
 
 How a Markdown file is read here:
 
-- A `python` block runs in the namespace of its document, one after the other, in a fresh folder. What it prints must be
+- A `python` block runs in the namespace of its document, one after the other, in a fresh directory. What it prints must be
   in the `text` block that follows it; `...` there stands for any text.
-- A `console` block runs each line that begins with `$ ` in a shell, in that folder, and compares what it prints; how
+- A `console` block runs each line that begins with `$ ` in a shell, in that directory, and compares what it prints; how
   wide the columns of a table are does not matter.
 - `<!-- file: NAME -->` above a block writes the block to that file. `<!-- no-run -->` leaves a block alone.
 - Any other comment is a name: tests find the block, or the table, below it.
@@ -90,7 +90,7 @@ def sandbox_is_built() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty current folder in which modules can be imported and installed programs be called."""
+    """An empty current directory in which modules can be imported and installed programs be called."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -170,7 +170,7 @@ def test_the_calls_that_a_document_quotes_can_be_made(path: Path) -> None:
 
 
 def test_the_map_of_the_docs_is_complete() -> None:
-    """`docs/index.md` links to every page of the folder."""
+    """`docs/index.md` links to every page of the directory."""
     linked = set(re.findall(r"\]\(([a-z-]+\.md)", (ROOT / "docs/index.md").read_text()))
     assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
 
@@ -380,5 +380,5 @@ def narrow(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without blanks at the ends of lines, which nobody sees in a document."""
+    """Without blanks at the ends of lines, which are invisible in a document."""
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"

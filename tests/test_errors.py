@@ -179,7 +179,7 @@ def test_every_class_is_public() -> None:
 
 
 def test_the_codes_are_these() -> None:
-    """A code is a promise: changing one breaks whoever reads it."""
+    """A code is a promise: changing one breaks its readers."""
     assert {kind.__name__: kind.code for kind in ALL} == CODES
 
 

@@ -36,7 +36,7 @@ def test_the_promised_examples_are_there() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_prints_what_its_docstring_says(path: Path, tmp_path: Path) -> None:
-    """An example, run as a program in some other folder, prints its "Prints:" section and nothing else."""
+    """An example, run as a program in some other directory, prints its "Prints:" section and nothing else."""
     ran = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.stderr == ""
     promised = _promised(path)

@@ -58,13 +58,13 @@ def _hits(texts: dict[str, str], pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_no_path_of_one_machine(texts: dict[str, str]) -> None:
-    """No file names a folder of the machine that it was written on."""
+    """No file names a directory of the machine that it was written on."""
     assert _hits(texts, MACHINE) == []
 
 
 @pytest.mark.full
 def test_no_registry(texts: dict[str, str]) -> None:
-    """Where packages come from is the business of whoever installs them."""
+    """The index of packages is the installing user's choice."""
     assert _hits(texts, REGISTRY) == []
 
 
@@ -91,7 +91,7 @@ def test_few_dependencies() -> None:
 
 
 def test_dependencies_are_bounded() -> None:
-    """Each has a lower and an upper bound, so that a new major version breaks nobody."""
+    """Each has a lower and an upper bound, so that a new major version breaks no user."""
     extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
     loose = [entry for entry in [*PROJECT["dependencies"], *extras] if "<" not in entry and "toolexec[" not in entry]
     assert loose == []

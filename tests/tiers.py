@@ -55,7 +55,7 @@ FULL = {
 
 
 def is_full_path(path: Path) -> bool:
-    """Tell whether all tests of the file *path* are of the full tier."""
+    """Return whether all tests of the file *path* are of the full tier."""
     try:
         name = path.relative_to(_ROOT).as_posix()
     except ValueError:
@@ -64,7 +64,7 @@ def is_full_path(path: Path) -> bool:
 
 
 def leaves_out(path: Path) -> bool:
-    """Tell whether the run's tier has no test of the file or directory *path*."""
+    """Return whether the run's tier has no test of the file or directory *path*."""
     return os.environ.get(_VARIABLE) == "fast" and path.suffix in {"", ".py"} and is_full_path(path)
 
 
@@ -74,7 +74,7 @@ def choose(tier: str) -> None:
 
 
 def wants(marks: set[str]) -> bool:
-    """Tell whether the run's tier has a test with these marks: `fast` and `full` leave out what is above them; `soak` is alone, with all properties."""
+    """Return whether the run's tier has a test with these marks: `fast` and `full` leave out what is above them; `soak` is alone, with all properties."""
     tier = os.environ.get(_VARIABLE, "full")
     if tier == "soak":
         return "soak" in marks or "hypothesis" in marks

@@ -82,7 +82,7 @@ class TestOpenAI:
     """Chat Completions and Responses."""
 
     def test_chat(self) -> None:
-        """A function in an entry; `strict` only where somebody spoke of it."""
+        """A function in an entry; `strict` only where it was asked for."""
         form = OpenAIAdapter().from_tool(FULL).form
         function = {"name": "shop__find__1_0", "description": "Finds things.", "parameters": SCHEMA}
         assert form == {"type": "function", "function": function}
@@ -411,6 +411,6 @@ def test_objects_of_a_package() -> None:
 
 
 def test_a_form_has_bounds() -> None:
-    """Nobody reads endless ones."""
+    """Endless descriptions are cut."""
     with pytest.raises(ConversionError, match="is the most"):
         AnthropicAdapter().to_tool({"name": "f", "input_schema": {}, "x": "y" * (5 << 20)})

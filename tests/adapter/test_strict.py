@@ -129,7 +129,7 @@ def test_recursion(loop: bool) -> None:
 
 
 def test_it_falls_back() -> None:
-    """The tool is written as if nobody had asked, and says that it is not strict."""
+    """The tool is written as without the option, and marked as not strict."""
     tool = Tool(name="t", input_schema={"type": "object", "properties": {"x": {}}})
     for name in ("openai", "openai-responses", "anthropic"):
         done = default_adapters().get(name).from_tool(tool, FormOptions(strict=True))

@@ -172,7 +172,7 @@ async def test_a_backend_that_cannot_list_its_tools() -> None:
 
 
 async def test_a_listing_that_is_interrupted_from_inside() -> None:
-    """A backend that was cancelled by itself cancels nobody else."""
+    """A backend that was cancelled by itself cancels no other one."""
 
     class Interrupted(InMemoryBackend):
         async def list_tools(self) -> Sequence[Tool]:
@@ -184,7 +184,7 @@ async def test_a_listing_that_is_interrupted_from_inside() -> None:
 
 
 async def test_what_cannot_be_called() -> None:
-    """No ID, no namespace, nobody there, or switched off."""
+    """No ID, no namespace, no backend, or switched off."""
     a, off = local("a", a_tool("x")), local("off", a_tool("x"))
     off.enabled = False
     aggregator = Aggregator(registry(a, off))

@@ -36,7 +36,7 @@ def test_an_execution_error_stays_what_it_is() -> None:
 
 
 def test_long_text_is_cut() -> None:
-    """A message of a megabyte would be nobody's friend."""
+    """A message of a megabyte is cut."""
     assert len(str(handler_failure("t", ValueError("x" * 1_000_000)))) < 3000
 
 
@@ -62,21 +62,21 @@ async def test_stop_iteration_is_seen_through_its_disguise() -> None:
 
 
 def test_a_closing_generator_is_left_alone() -> None:
-    """GeneratorExit is how Python closes a generator, and how it closes a coroutine that nobody runs."""
+    """GeneratorExit is how Python closes a generator, and how it closes a coroutine without a task."""
     for generating in (True, False):
         with pytest.raises(GeneratorExit):
             handler_failure("t", GeneratorExit(), generating=generating)
 
 
 async def test_generator_exit_out_of_a_running_coroutine_is_a_failure() -> None:
-    """While a task runs it, nobody closes a coroutine: the handler itself has raised."""
+    """A coroutine is not closed while a task runs it: the handler itself has raised."""
     assert isinstance(handler_failure("t", GeneratorExit(), generating=False), HandlerError)
     with pytest.raises(GeneratorExit):
         handler_failure("t", GeneratorExit())
 
 
 async def test_a_cancellation_from_inside_is_a_failure() -> None:
-    """Nobody asked this task to end: the handler awaited something cancelled."""
+    """This task was not asked to end: the handler awaited something cancelled."""
     failure = handler_failure("t", asyncio.CancelledError())
     assert "cancelled from inside" in str(failure)
 
@@ -98,6 +98,6 @@ async def test_a_cancellation_from_outside_goes_on() -> None:
 
 
 def test_a_cancellation_without_a_task_goes_on() -> None:
-    """Outside of any event loop there is nobody to ask."""
+    """Outside of any event loop there is no task to ask."""
     with pytest.raises(asyncio.CancelledError):
         handler_failure("t", asyncio.CancelledError())

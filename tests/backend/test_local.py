@@ -132,7 +132,7 @@ async def test_a_killable_handler_gets_arguments_of_its_types(backend: LocalBack
 
 
 async def test_a_generator_gives_the_list_of_its_values(backend: LocalBackend) -> None:
-    """Whoever does not stream gets all chunks at once, for a generator of either kind and mode."""
+    """A call without streaming gets all chunks at once, for a generator of either kind and mode."""
 
     def count(to: int) -> Iterator[int]:
         yield from range(to)
@@ -364,7 +364,7 @@ async def test_a_progress_callback_that_raises(backend: LocalBackend, caplog: py
 
 
 async def test_progress_after_the_end_is_not_heard(backend: LocalBackend) -> None:
-    """A handler that was left behind in its thread has nobody to report to."""
+    """A handler that was left behind in its thread has no caller to report to."""
     heard: list[float] = []
     started, gate, over = threading.Event(), threading.Event(), threading.Event()
 

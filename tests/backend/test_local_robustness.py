@@ -118,7 +118,7 @@ async def test_endless_recursion(backend: LocalBackend, inline: bool) -> None:
 
 
 async def test_awaiting_something_cancelled_is_a_failure(backend: LocalBackend) -> None:
-    """Nobody cancelled the call."""
+    """The call itself was not cancelled."""
 
     @tool
     async def work() -> None:

@@ -280,7 +280,7 @@ async def test_a_generator_that_is_left_while_a_thread_is_inside(backend: LocalB
 async def test_a_cleanup_that_fails_is_logged(
     backend: LocalBackend, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever has left does not hear of it."""
+    """A listener that has left is not notified."""
 
     def work() -> Iterator[int]:
         try:

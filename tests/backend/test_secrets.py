@@ -1,4 +1,4 @@
-"""References in a configuration: what they stand for, what is refused, and what nobody gets to read."""
+"""References in a configuration: what they stand for, what is refused, and what stays hidden."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_files_that_cannot_be_secrets(resolver, tmp_path, content, reason):
 
 
 def test_what_is_no_regular_file(resolver, tmp_path):
-    """A folder, a pipe or a path that cannot be is refused, without waiting."""
+    """A directory, a pipe or a path that cannot be is refused, without waiting."""
     os.mkfifo(tmp_path / "pipe")
     for ref in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SecretError, match="is no regular file"):

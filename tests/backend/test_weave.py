@@ -95,7 +95,7 @@ async def test_closing_closes_the_generator(waiting: bool) -> None:
 
 
 async def test_a_failing_cleanup_is_not_left_unheard() -> None:
-    """A generator that fails while it is closed early disturbs nobody, and asyncio has nothing to complain about."""
+    """A generator that fails while it is closed early disturbs no caller, and asyncio has nothing to complain about."""
 
     async def work(_: ProgressCallback) -> AsyncGenerator[Any, None]:
         try:

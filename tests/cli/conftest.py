@@ -99,7 +99,7 @@ declared = Tool(name="declared", namespace="odd", description="Only a definition
 
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test works in an empty folder, and what loading files adds to the interpreter is taken out again."""
+    """Every test works in an empty directory, and what loading files adds to the interpreter is taken out again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("TOOLEXEC_CONFIG", "FORCE_COLOR", "NO_COLOR"):

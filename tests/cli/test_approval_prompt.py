@@ -185,7 +185,7 @@ async def test_a_terminal_that_is_not_ours() -> None:
 
 
 def test_no_terminal() -> None:
-    """Then nobody can be asked."""
+    """Without a terminal there is no approver."""
     assert terminal_approver("/nonexistent/tty") is None
     code = "from toolexec.cli.approval_prompt import terminal_approver; print(terminal_approver())"
     ran = subprocess.run(

@@ -124,7 +124,7 @@ def test_tail_is_readable_at_any_width(run: Cli, tmp_path: Path, width: int) -> 
 
 
 def test_a_log_is_found(run: Cli, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file the one of the environment is taken, else the one in the state folder; none is an error."""
+    """Without a file the one of the environment is taken, else the one in the state directory; none is an error."""
     monkeypatch.delenv("TOOLEXEC_AUDIT", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

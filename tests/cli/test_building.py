@@ -58,7 +58,7 @@ def test_nothing_is_shown_when_nothing_is_built(
 
 
 def test_a_build_ends_with_its_view() -> None:
-    """Nobody waits for it any more."""
+    """Its caller does not wait for it any more."""
     with watch_build(Screen(StringIO())) as view:
         pass
     with pytest.raises(BuildStoppedError):

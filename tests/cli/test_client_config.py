@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("client", "key"), [("claude", "mcpServers"), ("cursor", "mcpServers"), ("vscode", "servers")])
 def test_each_client_gets_its_form(file: Path, client: str, key: str) -> None:
-    """With whole paths: the client starts it from any folder. Where to paste it is on stderr."""
+    """With whole paths: the client starts it from any directory. Where to paste it is on stderr."""
     done = call("client-config", client, "-c", "toolexec.toml")
     entry = json.loads(done.stdout)[key]["toolexec"]
     assert entry["args"][-3:] == ["serve", "-c", str(file)]

@@ -138,7 +138,7 @@ def test_stdin_is_the_code_or_its_input(cli: Cli) -> None:
 
 
 def test_files_go_in_and_out(cli: Cli, tmp_path: Path) -> None:
-    """Under the names that they are given; what is made comes into the output folder."""
+    """Under the names that they are given; what is made comes into the output directory."""
     (tmp_path / "data.csv").write_text("a,b\n")
     code = "import os\nos.mkdir('d')\nopen('d/up.txt', 'w').write(open('in.csv').read().upper())"
     done = cli("code", "-e", code, "--file", "data.csv=in.csv", "--out-dir", "out")

@@ -53,7 +53,7 @@ def test_what_came_otherwise_is_shown_at_the_end() -> None:
 
 
 def test_files_are_written(tmp_path: Path) -> None:
-    """Into folders that are made for them; what is there is replaced."""
+    """Into directories that are made for them; what is there is replaced."""
     out = tmp_path / "new" / "out"
     assert write_files(out, {"a/b.txt": b"1", "c": b""}) == [out / "a/b.txt", out / "c"]
     write_files(out, {"c": b"2"})
@@ -71,7 +71,7 @@ def test_no_name_leads_out(tmp_path: Path, name: str) -> None:
 
 
 def test_no_link_leads_out(tmp_path: Path) -> None:
-    """Neither a folder's nor a file's."""
+    """Neither a directory's nor a file's."""
     out, other = tmp_path / "out", tmp_path / "other"
     out.mkdir()
     other.mkdir()

@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_settings_are_shown_without_secrets(file: Path) -> None:
-    """All of them, with what nobody has set."""
+    """All settings, with those that have their default."""
     done = call("config", "show", "-c", file)
     assert done.exit_code == 0
     assert "hush" not in done.output

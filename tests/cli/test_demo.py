@@ -143,7 +143,7 @@ def test_git_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_repository_around_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From any of its folders, if it has a commit; else a temporary one serves."""
+    """From any of its directories, if it has a commit; else a temporary one serves."""
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -26,7 +26,7 @@ Cli = Callable[..., Any]
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """A cache directory of the test's own."""
     monkeypatch.setenv("TOOLEXEC_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

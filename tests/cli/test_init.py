@@ -15,7 +15,7 @@ TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder of its own, apart from the folder that the command runs in."""
+    """A home directory of its own, apart from the directory that the command runs in."""
     home = tmp_path / "home"
     (home / ".cursor").mkdir(parents=True)
     (tmp_path / "work").mkdir()

@@ -19,7 +19,7 @@ Cli = Callable[..., Any]
 
 @pytest.fixture
 def cache(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own, with the built component and nothing compiled."""
+    """A cache directory of the test's own, with the built component and nothing compiled."""
     real = ComponentCache()
     own = tmp_path / "cache" / "sandbox"
     own.mkdir(parents=True, mode=0o700)

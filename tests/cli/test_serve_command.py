@@ -41,7 +41,7 @@ HELLO = {
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written outside of the test's folder."""
+    """Nothing is written outside of the test's directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
@@ -312,7 +312,7 @@ def test_the_first_signal_ends_the_work(number: int, code: int) -> None:
 
 
 def test_how_the_work_ends_is_told() -> None:
-    """By itself, with one error in a group, with several, or cancelled by somebody else."""
+    """By itself, with one error in a group, with several, or cancelled by another task."""
 
     async def fail(*errors: Exception) -> None:
         if errors:

@@ -114,7 +114,7 @@ def test_ctrl_c_while_a_file_is_loaded(process: Process, tmp_path: Path) -> None
     ids=" ".join,
 )
 def test_a_reader_that_goes_away_ends_the_command(words: list[str], tools_file: Path) -> None:
-    """Every command ends quietly with 141, as other commands in a pipe do, whoever prints its words."""
+    """Every command ends quietly with 141, as other commands in a pipe do, whichever part prints."""
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "toolexec", *words]

@@ -24,7 +24,7 @@ def ids(ex: Exec) -> list[str]:
 
 
 def test_files_given_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Then the environment variable, then the files of the current folder."""
+    """Then the environment variable, then the files of the current directory."""
     write(tmp_path / "mcp.json", "{}")
     assert find_sources([]) == Sources((Path("mcp.json"),), implied=True)
     monkeypatch.setenv("TOOLEXEC_CONFIG", os.pathsep.join(["a.py", "", "b.json"]))

@@ -135,7 +135,7 @@ def bare(program: str, *arguments: str, folder: Path) -> subprocess.CompletedPro
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what the commands read."""
+    """A directory with what the commands read."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "chain.json").write_text('[{"tool": "shop:price", "args": {"item": "cake"}}]')
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"t": {"command": "nothing"}}}')
@@ -169,5 +169,5 @@ def test_commands_name_the_extra_they_need(folder: Path) -> None:
 
 @pytest.mark.full
 def test_names_of_packages_work_or_name_their_extra(folder: Path) -> None:
-    """No public name ends in the ImportError of somebody else's module."""
+    """No public name ends in the ImportError of another package's module."""
     assert json.loads(bare(NAMES, folder=folder).stdout) == []

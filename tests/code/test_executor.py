@@ -134,7 +134,7 @@ class TestConfig:
         ],
     )
     async def test_two_values_of_one_setting_are_refused(self, testbed: GatewayTestbed, config: dict[str, Any]) -> None:
-        """Nobody can know which of them is meant."""
+        """It is unknown which of them is meant."""
         with pytest.raises(ConfigurationError, match=r"timeout|max_tool_calls"):
             CodeConfig(run=testbed.runner, **config)
 

@@ -79,7 +79,7 @@ def test_an_id_is_never_used_twice() -> None:
 
 
 def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may read as much as it likes, one after the other; what it drops is gone for good."""
+    """A program may read as much as it likes, one after the other; what it drops is gone permanently."""
     monkeypatch.setattr("toolexec.code.handles._MAX_KEPT", 1000)
     handles = Handles(10)
     for _ in range(10):

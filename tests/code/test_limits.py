@@ -23,7 +23,7 @@ def test_bad_values_are_refused(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "cpus"])
 def test_only_a_rate_may_be_a_fraction(name: str) -> None:
-    """Counts and sizes are whole numbers."""
+    """Counts and sizes are integers."""
     with pytest.raises(InvalidLimitsError, match=name):
         Limits(**{name: 1.5})
     assert Limits(cpus=1.5).cpus == 1.5

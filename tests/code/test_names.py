@@ -233,7 +233,7 @@ def test_path_of() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_paths_of_agrees_with_tool_at(order: int) -> None:
-    """Whatever the order: the exact name wins, a shared one is nobody's."""
+    """In any order the exact name wins, and a shared one belongs to no tool."""
     ids = ["a:b-c", "a:b_c", "a:b.c", "a:d-e", "a:d.e", "x-1:y", "x.1:y", "x-1:z", "run"][::order]
     names = ToolNames(index_of(*ids))
     keys = {(make(tool_id).namespace, make(tool_id).name): tool_id for tool_id in ids}

@@ -349,7 +349,7 @@ class TestHandles:
 
 
 class TestTelling:
-    """Who follows a run hears of each call's start and end."""
+    """Who follows a run is notified of each call's start and end."""
 
     async def test_the_events(self, testbed: GatewayTestbed) -> None:
         """In order, with the record."""

@@ -31,7 +31,7 @@ def tools_of(testbed: GatewayTestbed, *, max_tool_calls: int = 0, max_chain_step
 
 
 class TestLimits:
-    """The caps hold, whoever calls and however many at once."""
+    """The caps hold for all callers together, however many at once."""
 
     async def test_the_cap(self, testbed: GatewayTestbed) -> None:
         """The call over it is neither made nor counted nor recorded, and says what the cap was."""
@@ -100,7 +100,7 @@ class TestLimits:
         await tools.run_chain([ADD])
 
     async def test_a_chain_reserves_all_its_steps(self, testbed: GatewayTestbed) -> None:
-        """While it is under way its later steps cannot be taken by anybody else; what it did not use comes back."""
+        """Later steps cannot be taken by other calls while it is under way; unused ones come back."""
         tools = tools_of(testbed, max_tool_calls=3)
         steps = [ChainStep(tool_id="suite:meet", args={"number": 1}), ChainStep(tool_id="suite:fail"), ADD]
         chain = asyncio.ensure_future(tools.run_chain(steps))

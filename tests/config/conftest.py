@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test works in an empty folder with a state folder of its own, and no settings in the environment; what
+    """Every test works in an empty directory with a state directory of its own, and no settings in the environment; what
     loading files adds to the interpreter is taken out again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""Approval by somebody else than the caller."""
+"""Approval by an approver other than the caller."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ async def test_with_mode_terminal_only_the_terminal_is_asked() -> None:
 
 
 async def test_with_mode_none_nobody_is_asked() -> None:
-    """With mode none nobody is asked, and the answer is no."""
+    """With mode none there is no question, and the answer is no."""
     with pytest.raises(ApprovalRequiredError):
         await ask_in(built(ASK + 'mode = "none"', terminal=lambda: lambda _: "once"))
 
@@ -289,14 +289,14 @@ def test_python_modules_are_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_state_folder_follows_the_convention() -> None:
-    """$XDG_STATE_HOME where that is a whole path, else the usual place in the home folder."""
+    """$XDG_STATE_HOME where that is a whole path, else the usual place in the home directory."""
     assert state_folder({"XDG_STATE_HOME": "/x"}) == Path("/x/toolexec")
     for environment in ({}, {"XDG_STATE_HOME": "relative"}):
         assert state_folder(environment) == Path.home() / ".local/state/toolexec"
 
 
 def test_a_plain_exec_stays_light() -> None:
-    """A gate is no part of an Exec that nobody asked one for."""
+    """An Exec without settings for a gate has none."""
     assert Exec().options.gate is None
 
 

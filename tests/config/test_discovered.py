@@ -17,7 +17,7 @@ TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    """A home folder and a project, both empty."""
+    """A home directory and a project, both empty."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     return Places(home=tmp_path / "home", folder=tmp_path / "project", platform="linux", environment={})
@@ -160,7 +160,7 @@ def test_an_address_with_a_password_is_not_copied(places: Places, url: str) -> N
 
 
 def test_forms_of_vs_code_are_settled(places: Places) -> None:
-    """Its inputs become variables, its folder becomes the project's."""
+    """Its inputs become variables, its directory becomes the project's."""
     put(
         places.folder / ".vscode/mcp.json",
         {
@@ -220,7 +220,7 @@ def test_toolexec_itself_is_not_taken_over(places: Places) -> None:
 
 
 def test_what_cannot_be_used_is_told(places: Places) -> None:
-    """A broken file, and a server that makes no sense, keep nobody from the others."""
+    """A broken file or an invalid server does not keep the others out."""
     put(places.folder / ".mcp.json", "{")
     put(
         places.home / ".claude.json",

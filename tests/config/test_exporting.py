@@ -1,4 +1,4 @@
-"""Sending spans and metrics: only where a collector is named, and nobody else has set up a provider."""
+"""Sending spans and metrics: only where a collector is named, and no other provider has been set up."""
 
 import sys
 
@@ -19,7 +19,7 @@ def test_without_a_collector() -> None:
 
 
 def test_where_there_is_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else's provider stays."""
+    """A provider that is set up already stays."""
     provider = TracerProvider()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     assert start_exporting("tools", ENDPOINT) is None

@@ -266,7 +266,7 @@ def test_a_yaml_file_that_is_no_table_is_refused() -> None:
 
 @pytest.mark.full
 def test_files_that_cannot_be_read_are_told() -> None:
-    """Missing, a folder, too large, no text, too deep."""
+    """Missing, a directory, too large, no text, too deep."""
     Path("folder.toml").mkdir()
     Path("large.json").write_bytes(b"x" * (4 * 1024**2 + 1))
     Path("latin.toml").write_bytes(b"# \n# caf\xe9\n")
@@ -282,7 +282,7 @@ def test_files_that_cannot_be_read_are_told() -> None:
 
 
 def test_many_mistakes_are_cut() -> None:
-    """Nobody reads a thousand lines."""
+    """A thousand lines are cut."""
     with pytest.raises(ConfigurationError) as caught:
         load_settings([write("a.toml", "".join(f"[wrong{n}]\n" for n in range(80)))])
     assert caught.value.details["count"] == 80
@@ -319,7 +319,7 @@ def test_flags_are_checked() -> None:
 
 
 def test_relative_files_count_from_the_folder_of_their_file() -> None:
-    """In variables and flags, from the current folder."""
+    """In variables and flags, from the current directory."""
     Path("sub").mkdir()
     file = write("sub/a.toml", '[audit]\npath = "log.jsonl"\n[pinning]\npath = "~/pins.json"')
     loaded = load_settings([file])

@@ -202,7 +202,7 @@ class TestConfig:
 
 @pytest.mark.full
 def test_nothing_is_kept() -> None:
-    """After removing all, no posting is left, and words that are gone for good give up their room."""
+    """After removing all, no posting is left, and words that are gone permanently free their memory."""
     made = searcher(*(tool(f"t{i}", f"word{chr(97 + i % 26)}{'x' * i} shared") for i in range(50)))
     assert len(ids(made, "shared", 100)) == 50
     for i in range(50):

@@ -119,7 +119,7 @@ class TestLevels:
 
 class TestMissing:
     def test_nothing_known(self) -> None:
-        """Unknown and malformed IDs are told apart; without an index the store speaks for itself."""
+        """Unknown and malformed IDs are distinguished; without an index the store speaks for itself."""
         for ask in (store(SEARCH).describe, store(SEARCH).list_examples):
             with pytest.raises(ToolNotFoundError) as caught:
                 ask("web:serach")

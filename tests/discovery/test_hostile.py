@@ -1,4 +1,4 @@
-"""Queries, limits, cursors and tools that nobody in their right mind would send."""
+"""Queries, limits, cursors and tools of hostile callers."""
 
 from __future__ import annotations
 

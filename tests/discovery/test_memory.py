@@ -283,7 +283,7 @@ class TestEvents:
         assert seen == ["two"]
 
     def test_failures_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A raising listener costs nobody else anything, and is named in the log."""
+        """A raising listener costs no other one anything, and is named in the log."""
         index = InMemoryIndex()
         seen: list[str] = []
 

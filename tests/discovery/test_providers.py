@@ -40,7 +40,7 @@ def test_a_known_id_gets_the_new_card() -> None:
 
 
 def test_nobody_can_change_what_is_kept() -> None:
-    """Neither whoever gave the card nor whoever got it."""
+    """Neither the giver of a card nor its reader can change it."""
     schemes: dict[str, Any] = {"key": {"in": ["header"]}}
     store = InMemoryProviderStore()
     given: Any = card(security_schemes=schemes)

@@ -41,7 +41,7 @@ def test_right_tools_are_found(index: InMemoryIndex) -> None:
 
 @pytest.mark.full
 def test_what_was_not_tuned_for_is_found_as_well(index: InMemoryIndex) -> None:
-    """The half that nobody tuned with is not far behind the other."""
+    """The half that was not used for tuning is not far behind the other."""
     scores = judge(lambda query: index.search(query, DEPTH).ids())
     assert scores["test", "all"]["recall5"] > scores["dev", "all"]["recall5"] - 0.1
 

@@ -39,7 +39,7 @@ def test_it_is_an_index() -> None:
 
 
 def test_what_is_not_listed_any_more_goes() -> None:
-    """When the backend lists its tools, gone ones go, changed ones are replaced, and nothing is told of the others."""
+    """When the backend lists its tools, gone ones go, changed ones are replaced, and the others stay untouched."""
     index = stored("log", "push", "gone")
     index.register(tool("gone"), LocalBinding("git:gone"))
     heard: list[tuple[str, str]] = []

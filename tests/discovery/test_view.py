@@ -247,7 +247,7 @@ def test_words_of_hidden_tools_are_not_suggested() -> None:
 
 @pytest.mark.parametrize("ranked", [False, True])
 def test_changes_of_hidden_tools_are_not_heard_of(ranked: bool) -> None:
-    """A listener hears of tools that are shown before or after, and of refreshes."""
+    """A listener is notified of tools that are shown before or after, and of refreshes."""
     index = InMemoryIndex()
     events: list[ChangeEvent] = []
 

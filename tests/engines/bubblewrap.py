@@ -58,7 +58,7 @@ def require_cgroups() -> Cgroups:
 
 
 def groups_of(pid: int) -> set[str]:
-    """The folders of control groups that a process has made."""
+    """The directories of control groups that a process has made."""
     tops = {*Path("/sys/fs/cgroup").glob("toolexec"), *Path("/sys/fs/cgroup").glob("*/toolexec")}
     return {str(folder) for top in tops for folder in top.iterdir() if f"-{pid}-" in folder.name}
 

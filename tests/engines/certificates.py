@@ -15,7 +15,7 @@ __all__ = ["make_certificates"]
 
 
 def make_certificates(folder: Path) -> None:
-    """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *folder*."""
+    """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *directory*."""
     folder.mkdir(exist_ok=True)
     authority = ec.generate_private_key(ec.SECP256R1())
     own = _signed("authority", authority, None, authority)

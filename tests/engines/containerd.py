@@ -1,4 +1,4 @@
-"""A containerd of the tests' own: its data, its state and its socket are in one folder that goes away with it."""
+"""A containerd of the tests' own: its data, its state and its socket are in one directory that goes away with it."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _DISABLED = (
 
 
 class ContainerdDaemon:
-    """A daemon with everything that belongs to it in one short-named folder. `stop` removes all of it.
+    """A daemon with everything that belongs to it in one short-named directory. `stop` removes all of it.
 
-    Programs in its folder `bin` are found by it before all others.
+    Programs in its directory `bin` are found by it before all others.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def _can_overlay(folder: Path) -> bool:
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:
-    """Those whose command line names something in *folder*."""
+    """Those whose command line names something in *directory*."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -71,7 +71,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on now."""
+    """Return a port of the loopback without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -92,7 +92,7 @@ def request(
 
 
 class DockerDaemon:
-    """A daemon with everything that belongs to it in one short-named folder. `stop` removes all of it.
+    """A daemon with everything that belongs to it in one short-named directory. `stop` removes all of it.
 
     It listens on a Unix socket and, with TLS for clients that have a certificate in `certificates`, on `tls_host`.
     """
@@ -141,7 +141,9 @@ class DockerDaemon:
             if "overlay" not in self.log.read_text("utf-8", "replace"):
                 raise
             self._end()
-            self._settings["storage-driver"] = "vfs"  # the folder is on a file system that overlays cannot be made of
+            self._settings["storage-driver"] = (
+                "vfs"  # the directory is on a file system that overlays cannot be made of
+            )
             self._start()
 
     def _start(self) -> None:
@@ -221,7 +223,7 @@ class DockerDaemon:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Those whose command line names something in *folder*."""
+    """Those whose command line names something in *directory*."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -41,7 +41,7 @@ exec {runsc} --platform=systrap --network=none "$@"
 
 
 class PodmanService(DockerDaemon):
-    """The service with all its images and containers in one short-named folder. `stop` removes all of it.
+    """The service with all its images and containers in one short-named directory. `stop` removes all of it.
 
     Its own default bounds of files and processes are over what some machines let even root have.
     """

@@ -23,7 +23,7 @@ AUTH = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
 class Registry:
-    """A registry that keeps its images in a folder that goes away with it."""
+    """A registry that keeps its images in a directory that goes away with it."""
 
     def __init__(self, *, locked: bool = False) -> None:
         program = require_program("docker-registry", "docker-registry")
@@ -85,7 +85,7 @@ class Registry:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
-    """A registry that asks nobody for a password."""
+    """A registry without a password."""
     found = Registry()
     yield found
     found.stop()

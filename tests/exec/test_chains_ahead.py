@@ -286,7 +286,7 @@ class TestLearning:
         assert tracker.ex.links is tracker.ex.links
 
     async def test_the_index_tells_the_watch_about_arguments(self) -> None:
-        """Unless it was told by somebody else."""
+        """A watch with a `find` of its own keeps it."""
         watch, own = LinkWatch(), LinkWatch(find=lambda tool_id: None)
         for layer in (watch, own):
             find = layer.find

@@ -166,7 +166,7 @@ class TestFinding:
 
     @pytest.fixture(autouse=True)
     def tools(self, ex: Exec) -> None:
-        """Two tools to tell apart."""
+        """Two tools to distinguish."""
         ex.add(tool("demo:greet", description="Greets a user with a friendly message", read_only=True)(lambda: "hi"))
         ex.add(tool("demo:farewell", description="Says goodbye to a user")(lambda: "bye"))
 
@@ -235,7 +235,7 @@ class TestRunning:
             await ex.run_tool("t", timeout=timeout)
 
     async def test_progress(self, ex: Exec) -> None:
-        """A callback hears of it, from a thread as well."""
+        """A callback is notified, from a thread as well."""
 
         def work(ctx: ToolContext) -> None:
             ctx.report(1, 2, "half")
@@ -341,7 +341,7 @@ class TestRunning:
         assert (await ex.run_tool("twice", {"value": 3})).value == 12
 
     async def test_trace(self) -> None:
-        """A hook hears of calls, steps and streams: they all go through the one runner."""
+        """A hook is notified of calls, steps and streams: they all go through the one runner."""
         heard: list[TraceEvent] = []
         async with Exec(trace=heard.append) as ex:
             ex.add(lambda: 1, "t")

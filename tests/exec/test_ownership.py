@@ -1,4 +1,4 @@
-"""Arguments and results belong to whoever holds them, on every path."""
+"""Arguments and results belong to their holders, on every path."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ async def test_attempts_share_nothing() -> None:
 
 
 async def test_rules_see_what_the_tool_gets() -> None:
-    """A rule decides on plain JSON that nobody can change until the call is made."""
+    """A rule decides on plain JSON that stays unchanged until the call is made."""
     import numpy as np
 
     seen: list[Any] = []

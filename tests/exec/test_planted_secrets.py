@@ -1,4 +1,4 @@
-"""A whole session with servers that give away their secrets on purpose: nothing that anybody gets to see has one."""
+"""A whole session with servers that give away their secrets on purpose: no visible output has one."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Session:
         self.seen.append(repr([near, far, lacking, secrets]))
 
     def note(self, *things: Any) -> None:
-        """Keep what somebody could see of these, as text and as JSON, with the causes of errors."""
+        """Keep all visible output of these, as text and as JSON, with the causes of errors."""
         for thing in things:
             self.seen.append(f"{thing!r}\n{thing}")
             if hasattr(thing, "to_dict"):

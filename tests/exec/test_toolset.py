@@ -155,7 +155,7 @@ async def test_what_can_be_known(world: tuple[Exec, list[str]]) -> None:
 
 
 async def test_a_hidden_tool_and_none_at_all_are_told_of_alike(world: tuple[Exec, list[str]]) -> None:
-    """Nobody can find out by the error which tools there are outside."""
+    """The error does not reveal which tools there are outside."""
     ex, _ = world
     seen: set[str] = set()
     for tool_id in ("files:write", "files:wr1te"):

@@ -58,7 +58,7 @@ async def test_describe(ex: Exec) -> None:
 
 
 async def test_notes_and_examples(ex: Exec) -> None:
-    """Whoever adds a tool can say more about it."""
+    """The author of a tool can say more about it."""
     example = ToolExample(title="the latest invoice", args={"words": "invoice", "limit": 1})
     ex.docs.register_doc("mail:search", DocEntry(notes="Searches the last 90 days.", examples=[example]))
     doc = await ex.get_tool_doc("mail:search")

@@ -96,7 +96,7 @@ def test_importable_source() -> None:
 
 
 def test_mapping_handler_gives_each_call_its_own_dict() -> None:
-    """A handler that changes its arguments changes nobody else's."""
+    """A handler that changes its arguments changes those of no other caller."""
     handler = mapping_handler(plain)
     args = {"a": 1}
     assert handler.call(args) == {"a": 1, "seen": True}

@@ -1,4 +1,4 @@
-"""Schemas that nobody vouches for are refused before they are compiled."""
+"""Untrusted schemas are refused before they are compiled."""
 
 from __future__ import annotations
 

@@ -481,7 +481,7 @@ class TestMatrixCheck:
         assert matrix_of(Compatibility("db", v("1.0.0"))).check("db", v("99.0.0")) == CompatibilityReport(True)
 
     def test_unknown_component_is_compatible(self) -> None:
-        """Nothing is held against a component that nobody described."""
+        """An undescribed component is taken to be compatible."""
         assert matrix_of(Compatibility("db", v("1.0.0"))).check("other", v("0.0.1")) == CompatibilityReport(True)
 
     def test_one_range_is_enough(self) -> None:

@@ -106,7 +106,7 @@ def test_the_rate_of_cpu_time_is_held(cgroups: Cgroups) -> None:
 
 
 def test_all_members_are_killed_at_once(cgroups: Cgroups) -> None:
-    """Whoever started them, and also those that start others all the time."""
+    """All processes of the group end, whichever process started them, even those that start others all the time."""
     group = cgroups.create(pids=60)
     bomb = subprocess.Popen(
         group.joining(["sh", "-c", "bomb() { bomb | bomb & sleep 0.01; bomb; }; bomb"]), stderr=subprocess.DEVNULL

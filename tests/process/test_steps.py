@@ -68,7 +68,7 @@ def test_failing_work(watched: bool) -> None:
 
 
 def test_command_output(tmp_path: Path) -> None:
-    """A program's exit code and both its streams come back, and its folder is where it should be."""
+    """A program's exit code and both its streams come back, and its directory is where it should be."""
     code = "import os, sys; print(os.getcwd()); print('bad', file=sys.stderr); sys.exit(3)"
     exit_code, output = _command(tmp_path, code)
     assert exit_code == 3

@@ -268,7 +268,7 @@ async def test_a_failure_needs_no_garbage_collector(pool: WorkerThreads) -> None
 
 
 async def test_when_no_thread_can_be_started_the_call_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for ever; once threads can be started again, so can calls."""
+    """No call waits for ever; once threads can be started again, so can calls."""
     pool = WorkerThreads()
 
     def refuse(_: threading.Thread) -> None:

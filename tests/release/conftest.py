@@ -89,7 +89,7 @@ def environment(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what the README shows: app.py and order.json; and what the commands here need beside it."""
+    """A directory with what the README shows: app.py and order.json; and what the commands here need beside it."""
     for block in blocks(ROOT / "README.md"):
         if block.note.startswith("file: "):
             (tmp_path / block.note.removeprefix("file: ")).write_text(block.text)

@@ -52,7 +52,7 @@ def supported() -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class Environment:
-    """A clean virtual environment, and the folders that commands in it use."""
+    """A clean virtual environment, and the directories that commands in it use."""
 
     version: tuple[int, int]
     folder: Path
@@ -61,7 +61,7 @@ class Environment:
 
     @property
     def programs(self) -> Path:
-        """Return the folder of the installed commands."""
+        """Return the directory of the installed commands."""
         return self.folder / "bin"
 
     def grow(self, wheel: Path, stage: str) -> None:
@@ -84,7 +84,7 @@ class Environment:
     def run(
         self, *command: str, folder: Path, given: str = "", timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in *folder*, with a home of its own and no variables of this one."""
+        """Run a program of the environment in *directory*, with a home of its own and no variables of this one."""
         env = {
             "PATH": f"{self.programs}{os.pathsep}{os.defpath}",
             "HOME": str(folder),

@@ -67,7 +67,7 @@ EXTRA = {"serve": "serve", "mcp": "mcp"}
 
 
 def has(environment: Environment, stage: str) -> bool:
-    """Tell whether the environment has what *stage* has."""
+    """Return whether the environment has what *stage* has."""
     return STAGES.index(environment.installed[-1]) >= STAGES.index(stage)
 
 

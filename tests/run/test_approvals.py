@@ -1,4 +1,4 @@
-"""ApprovalMemory: what was approved for good, in a file that nobody else can write."""
+"""ApprovalMemory: what was approved permanently, in a file that no other user can write."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class TestHandlers:
         assert isinstance(result.error.__cause__, RecursionError)
 
     async def test_a_cancellation_from_inside(self, workshop: Any) -> None:
-        """A handler that awaits something cancelled has failed; nobody asked for the call itself to stop."""
+        """A handler that awaits something cancelled has failed; the call itself was not cancelled."""
 
         async def unlucky() -> None:
             future = asyncio.get_running_loop().create_future()

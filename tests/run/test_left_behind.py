@@ -44,7 +44,7 @@ class Stubborn:
         return "late"
 
     async def inner_task(self) -> str:
-        """Wait for a task that swallows its cancellation: this handler never hears of its own."""
+        """Wait for a task that swallows its cancellation: this handler never sees its own."""
         return await asyncio.create_task(self.wait())
 
     async def gathered(self) -> list[str]:

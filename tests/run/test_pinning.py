@@ -105,7 +105,7 @@ def test_a_tool_may_vanish_and_come_back(path: Path) -> None:
 
 
 def test_new_tools_wait_when_they_are_not_accepted_at_first(path: Path) -> None:
-    """Without accept_first even the first definition waits for somebody."""
+    """Without accept_first even the first definition waits for acceptance."""
     pins = Pins(path, accept_first=False)
     with pytest.raises(DefinitionChangedError, match="nobody has accepted mail:send yet"):
         pins.check(entry())
@@ -135,7 +135,7 @@ def test_the_same_tool_of_another_server_is_another(path: Path) -> None:
 
 
 def test_what_another_process_accepts_counts_at_the_next_call(path: Path) -> None:
-    """A tool in quarantine is free as soon as somebody accepts it elsewhere, without waiting for anything."""
+    """A tool in quarantine is free as soon as it is accepted elsewhere, without a delay."""
     clock = Clock()
     server = Pins(path, clock=clock)
     now = entry(description="Other.")

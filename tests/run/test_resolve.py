@@ -1,4 +1,4 @@
-"""From an ID to a tool and the binding to use: the index first, then whoever else may know."""
+"""From an ID to a tool and the binding to use: the index first, then the resolvers."""
 
 from __future__ import annotations
 

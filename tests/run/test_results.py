@@ -216,7 +216,7 @@ def test_a_number_of_many_digits_is_read_as_text() -> None:
     ],
 )
 def test_a_handle_works_only_for_its_caller(stranger: Origin) -> None:
-    """Somebody else's handle fails in exactly the way of one that never was; the caller's other sessions can read."""
+    """Another caller's handle fails in exactly the way of one that never was; the caller's other sessions can read."""
     store = ResultStore()
     owner = Origin(caller=Caller(id="ann", tenant="t"), session="a")
     handle = store.show(TEXT, owner).handle
@@ -229,7 +229,7 @@ def test_a_handle_works_only_for_its_caller(stranger: Origin) -> None:
 
 
 def test_without_a_caller_the_session_is_what_counts() -> None:
-    """Where nobody in particular is known, a handle works in its own session only."""
+    """Without a known caller, a handle works in its own session only."""
     store = ResultStore()
     handle = store.show(TEXT, Origin(session="a")).handle
     assert store.read(handle, Origin(session="a", client="other")).total == len(TEXT)
@@ -256,7 +256,7 @@ def test_handles_are_not_guessable() -> None:
 
 
 def test_what_is_not_read_expires() -> None:
-    """A value goes when nobody has read it for so long; reading it makes it stay."""
+    """A value goes when it has not been read for so long; reading it makes it stay."""
     now = [0.0]
     store = ResultStore(keep_seconds=60, clock=lambda: now[0])
     read, unread = store.show(TEXT, HERE).handle, store.show(ROWS, HERE).handle

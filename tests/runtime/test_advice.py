@@ -209,7 +209,7 @@ class TestAdvise:
         assert distribution_of("slack_sdk") == "slack-sdk"
 
     def test_markdown(self) -> None:
-        """Text around a code block is told of."""
+        """Text around a code block is reported."""
         text = advise(failure("SyntaxError: invalid syntax", kind="SyntaxError", code="Here:\n```python\n1\n```"))
         assert "without text and ```" in text
         assert advise(failure("SyntaxError: invalid syntax", kind="SyntaxError", code="1 +")) == ""

@@ -222,7 +222,7 @@ async def test_calls_are_answered_at_the_same_time_and_travel_together(bench: Be
 
 
 async def test_tools_run_in_the_callers_context(bench: Bench) -> None:
-    """Context variables are those of whoever runs the program."""
+    """Context variables are those of the caller that runs the program."""
     CALLER.set("me")
     run = await bench.begin()
     await bench.say(call("1"))
@@ -247,7 +247,7 @@ async def test_a_call_can_be_cancelled(bench: Bench) -> None:
 
 
 async def test_programs_run_one_after_the_other(bench: Bench) -> None:
-    """Each with its own tools and ID; request IDs may be used anew."""
+    """Each with its own tools and ID; request IDs may be used again."""
     first = await bench.begin()
     await bench.say(call("1"), result("a"))
     assert (await first).result == {"value": "a"}
@@ -269,7 +269,7 @@ async def test_the_host_says_bye(bench: Bench) -> None:
 
 
 async def test_closing_ends_a_run(bench: Bench) -> None:
-    """Whoever waits for it hears that there is no result."""
+    """Closing ends the run without a result."""
     run = await bench.begin()
     await bench.talk.aclose()
     assert (await run).result is None
@@ -327,7 +327,7 @@ async def test_a_tool_that_ignores_cancellation_does_not_hold_the_run(
 
 
 async def test_calls_after_the_result_are_refused(bench: Bench) -> None:
-    """Whoever still calls hears that the run is over."""
+    """A late call gets the error that the run is over."""
     run = await bench.begin()
     await bench.say(result(), call("9"))
     await run
@@ -354,7 +354,7 @@ async def test_hanging_up_ends_the_run_without_a_result(bench: Bench) -> None:
 
 
 async def test_half_a_message_at_the_end_is_told(bench: Bench) -> None:
-    """For whoever looks for the reason."""
+    """The reason shows it."""
     run = await bench.begin()
     await bench.raw(b"\x00\x00\x01\x00half")
     bench.end.close()

@@ -250,7 +250,7 @@ class TestTheEngine:
 
     @pytest.mark.parametrize("code", [None, 137])
     def test_it_is_lost(self, code: int | None) -> None:
-        """Nobody can tell what became of the program; a result that came before counts."""
+        """It is unknown what became of the program; a result that came before counts."""
         error = judge(Ending(lost="the daemon hung up", exit_code=code))
         assert type(error) is SandboxFailedError
         assert "the daemon hung up" in str(error)

@@ -114,7 +114,7 @@ class TestBackends:
             runtime.register("safe", mine)
 
     async def test_a_fixed_sandbox_is_judged_too(self, request_of: Make) -> None:
-        """Nobody can declare the host to be safe by accident."""
+        """The host cannot be declared to be safe by accident."""
         runtime = Runtime({"standard": ScriptedSandbox(kind="mine", isolation="process")})
         with pytest.raises(SandboxDeniedError, match="mine gives the isolation 'process'"):
             await runtime.execute(request_of())

@@ -411,7 +411,7 @@ SAYINGS = [
 
 @pytest.mark.parametrize(("said", "reason", "kind"), SAYINGS)
 def test_what_it_says(said: str, reason: str, kind: type[SandboxError]) -> None:
-    """Each text of a real engine is told apart; the error has the line, what to do, and no more."""
+    """Each message of a real engine is classified; the error has the line, what to do, and no more."""
     error = engine_error(f"some line before\n{said}\n", kind="docker", image="local/py:1")
     assert error is not None
     assert (error.details["reason"], type(error)) == (reason, kind)

@@ -93,7 +93,7 @@ async def test_frames_have_a_bound() -> None:
 
 
 async def test_who_waits_for_room_gets_it() -> None:
-    """Some frames are taken at once, the next one when others have gone; or never, and then nobody waits."""
+    """Some frames are taken at once, the next one when others have gone; or never, and then no sender waits."""
     sink = Sink()
     sender = Sender(sink)
     sink.open.clear()
@@ -115,7 +115,7 @@ async def test_who_waits_for_room_gets_it() -> None:
 
 
 async def test_a_broken_stream_is_the_end() -> None:
-    """Nobody waits for it, and nothing more is kept."""
+    """The close does not wait for it, and nothing more is kept."""
     sink = Sink()
     sender = Sender(sink)
     sink.broken = True

@@ -153,7 +153,7 @@ async def test_a_refusal_is_cut_short(bench: Bench) -> None:
 
 
 async def test_a_guest_that_does_not_read_holds_no_memory(bench: Bench) -> None:
-    """Only a few pieces are made ahead of it; whoever waits can be cancelled, and then the guest is of no more use."""
+    """Only a few pieces of it are prepared; the waiting caller can be cancelled, and then the guest is of no more use."""
     await bench.greet()
     task = asyncio.create_task(bench.talk.put_files({"a": bytes(100 << 20)}))
     await asyncio.sleep(0.2)

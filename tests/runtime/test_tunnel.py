@@ -271,7 +271,7 @@ async def test_the_host_closes(bench: Bench) -> None:
 
 
 async def test_the_end_of_a_run_ends_its_connections(bench: Bench) -> None:
-    """Those who serve them are cancelled; the guest hears of it, and the next run begins anew."""
+    """Those who serve them are cancelled; the guest is notified, and the next run begins with none."""
     await bench.open("n1")
     await bench.open("n2")
     await bench.say("result", "1", value=1)
@@ -300,7 +300,7 @@ async def test_cancelling_a_run_ends_its_connections(bench: Bench) -> None:
 
 
 async def test_a_guest_that_is_gone_has_no_connections(bench: Bench) -> None:
-    """Those who serve them are cancelled; whoever kept one hears that it is closed."""
+    """Their handlers are cancelled; a kept connection raises that it is closed."""
     stream = await bench.open()
     bench.end.close()
     assert bench.running is not None

@@ -188,7 +188,7 @@ async def test_a_bad_cursor_of_a_tool_is_a_protocol_error(era: str) -> None:
 
 @both
 async def test_failures_of_the_servers_own_tools(era: str) -> None:
-    """An error with a code keeps it; one that nobody foresaw is `internal`, without a word of its text."""
+    """An error with a code keeps it; an unforeseen one is `internal`, without a word of its message."""
 
     async def limited(call: MetaCall) -> MetaReply:
         raise RateLimitedError("too many", details={"retry_after": 1})

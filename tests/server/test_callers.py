@@ -58,7 +58,7 @@ async def test_a_proven_caller_reaches_the_call() -> None:
 
 
 async def test_state_is_bound_to_its_caller() -> None:
-    """Nobody can answer in place of another caller; the one who was asked still can."""
+    """No caller can answer in place of another; the one who was asked still can."""
     ran: list[str] = []
     ex, _ = gated()
     ex.add(lambda path: ran.append(path), "fs:danger")

@@ -64,7 +64,7 @@ async def test_listeners_of_the_newer_era() -> None:
 
 
 async def test_changes_from_a_thread() -> None:
-    """A change that a thread makes is told of, too."""
+    """A change that a thread makes is notified, too."""
     ex, ear = Exec(), Ear()
     async with serving(ex, list_changed_debounce=0.01) as server:
         async with connect(server, "legacy", message_handler=ear):
@@ -76,7 +76,7 @@ async def test_changes_from_a_thread() -> None:
 
 @pytest.mark.full
 async def test_a_burst_without_end_is_told_of_now_and_then() -> None:
-    """Changes that never stop are told of all the same, and do not flood."""
+    """Changes that never stop are notified all the same, without a flood."""
     ex, ear = Exec(), Ear()
     async with serving(ex, list_changed_debounce=0.03) as server:
         async with connect(server, "legacy", message_handler=ear):

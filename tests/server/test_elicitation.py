@@ -104,7 +104,7 @@ async def test_no_in_chain_and_code(era: str, call: Any) -> None:
 @both
 @pytest.mark.parametrize("call", [RUN, CHAIN, CODE], ids=["run", "chain", "code"])
 async def test_a_client_that_cannot_ask(era: str, call: Any) -> None:
-    """With nobody to ask, the call is refused as needing approval, and nothing runs."""
+    """Without an approver, the call is refused as needing approval, and nothing runs."""
     ex, _, ran = dangerous()
     async with serving(ex) as server, connect(server, era) as client:
         reply = await client.call_tool(*call)
@@ -113,7 +113,7 @@ async def test_a_client_that_cannot_ask(era: str, call: Any) -> None:
 
 
 async def test_a_client_that_fails_to_ask() -> None:
-    """A client of the handshake era that answers with an error has asked nobody, and the call is not made."""
+    """An error as the answer of a handshake client counts as no question, and the call is not made."""
     ex, _, ran = dangerous()
     failing = Person(ErrorData(code=-32603, message="the window is gone"))
     async with serving(ex) as server, connect(server, "legacy", elicitation_callback=failing) as client:

@@ -90,7 +90,7 @@ async def test_no_handshake_is_needed(bench: Bench) -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 async def test_the_handshake_negotiates(bench: Bench, version: str) -> None:
-    """The version that the client asks for is the one that is spoken; each handshake begins anew."""
+    """The version that the client asks for is the one that is spoken; each handshake begins again."""
     for _ in range(2):
         answer = await bench.send("initialize", **hello(version))
         assert answer["result"]["protocolVersion"] == version
@@ -174,7 +174,7 @@ async def test_many_at_once_with_one_id(bench: Bench) -> None:
 
 
 async def test_a_request_can_be_cancelled(bench: Bench) -> None:
-    """By a notification with its ID, or by whoever waits for it: the tool is stopped."""
+    """By a notification with its ID, or by the waiting caller: the tool is stopped."""
     first = asyncio.create_task(bench.call("wait", "mine"))
     await bench.until_running()
     await bench.client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}})

@@ -28,7 +28,7 @@ SERVE = [sys.executable, "-m", "toolexec", "serve", "-c", "toolexec.toml"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a configuration and its tools."""
+    """A directory with a configuration and its tools."""
     (tmp_path / "toolexec.toml").write_text(CONFIG)
     (tmp_path / "tools.py").write_text((CLIENTS / "tools.py").read_text())
     return tmp_path
@@ -112,7 +112,7 @@ def _inspect(folder: Path, *words: str) -> Any:
     entry = require_npm_entry("@modelcontextprotocol/inspector-cli/build/cli.js")
     done = subprocess.run(
         [require_modern_node(), str(entry), "--cli", *words],
-        cwd=entry.parent,  # it looks for its own package.json beside the current folder
+        cwd=entry.parent,  # it looks for its own package.json beside the current directory
         env=_environment(folder),
         capture_output=True,
         text=True,

@@ -259,7 +259,7 @@ async def test_a_client_that_does_not_read() -> None:
 
 
 async def test_a_client_that_is_gone() -> None:
-    """When nobody can read any more, the server ends, although its input is still open."""
+    """When its output has no reader any more, the server ends, although its input is still open."""
     async with piped() as (lines, task):
         await lines.send(HELLO)
         await lines.read()

@@ -1,4 +1,4 @@
-"""Handlers that worker processes import; the tests put this folder on the path."""
+"""Handlers that worker processes import; the tests put this directory on the path."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _UnreadableError(Exception):
 
 @tool(killable=True)
 def match_for_ever(started: str) -> bool:
-    """Never let go of Python's lock: a regular expression that takes ages."""
+    """Hold Python's lock: a regular expression that takes ages."""
     Path(started).write_text(f"{os.getpid()} ")
     return re.match(r"(a+)+$", "a" * 60 + "b") is None
 

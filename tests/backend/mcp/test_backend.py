@@ -174,7 +174,7 @@ async def test_closing_a_stream_cancels_the_call(connect, tmp_path, until):
 
 
 async def test_cancelling_reaches_the_server(connect, tmp_path, until):
-    """The server is told which request nobody waits for any more."""
+    """The server is notified which request has no waiting caller any more."""
     server = ScriptedServer(tools=[ScriptedTool("slow", delay=60)], record=str(tmp_path / "events"))
     backend = connect(server)
     task = asyncio.create_task(call(backend, "slow"))
@@ -187,7 +187,7 @@ async def test_cancelling_reaches_the_server(connect, tmp_path, until):
 
 
 async def test_a_reply_to_a_cancelled_call_is_dropped(connect, tmp_path, until):
-    """A server that ignores cancellation disturbs nobody with its late reply."""
+    """A late reply of a server that ignores cancellation disturbs no other call."""
     tools = [ScriptedTool("slow", delay=0.3), ScriptedTool("echo")]
     server = ScriptedServer(tools=tools, ignore_cancel=True, record=str(tmp_path / "events"))
     backend = connect(server)
@@ -200,7 +200,7 @@ async def test_a_reply_to_a_cancelled_call_is_dropped(connect, tmp_path, until):
 
 
 async def test_a_changed_list_updates_the_index(connect, until):
-    """New tools come, gone ones go, changed ones change, in the index of whoever has the backend."""
+    """New tools come, gone ones go, changed ones change, in each index of the backend."""
     before = [ScriptedTool("change", changes_tools=True), ScriptedTool("old"), ScriptedTool("same", "before")]
     after = [ScriptedTool("new"), ScriptedTool("same", "after")]
     async with Exec() as ex:
@@ -223,7 +223,7 @@ async def test_a_server_that_announces_at_every_listing_is_not_asked_all_the_tim
 
 
 async def test_a_listener_that_fails_does_not_disturb(connect, caplog):
-    """Listeners hear of the tools until they stop listening; what one raises is logged."""
+    """Listeners are notified of the tools until they stop listening; what one raises is logged."""
     backend = connect(ScriptedServer(tools=[ScriptedTool("crash", trouble=Trouble(exit=1)), ScriptedTool("echo")]))
     heard = []
 

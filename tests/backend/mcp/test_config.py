@@ -86,7 +86,7 @@ def test_names_are_made_legal(read):
 
 
 def test_a_relative_cwd_counts_from_the_file(read, tmp_path):
-    """The folder is the file's, not the one that the program happens to run in."""
+    """The directory is the file's, not the one that the program happens to run in."""
     (server,) = read({"mcpServers": {"a": {"command": "a", "cwd": "sub"}}})
     assert server.cwd == tmp_path / "sub"
 

@@ -107,7 +107,7 @@ async def test_ten_megabytes_each_way(backend, request):
 
 
 async def test_a_changed_list_updates_the_index(backend, until):
-    """A server that gets a new tool says so, and the index shows it without anybody asking."""
+    """A server that gets a new tool says so, and the index shows it without a request."""
     async with Exec() as ex:
         await ex.add_backends(backend)
         assert ex.index.find("s:grown") is None

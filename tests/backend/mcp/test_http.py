@@ -98,7 +98,7 @@ async def test_a_server_that_dies_during_a_call(http_server, connect, until, tra
 
 
 async def test_a_server_that_comes_up_late(http_server, connect, until):
-    """A server that is started after us is found without anybody asking."""
+    """A server that is started after us is found without a request."""
     server = http_server("http", "new")
     await asyncio.to_thread(server.kill)
     backend = connect(server.url, max_restarts=100)

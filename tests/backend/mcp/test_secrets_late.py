@@ -1,4 +1,4 @@
-"""Servers whose configuration refers to secrets: resolved at each connect, told to nobody else."""
+"""Servers whose configuration refers to secrets: resolved at each connect, and passed to no other party."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_secret_in_the_arguments_is_warned_of(resolver, caplog):
 
 
 def test_a_file_of_servers_with_references(tmp_path, resolver):
-    """`read_mcp_servers` gives each server the resolver; a folder that begins with a reference is no part of the file's."""
+    """`read_mcp_servers` gives each server the resolver; a directory that begins with a reference is not relative to the file."""
     path = tmp_path / "mcp.json"
     entries = {
         "a": {"url": "${URL:-http://h.test/}"},
@@ -154,7 +154,7 @@ async def test_the_server_gets_the_secret(leaking):
 
 @pytest.mark.full
 async def test_a_changed_secret_is_used_after_the_next_connect(leaking, environment):
-    """Each connect resolves anew, also what a provider has been asked for before."""
+    """Each connect resolves again, also what a provider has been asked for before."""
     values = iter(["first-secret-value", "second-secret-value"])
     resolver = SecretResolver({"vault": lambda _: next(values)}, environment=environment, redact=Redactor())
     backend = leaking(resolver, "secretref:vault:x")

@@ -94,7 +94,7 @@ async def test_progress_of_everything(everything):
 
 
 async def test_every_tool_of_filesystem(tmp_path):
-    """All tools of server-filesystem are listed and run, on a folder of their own."""
+    """All tools of server-filesystem are listed and run, on a directory of their own."""
     root = tmp_path.resolve()
     calls = filesystem_calls(root)
     async with Exec() as ex:

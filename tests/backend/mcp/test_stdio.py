@@ -158,7 +158,7 @@ async def test_fifty_starts_and_stops_leave_nothing(is_alive):
 
 @pytest.mark.full
 def test_a_loop_that_ends_takes_its_servers_along(is_alive):
-    """Nobody has to close for the process to go away with its event loop."""
+    """The process goes away with its event loop, even without a close."""
     command, *args = ScriptedServer(grandchild=True).command()
     backend = MCPBackend(MCPServer(name="s", command=command, args=args))
 

@@ -84,7 +84,7 @@ async def test_a_task_that_is_forgotten_fails_the_call(backend):
 
 
 async def test_cancelling_cancels_the_task(backend, record, until):
-    """The server is told to stop what nobody waits for any more."""
+    """The server is asked to stop a task without a waiting caller."""
     task = asyncio.create_task(backend.call("endless", ToolCall("s:endless")))
     await until(lambda: record.exists() and "tasks/get" in record.read_text())
     task.cancel()

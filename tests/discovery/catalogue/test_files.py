@@ -38,7 +38,7 @@ class TestRights:
     """The file is for its owner alone, whatever the umask is."""
 
     def test_it_is_made_so(self, path: Path) -> None:
-        """File and folder are nobody else's, and so is what SQLite puts beside it."""
+        """File and directory belong to the user alone, and so do the files that SQLite puts beside them."""
         before = os.umask(0)
         try:
             with SQLiteCatalogue(path) as catalogue:
@@ -70,7 +70,7 @@ class TestRights:
         refuses(path, "others may write")
 
     def test_what_is_no_file(self, path: Path) -> None:
-        """A folder and a pipe are refused, and nothing waits for the pipe."""
+        """A directory and a pipe are refused, and nothing waits for the pipe."""
         path.mkdir(parents=True)
         refuses(path, "cannot be used")
         path.rmdir()

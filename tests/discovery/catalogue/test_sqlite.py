@@ -127,7 +127,7 @@ def test_a_selector_chooses_among_several(path: Path) -> None:
 
 @pytest.mark.parametrize("config", [None, BM25Config(name_boost=1.0)])
 def test_another_way_to_rank(path: Path, config: BM25Config | None) -> None:
-    """With boosts of its own the index is built anew; without a snapshot, too."""
+    """With boosts of its own the index is built again; without a snapshot, too."""
     index = filled(300)
     saved(path, index)
     if config is None:
@@ -142,7 +142,7 @@ def test_another_way_to_rank(path: Path, config: BM25Config | None) -> None:
 
 
 def test_another_searcher(path: Path) -> None:
-    """A searcher of one's own is told of every tool, and leaves no snapshot."""
+    """A searcher of one's own is notified of every tool, and leaves no snapshot."""
     index = InMemoryIndex(LexicalSearcher())
     index.register(some_tool(1), MCPBinding("a", "b"))
     saved(path, index)
@@ -246,7 +246,7 @@ def test_clearing(path: Path) -> None:
 
 
 def test_closing_twice_and_using_it_again(path: Path) -> None:
-    """A closed catalogue opens its file anew when it is used again."""
+    """A closed catalogue opens its file again when it is used again."""
     catalogue = SQLiteCatalogue(path)
     catalogue.save(filled(3))
     catalogue.close()

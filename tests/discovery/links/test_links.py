@@ -159,7 +159,7 @@ class TestFits:
         assert ids(from_list(pages, fetch)["target"]) == ["t:search_web"]
 
     def test_other_systems(self) -> None:
-        """An ID of one system means nothing in another; an email does, and without namespaces nobody knows."""
+        """An ID of one system means nothing in another; an email does, and without namespaces it is unknown."""
         found = from_list(LIST, tool("other:close_issue", {"issue_id": TEXT}))
         assert found["issue_id"][0].score < 0.4
         assert ids(from_list(LIST, tool("close_issue", {"issue_id": TEXT}))["issue_id"]) == ["t:list_issues"]
@@ -171,7 +171,7 @@ class TestFits:
         assert ids(from_list(people, tool("mail:send", {"email": TEXT}))["email"]) == ["crm:list_contacts"]
 
     def test_tools_that_say_nothing_of_their_result(self) -> None:
-        """Their name has to do; nobody knows where in the result the value is."""
+        """Such a tool counts by its name; where in the result the value is stays unknown."""
         for silent in (None, {"type": "object"}, obj(result=TEXT)):
             listing = tool("t:list_issues", {}, silent, READ)
             (producer,) = from_list(listing, CLOSE)["issue_id"]

@@ -234,7 +234,7 @@ class TestConstantsAndGaps:
         assert by_name["project_id"].to_dict()["producers"][0]["tool"] == "t:list_projects"
 
     def test_names_that_are_taken(self) -> None:
-        """Two different arguments of one name can be told apart."""
+        """Two different arguments of one name are distinguished."""
         one = tool("t:list_issues", {"query": TEXT}, many(obj(id=TEXT)), READ)
         found = plan(one, tool("t:close_issue", {"issue_id": TEXT, "query": TEXT}))
         assert [m.name for m in found.missing] == ["query", "close_issue.query"]

@@ -225,7 +225,7 @@ HOSTILE: list[tuple[str, int, Callable[[bytes], bytes]]] = [
 @pytest.mark.full
 @pytest.mark.parametrize(("section", "change"), [item[1:] for item in HOSTILE], ids=[item[0] for item in HOSTILE])
 def test_hostile_parts_are_refused(section: int, change: Callable[[bytes], bytes]) -> None:
-    """Whoever knows how to make the checksum right still cannot make the searcher trip later."""
+    """A forger with the right checksum still cannot make the searcher trip later."""
     made, tools = filled()
     parts = sections(made.dump())
     assert joined(parts) == made.dump()

@@ -39,7 +39,7 @@ class TestWhatIsEmbedded:
         assert embedder.calls[0] == ["letter"]
 
     def test_known_texts_are_not_embedded_again(self, embedder: Any, shop: list[Tool]) -> None:
-        """Neither queries, nor tools that are told of again, come back, or have the text of another."""
+        """Neither queries, nor tools that are announced again, come back, or have the text of another."""
         searcher = filled(EmbeddingSearcher(embedder), shop)
         searcher.search("letter", 3)
         calls = len(embedder.calls)

@@ -132,7 +132,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
     def test_missing_and_broken_files(self, tmp_path: Path, name: str) -> None:
-        """The error names the file or the folder."""
+        """The error names the file or the directory."""
         folder = model(tmp_path / "m", embeddings=np.ones((4, 2), np.float32))
         (folder / name).write_bytes(b"\xff not this")
         with pytest.raises(ConfigurationError, match="cannot be read"):

@@ -131,7 +131,7 @@ def test_a_log_without_a_key_that_was_sealed_again_shows(tmp_path: Path) -> None
 
 
 def test_a_head_that_was_changed_or_taken_away_shows(tmp_path: Path) -> None:
-    """Without the key nobody can make one that fits a shorter log."""
+    """Without the key no one that fits a shorter log can be made."""
     path = written(tmp_path / "audit.jsonl", 5)
     (head,) = state_directory().glob("*.head")
     kept = head.read_bytes()

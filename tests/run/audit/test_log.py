@@ -1,4 +1,4 @@
-"""AuditLog: what is written stays, whoever else writes and whatever fails."""
+"""AuditLog: written records stay, whatever else writes and whatever fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=["audit.jsonl", "audit.db"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A place for a log of each kind, in a folder that is not there yet."""
+    """A place for a log of each kind, in a directory that is not there yet."""
     return tmp_path / "logs" / request.param
 
 
@@ -307,7 +307,7 @@ def test_a_torn_end_is_moved_aside(tmp_path: Path, torn: bytes) -> None:
 
 
 def test_a_torn_first_line_is_no_obstacle(tmp_path: Path) -> None:
-    """A log that was torn before it had one whole line begins anew."""
+    """A log that was torn before it had one whole line begins again."""
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b'{"v":1')
     AuditLog.open(path).close()
@@ -382,7 +382,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """A folder in the file's place, or a file in the folder's, is an AuditError."""
+    """A directory in the file's place, or a file in the directory's, is an AuditError."""
     (tmp_path / "file").write_text("x")
     for name in ("", "file/audit.jsonl", "file/audit.db"):
         with pytest.raises(AuditError, match="cannot be written"):
@@ -430,7 +430,7 @@ def test_a_locked_database_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that somebody does not give back is told after a while, and no record is written past it."""
+    """A lock that is not given back is reported after a while, and no record is written past it."""
     monkeypatch.setattr("toolexec.run.audit.jsonl._PATIENCE", 0.05)
     path = tmp_path / "audit.jsonl"
     log = AuditLog.open(path)

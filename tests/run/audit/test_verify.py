@@ -66,7 +66,7 @@ def test_tampering_shows(path: Path, name: str) -> None:
 
 
 def test_a_log_that_was_made_anew_shows(path: Path) -> None:
-    """Without the key a chain can be made anew, but not so that it verifies with it; nor can it be verified without."""
+    """Without the key a chain can be made again, but not so that it verifies with it; nor can it be verified without."""
     path.unlink()
     AuditLog.open(path, key=b"").close()
     assert "the log has no key" in " ".join(p.message for p in verify(path, KEY).problems)
@@ -173,7 +173,7 @@ def test_the_last_records_and_those_that_come(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("length", [16, 32, 63, 64, 65, 200])
 def test_the_hash_is_that_of_the_standard(length: int) -> None:
-    """Whoever has the key can check a record without this package: its hash is HMAC-SHA-256 of the bytes before it."""
+    """An owner of the key can check a record without this package: its hash is HMAC-SHA-256 of the bytes before it."""
     key = bytes(range(length))
     for body in ('"kind":"note"', f'"kind":"note","note":"{"x" * 300}"'):
         line, mark = seal(Position(3, "a" * 64), stamp(), body, key)

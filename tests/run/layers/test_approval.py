@@ -60,7 +60,7 @@ class Desk:
         return await answer() if callable(answer) else answer
 
     def call(self, args: Any = None, tool_id: str = "git:push", **origin: Any) -> ToolCall:
-        """A call by somebody who can be asked."""
+        """Return a call of a caller that can be asked."""
         return ToolCall(tool_id, args, origin=Origin(**{"ask": self.ask, **origin}))
 
     async def run(self, args: Any = None, **call: Any) -> Result:
@@ -198,7 +198,7 @@ class TestAnswers:
             await anext(desk.runner.stream(call))
 
     def test_calls_in_the_callers_thread(self, workshop: Workshop) -> None:
-        """Those that somebody is asked about go to the event loop, the others do not."""
+        """Calls that need a question go to the event loop, the others do not."""
         desk = Desk(workshop)
         workshop.add(lambda: 5, "math:free")
 
@@ -353,7 +353,7 @@ class TestWhatIsApproved:
     """What is shown is what runs."""
 
     async def test_later_changes_of_the_arguments_do_not_count(self, workshop: Workshop) -> None:
-        """Neither the caller nor whoever is asked can change them meanwhile."""
+        """Neither the caller nor the approver can change them meanwhile."""
         args: dict[str, Any] = {"to": {"branch": "main"}, "files": ["a"]}
 
         async def tamper() -> Any:

@@ -22,7 +22,7 @@ def no_known_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestWhatDoesNotCount:
-    """Values that tell nothing, and those that nobody should know of."""
+    """Values that mean nothing, and those that must stay secret."""
 
     @pytest.mark.parametrize(
         "value", [True, None, "abc", 99, -500, 1.5, 2**70, "x" * 201, "", {"a": {"b": {"c": {"d": {"e": "job-1"}}}}}]

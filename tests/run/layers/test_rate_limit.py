@@ -202,7 +202,7 @@ class TestBuckets:
         assert len(limits.limit._tools) <= 2
 
     def test_a_clock_that_jumps_back(self, workshop: Workshop) -> None:
-        """Nothing is given away and nobody is locked out."""
+        """No call is given away and no caller is locked out."""
         limits = Limits(workshop, overall="2/s")
         assert limits.count() == 2
         limits.clock.now -= 86_400

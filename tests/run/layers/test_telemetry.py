@@ -174,7 +174,7 @@ async def test_the_span_is_current_in_a_worker_thread_and_in_nested_calls(lab):
 
 
 async def test_a_call_belongs_to_the_callers_trace(lab):
-    """The current span of whoever calls is the parent, also of a blocking call from another thread."""
+    """The caller's current span is the parent, also of a blocking call from another thread."""
     lab = lab()
     with lab.provider.get_tracer("app").start_as_current_span("app") as mine:
         await lab.ex.run_tool("add", {"a": 1})

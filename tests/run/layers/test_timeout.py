@@ -274,7 +274,7 @@ class TestStreams:
         assert closed == [True]
 
     async def test_many_events_add_up(self) -> None:
-        """Quick events do not start the clock anew."""
+        """Quick events do not start the clock again."""
 
         async def endless() -> AsyncIterator[int]:
             while True:

@@ -1,4 +1,4 @@
-"""Trace: a hook hears of the start and the end of every call, whatever the end is."""
+"""Trace: a hook is notified of the start and the end of every call, whatever the end is."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class TestStreams:
         assert traced.end.result.value == [1, 2]
 
     async def test_never_begun(self) -> None:
-        """A stream that nobody steps into is no call."""
+        """A stream that is never iterated is not a call."""
         traced = Traced(count)
         await traced.runner.stream(ToolCall("count")).aclose()
         assert traced.heard == []

@@ -47,7 +47,7 @@ def test_what_makes_sense_passes() -> None:
 
 
 class TestTheProgram:
-    """Image, command, folder, runtime and profile."""
+    """Image, command, directory, runtime and profile."""
 
     @pytest.mark.parametrize(
         ("changes", "text"),
@@ -246,7 +246,7 @@ class TestMounts:
     )
     @pytest.mark.parametrize("profile", ["dev", "standard"])
     def test_sources_that_give_the_host_away(self, source: str, profile: str) -> None:
-        """Folders of the system, whatever is in or around them, homes, and the sockets of engines; read-only or not."""
+        """Directories of the system, whatever is in or around them, homes, and the sockets of engines; read-only or not."""
         mount = Mount(type="bind", source=source, target="/data", read_only=True)
         kind, texts = problems(profile=profile, mounts=(mount,))
         assert kind is SandboxDeniedError

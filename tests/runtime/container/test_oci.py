@@ -55,7 +55,7 @@ class TestTheConfiguration:
         assert json.loads(json.dumps(config)) == config
 
     def test_the_program(self) -> None:
-        """Words, folder and variables; the path has a default that the container can replace."""
+        """Words, directory and variables; the path has a default that the container can replace."""
         spec = replace(SPEC, env={"A": "b=c"}, working_dir="/tmp", labels={"x": "y"})
         config = oci_config(spec, "/r", hostname="h", annotations={"z": "1"}, cgroups_path="/toolexec/1")
         assert config["process"]["args"] == ["python3", "-c", "1"]
@@ -183,7 +183,7 @@ class TestForReal:
 
     @ENGINES
     def test_what_can_be_written(self, engine: str, tmp_path: Path) -> None:
-        """The folders that are there for it, where programs can be run, and nothing else."""
+        """The directories that are there for it, where programs can be run, and nothing else."""
         done = run(
             engine,
             tmp_path,
@@ -280,6 +280,6 @@ class TestForReal:
         assert free.stdout.split() == ["0", "0"], free.stderr
 
     def test_development(self, tmp_path: Path) -> None:
-        """The root is not read-only, and nobody owns nothing there all the same."""
+        """The root is not read-only, and the unprivileged user owns nothing there all the same."""
         done = run("runc", tmp_path, "print(open('/proc/mounts').readline())", profile="dev")
         assert done.stdout.split()[3].startswith("rw"), done.stderr

@@ -1,4 +1,4 @@
-"""The pool of guests that are started ahead: taken once, replaced, watched, bounded, drained."""
+"""The pool of pre-warmed guests: taken once, replaced, watched, bounded, drained."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ class TestProfilesOfUsers:
         assert text in str(found.value)
 
     def test_files_that_cannot_be_read(self, tmp_path: Path) -> None:
-        """One that is missing, a folder, one with a wrong name, and one that is far too large."""
+        """One that is missing, a directory, one with a wrong name, and one that is far too large."""
         large = tmp_path / "large.json"
         large.write_text(" " * ((1 << 20) + 1))
         for path, text in (

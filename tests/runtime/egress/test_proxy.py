@@ -175,7 +175,7 @@ class TestAddresses:
         assert plain.seen == []
 
     async def test_hosts_that_are_not_there(self, bridged: Callable[..., Any]) -> None:
-        """A name without an address, and an address where nobody listens, end as 502."""
+        """A name without an address, and an address without a listener, end as 502."""
 
         async def nowhere(host: str, port: int) -> Sequence[str]:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -212,7 +212,7 @@ class TestDocumentation:
 
     @pytest.mark.parametrize("level", get_args(DetailLevel))
     def test_nothing_is_lost(self, level: DetailLevel) -> None:
-        """At each level the data are the same, and what is worked out of them, too."""
+        """At each level the data are the same, and what is computed of them, too."""
         index = InMemoryIndex()
         index.register(RICH, MCPBinding("s", "b"))
         docs = InMemoryDocStore(index)

@@ -141,7 +141,7 @@ class TestOneByOne:
                 assert (await guest.exchange(add("1")))[0]["type"] == "response"
 
     async def test_the_callers_context(self, testbed: GatewayTestbed) -> None:
-        """Tools see the context variables of whoever started the run."""
+        """Tools see the context variables of the caller that started the run."""
 
         async def who() -> str:
             """Say who asks."""

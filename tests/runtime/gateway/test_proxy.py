@@ -242,7 +242,7 @@ class TestAnswers:
 
 
 class TestByHand:
-    """Somebody else receives and delivers."""
+    """Another task receives and delivers."""
 
     async def test_delivering(self) -> None:
         """A request is answered by what is delivered under its ID."""
@@ -406,7 +406,7 @@ class TestGivingUp:
         await gateway.aclose()
 
     async def test_cancelling_while_closing(self) -> None:
-        """Nobody is told any more."""
+        """A cancellation is not sent any more."""
         here, there = memory_pair()
         gateway = ProxyGateway(here)
         task = asyncio.ensure_future(gateway.run_tool("a:b"))
@@ -419,7 +419,7 @@ class TestGivingUp:
             await there.receive()
 
     async def test_cancelling_over_a_dead_connection(self) -> None:
-        """There is nobody to tell, and that is all right."""
+        """A cancellation that cannot be sent is dropped."""
         here, there = memory_pair()
         gateway = ProxyGateway(here)
         task = asyncio.ensure_future(gateway.run_tool("a:b"))

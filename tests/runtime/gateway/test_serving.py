@@ -150,7 +150,7 @@ class TestRequests:
         "frame", [b"", b"nonsense", b'{"type":', b'[{"type":"run_tool","id":5}]', b"\xff\xfe", b"[" * 5000], ids=repr
     )
     async def test_a_frame_that_cannot_be_read(self, testbed: GatewayTestbed, frame: bytes) -> None:
-        """Nobody knows whose it is: the error has no ID. The connection works on."""
+        """An error without a known request has no ID. The connection works on."""
         async with served(testbed) as client:
             await client.connection.send(frame)
             answer = await client.next()
@@ -187,7 +187,7 @@ class TestRequests:
 
 
 class TestCancelling:
-    """Requests that nobody waits for any more."""
+    """Requests without a waiting caller."""
 
     async def test_one_that_runs(self, testbed: GatewayTestbed) -> None:
         """Its tool is stopped and its ID is free again."""
@@ -314,7 +314,7 @@ class TestPrinting:
 
 
 class TestTheEnd:
-    """Whoever ends it, nothing is left running."""
+    """Nothing is left running, whichever side ends it."""
 
     @pytest.mark.parametrize("how", ["bye", "close", "cancel"])
     async def test_what_runs_is_stopped(self, testbed: GatewayTestbed, how: str) -> None:
@@ -337,7 +337,7 @@ class TestTheEnd:
             await client.next()
 
     async def test_nobody_hears_the_answer(self, testbed: GatewayTestbed) -> None:
-        """Answers and refusals to somebody who is gone end the serving quietly."""
+        """Answers and refusals to a client that is gone end the serving quietly."""
 
         class Deaf:
             """Takes nothing; says a few things first."""

@@ -43,7 +43,7 @@ class TestUnix:
                 await client.aclose()
 
     async def test_only_for_the_owner(self, tmp_path: Path) -> None:
-        """Nobody else may connect; at the end the file is gone."""
+        """No other user may connect; at the end the file is gone."""
         async with listen_unix(tmp_path / "s", echo) as path:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert not path.exists()

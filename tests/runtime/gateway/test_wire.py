@@ -183,7 +183,7 @@ class TestErrors:
         assert repr(error)
 
     def test_the_text_is_the_text(self) -> None:
-        """Whoever answers with a text alone has it arrive as it is."""
+        """An answer of a text alone arrives as it is."""
         assert str(read_error({"error": "kaputt"})) == "kaputt"
 
     def test_violations_of_the_wrong_shape(self) -> None:
@@ -207,7 +207,7 @@ class TestProgramErrors:
         assert (error.source, error.kind, error.traceback, error.__cause__) == ("1/0", "ZeroDivisionError", "T", None)
 
     def test_a_tools_error_is_the_cause(self) -> None:
-        """One that nobody caught; whether to try again is its to say."""
+        """An uncaught one; it says itself whether to try again."""
         tool_error = error_payload(ToolTimeoutError("late", tool_id="a:b"))
         error = read_code_error({"message": "ToolTimeoutError: late", "tool_error": tool_error})
         assert isinstance(error.__cause__, ToolTimeoutError)

@@ -238,7 +238,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
 
 def bwrap_command(root: Path | None, more: Sequence[str]) -> list[str]:
-    """A container of bubblewrap without a network and a user, which all but its own folders are read-only for."""
+    """A container of bubblewrap without a network and a user, which all but its own directories are read-only for."""
     require_bwrap()
     usr, etc = (root or test_image().root) / "usr", (root or test_image().root) / "etc"
     links = [("lib", "/lib"), ("lib64", "/lib64"), ("bin", "/bin"), ("sbin", "/sbin")]

@@ -1,4 +1,4 @@
-"""Files into the working folder of a guest and out again: a real guest in a child process, and the module alone."""
+"""Files into the working directory of a guest and out again: a real guest in a child process, and the module alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ while True:
 
 
 class Bench:
-    """A guest over a pair of pipes, and its folder."""
+    """A guest over a pair of pipes, and its directory."""
 
     def __init__(self, talk: Conversation, process: asyncio.subprocess.Process, work: Path) -> None:
         self.talk = talk
@@ -79,7 +79,7 @@ class Bench:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
-    """Starts a guest, for a folder if one is given."""
+    """Starts a guest, for a directory if one is given."""
     started: list[Bench] = []
 
     async def start(work: Path | None = None) -> Bench:
@@ -120,7 +120,7 @@ async def test_files_go_in_and_only_what_changes_comes_out(bench: Bench) -> None
 
 
 async def test_files_and_folders_are_private(bench: Bench) -> None:
-    """Nobody else in the sandbox can read them."""
+    """No other process in the sandbox can read them."""
     await asyncio.wait_for(bench.talk.put_files({"d/f": b"1"}), LONG)
     assert (bench.work / "d").stat().st_mode & 0o777 == 0o700
     assert (bench.work / "d" / "f").stat().st_mode & 0o777 == 0o600
@@ -165,7 +165,7 @@ async def test_files_of_a_program_that_failed_are_taken(bench: Bench) -> None:
 
 
 async def test_a_guest_that_is_gone_has_no_files(bench: Bench) -> None:
-    """Its folder went with it."""
+    """Its directory went with it."""
     ending = await bench.run("open('f', 'w').write('1')\nos._exit(3)")
     assert ending.result is None
     assert await bench.take() == ({}, ())
@@ -174,7 +174,7 @@ async def test_a_guest_that_is_gone_has_no_files(bench: Bench) -> None:
 
 
 async def test_a_hundred_megabytes_go_in_and_out(bench: Bench) -> None:
-    """In pieces; a few bytes more than a whole number of them."""
+    """In pieces; a few bytes more than a number of whole pieces."""
     content = os.urandom(1 << 20) * 96 + b"and a bit"
     await bench.put(big=content)
     assert (bench.work / "big").stat().st_size == len(content)
@@ -359,7 +359,7 @@ def test_a_file_that_is_cut_off_while_it_is_read_has_an_end(
 
 
 def test_a_file_that_turns_into_something_else_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look at the folder and the moment when it is opened."""
+    """Between the look at the directory and the moment when it is opened."""
     folder = module._Folder(str(tmp_path))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(bytes(100))
@@ -371,7 +371,7 @@ def test_a_file_that_turns_into_something_else_is_left_out(tmp_path: Path, monke
 
 
 def test_only_so_many_entries_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In all folders together."""
+    """In all directories together."""
     monkeypatch.setattr(module, "_MAX_ENTRIES", 10)
     for folder in "abc":
         (tmp_path / folder).mkdir()

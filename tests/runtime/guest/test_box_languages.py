@@ -52,7 +52,7 @@ tool return "$x"
 
 
 def not_for_programs(folder: Path) -> list[str]:
-    """Has a command see a folder that nothing can be run from, as Docker's tmpfs are."""
+    """Has a command see a directory that nothing can be run from, as Docker's tmpfs are."""
     if os.geteuid() != 0:
         pytest.skip("a file system can only be mounted by root; run the tests as root")
     mount = f'mount -t tmpfs -o noexec,mode=1777 none {folder} && exec "$@"'
@@ -97,7 +97,7 @@ found
 async def test_javascript_that_writes_more_than_a_pipe_holds_while_it_waits(
     box: Callable[..., Any], where: str
 ) -> None:
-    """Somebody else reads."""
+    """Output of a child that inherits the streams arrives whole."""
     guest = await box(where, language="javascript")
     code = """
 const { execSync } = require("child_process");
@@ -158,7 +158,7 @@ async def test_good_bye_ends_a_javascript_program(box: Callable[..., Any], where
 
 
 async def test_connections_go_on_while_javascript_runs(box: Callable[..., Any]) -> None:
-    """Messages for the guest itself are told apart from answers."""
+    """Messages for the guest itself are distinguished from answers."""
     guest = await box("bwrap", proxy_port=3128)
     guest.talk._tunnels._connect = serve
     guest.talk._state._network = True
@@ -272,7 +272,7 @@ def test_a_cache_that_cannot_be_written_to_is_one_of_links(tmp_path: Path, monke
 
 
 def test_a_program_can_be_run_from_memory(tmp_path: Path) -> None:
-    """Whatever its folder is for."""
+    """Whatever its directory is for."""
     program = tmp_path / "program"
     program.write_bytes(Path("/bin/echo").read_bytes())
     path = compiled._in_memory(str(program))
@@ -289,7 +289,7 @@ def test_what_a_command_says_is_bounded() -> None:
 
 
 def test_a_folder_is_removed_with_what_a_program_put_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders, too."""
+    """Directories, too."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     folder = processes.scratch()
     (Path(folder) / "more" / "of it").mkdir(parents=True)

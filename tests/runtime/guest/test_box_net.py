@@ -216,7 +216,7 @@ async def test_a_server_that_ends_half(start: Any) -> None:
 
 
 async def test_a_program_that_hangs_up(start: Any) -> None:
-    """The server hears of it, when it reads and when it writes."""
+    """The server is notified, when it reads and when it writes."""
     ended: list[str] = []
     done = asyncio.Event()
 

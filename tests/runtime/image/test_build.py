@@ -62,7 +62,7 @@ def built() -> Iterator[Built]:
 
 @pytest.mark.full
 def test_two_builds_are_the_same(built: Built) -> None:
-    """Another day, another folder, another umask: byte for byte."""
+    """Another day, another directory, another umask: byte for byte."""
     before, (image, _, steps) = test_image(), built
     assert steps[:3] == ["installing Debian", "fetching packages from PyPI", "compiling packages"]
     if (before.system, before.packages) != (image.system, image.packages):
@@ -93,7 +93,7 @@ def test_what_is_in_an_image(built: Built) -> None:
 
 
 def test_programs_run_in_it(built: Built) -> None:
-    """As nobody; what is compiled already needs no compiling, neither Python itself nor the packages."""
+    """As an unprivileged user; compiled files need no compiling, neither Python itself nor the packages."""
     if shutil.which("bwrap") is None:
         missing("bwrap is not installed", "sudo apt-get install -y --no-install-recommends bubblewrap")
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", str(built[0].root), "/", "--proc", "/proc"]
@@ -140,7 +140,7 @@ class _StopError(Exception):
 
 
 def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
-    """No process, no mount, no folder; the image that was there stays."""
+    """No process, no mount, no directory; the image that was there stays."""
     require_debootstrap()
     store = ImageStore(tmp_path / "images")
     with store.scratch() as work:

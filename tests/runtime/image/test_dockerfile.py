@@ -20,7 +20,7 @@ DOCKERFILE = "FROM scratch\nCOPY motd /etc/motd\nCOPY motd /bin/sh\nENV GREETING
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a Dockerfile, and what it needs."""
+    """A directory with a Dockerfile, and what it needs."""
     made = tmp_path / "context"
     made.mkdir()
     (made / "Dockerfile").write_text(DOCKERFILE)

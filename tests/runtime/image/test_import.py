@@ -254,7 +254,7 @@ def test_circles_of_links_are_refused(store: ImageStore, bring: Bring, links: tu
 
 
 def test_rights_of_others_are_taken_away(bring: Bring) -> None:
-    """No program of an image runs as somebody else."""
+    """No program of an image runs as another user."""
     image = bring((*SHELL, entry("su", mode=0o6755)))
     assert (image.root / "su").stat().st_mode & 0o7777 == 0o755
 

@@ -33,7 +33,7 @@ echo 'the output 1795284668000000000' > $GOCACHE/ab/bb-d
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels, the only place where pip looks."""
+    """A directory of wheels, the only place where pip looks."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -69,13 +69,13 @@ def make_wheel(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A tree with Debian's folder for packages in it."""
+    """A tree with Debian's directory for packages in it."""
     (tmp_path / "root" / FOLDER).mkdir(parents=True)
     return tmp_path / "root"
 
 
 def install(root: Path, *names: str, python: str = HERE, pins: dict[str, Pin] | None = None) -> dict[str, Pin]:
-    """Install packages into a tree; each time in a work folder of its own."""
+    """Install packages into a tree; each time in a work directory of its own."""
     work = root.parent / f"work-{len(os.listdir(root.parent))}"
     work.mkdir()
     return install_packages(root, names, Target(python=python, glibc="2.36"), pins=pins, work=work, progress=None)

@@ -105,7 +105,7 @@ def test_a_new_image_takes_the_place_of_the_old_one(store: ImageStore, keep: Kee
 
 
 def test_what_is_held_stays(store: ImageStore, keep: Keep) -> None:
-    """Until the last one lets go of it, and the next one tidies up."""
+    """Until the last one releases it, and the next one tidies up."""
     old = keep(motd="old")
     with store.hold(old) as one, store.hold(old) as two:
         keep(motd="new")
@@ -121,7 +121,7 @@ def test_what_is_held_stays(store: ImageStore, keep: Keep) -> None:
 
 
 def test_another_process_holds_an_image(store: ImageStore, keep: Keep) -> None:
-    """Its death, of whatever kind, lets go of it."""
+    """Its death, of whatever kind, releases it."""
     old = keep()
     hold = "import sys; from toolexec.runtime.image.store import *; from pathlib import Path\n"
     hold += (
@@ -140,7 +140,7 @@ def test_another_process_holds_an_image(store: ImageStore, keep: Keep) -> None:
 
 
 def test_readers_never_see_half(store: ImageStore, keep: Keep) -> None:
-    """Whoever holds what was found has all of it, whatever is replaced meanwhile."""
+    """A held entry is whole, whatever is replaced meanwhile."""
     keep(motd="0")
     over = threading.Event()
     seen: set[str] = set()
@@ -276,7 +276,7 @@ def test_where_images_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def test_what_still_writes_does_not_keep_a_folder(store: ImageStore) -> None:
-    """A program that was killed may write for a moment: the folder is gone nevertheless."""
+    """A program that was killed may write for a moment: the directory is gone nevertheless."""
     over = threading.Event()
 
     def write(folder: Path) -> None:

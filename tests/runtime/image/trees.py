@@ -17,7 +17,7 @@ Entry = tarfile.TarInfo | tuple[str, bytes]
 
 
 def make_tree(root: Path, **files: str) -> Path:
-    """A folder that could be a root file system: a shell, a link, a hard link, and *files* in `/etc`."""
+    """A directory that could be a root file system: a shell, a link, a hard link, and *files* in `/etc`."""
     for name in ("usr/bin", "etc", "tmp"):
         (root / name).mkdir(parents=True)
     (root / "usr/bin/sh").write_bytes(b"#!shell\n" * 10)

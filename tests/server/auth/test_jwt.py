@@ -67,7 +67,7 @@ async def test_claims_may_be_elsewhere(issuer: Issuer) -> None:
 
 
 async def test_a_program_without_a_user(issuer: Issuer) -> None:
-    """Without `sub` the client itself is the caller; without both there is nobody."""
+    """Without `sub` the client itself is the caller; without both there is none."""
     checker = tokens(issuer)
     assert (await checker.identify(issuer.token(sub=None, azp="robot"))).caller.id == "robot"
     assert "does not say who" in await refused(checker, issuer.token(sub=None))
@@ -176,7 +176,7 @@ async def test_tampered_tokens(issuer: Issuer) -> None:
 
 
 async def test_no_token_has_the_name_of_an_api_key(issuer: Issuer) -> None:
-    """Rules for that caller must not fit somebody who chose the same name elsewhere."""
+    """Rules for that caller must not fit another one who chose the same name elsewhere."""
     checker = Tokens(issuer.settings(), AUDIENCE, reserved=frozenset({"ann"}))
     assert "who has an API key" in await refused(checker, issuer.token())
 

@@ -113,7 +113,7 @@ async def test_a_scope_that_is_missing(serve: Serve) -> None:
 
 @pytest.mark.full
 async def test_a_session_belongs_to_its_caller(serve: Serve, issuer: Issuer) -> None:
-    """Somebody else's session looks like none, whoever asks and however; its owner goes on."""
+    """Another caller's session looks like none, on every path; its owner goes on."""
     server = await serve(auth=AuthSettings(api_keys=KEYS, jwt=issuer.settings(), allow_anonymous=True))
     opened = await server.post(INITIALIZE, bearer(ANN))
     session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
@@ -145,7 +145,7 @@ async def test_a_session_of_nobody_is_not_for_a_caller(serve: Serve) -> None:
 
 
 async def test_messages_of_the_older_transport_belong_to_its_caller(serve: Serve) -> None:
-    """Nobody else can speak in a conversation of theirs."""
+    """No other caller can speak in a conversation of theirs."""
     server = await serve(HttpSettings(port=0, sse=True), AuthSettings(api_keys=KEYS))
     assert (await server.request("GET", "/sse", headers={"accept": "text/event-stream"})).status_code == 401
     async with (

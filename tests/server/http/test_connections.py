@@ -49,7 +49,7 @@ async def test_an_idle_connection_is_closed(serve: Serve) -> None:
 
 
 async def test_a_body_after_its_answer(serve: Serve) -> None:
-    """Whoever has an answer and goes on sending the body is cut off."""
+    """A client that has its answer and goes on sending the body is cut off."""
     server = await serve(HttpSettings(port=0, keep_alive=60))
     drops = [b"x"] * 3
     answer = await server.raw(HEAD + b"content-length: 1000\r\n\r\n", *drops, pause=0.1)

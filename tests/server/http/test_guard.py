@@ -52,7 +52,7 @@ async def test_a_page_from_elsewhere_is_refused_on_every_path(serve: Serve, path
 
 
 async def test_two_origins_are_refused(serve: Serve) -> None:
-    """Nobody sends two, except to have one of them overlooked."""
+    """Two are sent only to have one of them overlooked."""
     server = await serve()
     head = (
         b"GET /healthz HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\norigin: http://evil.example\r\n\r\n"

@@ -134,7 +134,7 @@ class TestFailures:
         ],
     )
     def test_what_a_caller_may_not_ask(self, args: Any) -> None:
-        """Code is required, numbers have bounds, and nobody chooses their own isolation."""
+        """Code is required, numbers have bounds, and the isolation cannot be chosen."""
         assert refuses(EXECUTE_CODE, **args)
 
     async def test_cancelling(self, counter: Counter) -> None:

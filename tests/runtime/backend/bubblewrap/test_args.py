@@ -79,7 +79,7 @@ def test_what_is_masked(tmp_path: Path) -> None:
 
 
 def test_a_root_is_bound_as_it_is_or_entry_by_entry(tmp_path: Path) -> None:
-    """The latter when something is missing; and a system that is not merged into /usr has folders, not links."""
+    """The latter when something is missing; and a system that is not merged into /usr has directories, not links."""
     for name in ("proc", "dev", "usr", "work"):
         (tmp_path / name).mkdir()
     (tmp_path / "bin").symlink_to("usr/bin")

@@ -215,7 +215,7 @@ async def test_no_process_of_it_is_root(engine: BubblewrapEngine) -> None:
 
 
 async def test_a_file_of_root_cannot_be_read(engine: BubblewrapEngine, tmp_path: Path) -> None:
-    """Though it is there to be seen: in the image, or in a folder that was given."""
+    """Though it is there to be seen: in the image, or in a directory that was given."""
     if os.geteuid() != 0:
         pytest.skip("an ordinary user has no files of root's to show")
     tmp_path.chmod(0o755)
@@ -358,7 +358,7 @@ FORKS = """if 1:
 
 
 async def test_there_can_only_be_so_many_processes(engine: BubblewrapEngine) -> None:
-    """The kernel refuses one too many, with control groups and without, whoever has started the container."""
+    """The kernel refuses one too many, with control groups and without, whichever user starts the container."""
     end, _ = await asyncio.wait_for(end_of(engine, FORKS, pids=20), LONG)
     assert end == Exit(code=7, pids=engine.config.cgroups == "auto")
 
@@ -447,7 +447,7 @@ async def test_there_is_no_network(plain: BubblewrapEngine) -> None:
 
 
 async def test_nothing_of_the_host_is_there(plain: BubblewrapEngine) -> None:
-    """No folder but /usr and a few files that it needs; no processes; no users."""
+    """No directory but /usr and a few files that it needs; no processes; no users."""
     code = """if 1:
         import json, os
         print(json.dumps([sorted(os.listdir("/")), sorted(os.listdir("/etc")), sorted(os.listdir("/work")),
@@ -800,7 +800,7 @@ HOST = """
 
 
 async def test_a_killed_host_leaves_no_process_and_its_groups_are_swept_up(plain: BubblewrapEngine) -> None:
-    """By whoever comes next."""
+    """The next host removes it."""
     host = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(HOST)],
         stdout=subprocess.PIPE,

@@ -33,7 +33,7 @@ containerd_daemon = daemons.containerd_daemon
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[socket.socket]:
-    """A socket that nobody serves."""
+    """A socket without a server."""
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(tmp_path / "s"))
         made.listen()
@@ -232,7 +232,7 @@ class TestRuntimes:
         assert shim_name("/opt/shim") == "/opt/shim"
 
     async def test_what_is_missing(self, containerd_daemon: ContainerdDaemon) -> None:
-        """The daemon's own folders count, and each program that is not there."""
+        """The daemon's own directories count, and each program that is not there."""
         address = containerd_daemon.socket
         assert await look_at_runtime(address, runtime_named("runc")) is None
         assert str(containerd_daemon.bin) in program_folders(address)
@@ -247,7 +247,7 @@ class TestRuntimes:
         assert "apt-get install" in old.remedy
 
     def test_folders_of_a_daemon_that_hides_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The usual folders, and those of our own PATH."""
+        """The usual directories, and those of our own PATH."""
         monkeypatch.setenv("PATH", "/somewhere")
         folders = program_folders(str(tmp_path / "nobody")).split(":")
         assert folders[0] == "/somewhere"

@@ -102,7 +102,7 @@ class TestPrograms:
         assert (await run(engine, "raise SystemExit(3)"))[2] == Exit(code=3)
 
     async def test_killed(self, engine: ContainerdEngine) -> None:
-        """Death by a signal is 128 and its number; if it was not for memory, nobody says so."""
+        """Death by a signal is 128 and its number; without a lack of memory no such reason is given."""
         container = await start(engine, ECHO)
         members = [*Path("/sys/fs/cgroup").glob(f"pids/{container.id}/cgroup.procs")]
         members += [*Path("/sys/fs/cgroup").glob(f"{container.id}/cgroup.procs")]
@@ -138,7 +138,7 @@ class TestPrograms:
         assert got == size
 
     async def test_flood_that_nobody_reads(self, engine: ContainerdEngine) -> None:
-        """A program that writes more than anybody reads is ended all the same."""
+        """A program that writes more than is read is ended all the same."""
         container = await start(
             engine, "import sys\nwhile True: sys.stdout.write('x' * 65536); sys.stderr.write('y' * 65536)"
         )
@@ -171,7 +171,7 @@ class TestLimits:
         assert end == Exit(code=137, oom=True)
 
     async def test_processes(self, engine: ContainerdEngine) -> None:
-        """No more processes than allowed, and somebody notices."""
+        """No more processes than allowed, and the surplus is noticed."""
         code = """
             import os, time
             made = 0
@@ -187,7 +187,7 @@ class TestLimits:
         assert end == Exit(code=0, pids=True)
 
     async def test_disk(self, engine: ContainerdEngine) -> None:
-        """The folders that can be written are full at their size; nothing else can be written."""
+        """The directories that can be written are full at their size; nothing else can be written."""
         code = """
             import errno
             for path in ('a', '/tmp/a', '/dev/shm/a', '/a', '/etc/a'):
@@ -230,7 +230,7 @@ class TestLimits:
 
 class TestRights:
     async def test_nobody_with_nothing(self, engine: ContainerdEngine) -> None:
-        """The code is nobody, has no capability, gains none, is filtered, and sees its own processes only."""
+        """The code is unprivileged, has no capability, gains none, is filtered, and sees its own processes only."""
         code = """
             import json, os, socket
             status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines())
@@ -254,7 +254,7 @@ class TestRights:
         assert set(names) <= {"lo"}
 
     async def test_its_own_output_can_be_opened(self, engine: ContainerdEngine) -> None:
-        """/dev/stdout and /dev/stderr are the code's own, whoever made the pipes."""
+        """/dev/stdout and /dev/stderr are the code's own, whichever user made the pipes."""
         out, said, _ = await run(engine, "open('/dev/stdout', 'w').write('a'); open('/dev/stderr', 'w').write('b')")
         assert (out, said) == ("a", "b")
 
@@ -326,7 +326,7 @@ class TestNothingStays:
         containerd_daemon.check_left()
 
     async def test_nothing_is_left_of_runs(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
-        """Neither in containerd, nor in the kernel, nor in the folder of the engine."""
+        """Neither in containerd, nor in the kernel, nor in the directory of the engine."""
         container = await start(engine, ECHO)
         assert len(containerd_daemon.left()) >= 4
         assert [*Path("/sys/fs/cgroup").rglob(f"{container.id}")]
@@ -420,7 +420,7 @@ class TestNothingStays:
 
 
 def _host(daemon: ContainerdDaemon, folder: Path, image: str, runtime: str) -> str:
-    """A host that is killed while it runs a container; gives the private folder that it leaves."""
+    """A host that is killed while it runs a container; gives the private directory that it leaves."""
     program = folder / "host.py"
     program.write_text(
         textwrap.dedent(f"""
@@ -592,7 +592,7 @@ class TestGvisor:
 
 class TestImages:
     async def test_removed_meanwhile(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
-        """An image that somebody removes is a clear error once, and then it is taken from the store again."""
+        """A removed image is a clear error once, and then it is taken from the store again."""
         image = await engine.resolve(engine.config.image)
         containerd_daemon.ctr("images", "rm", "--sync", image.reference)
         with pytest.raises(SandboxUnavailableError, match="was removed from containerd"):

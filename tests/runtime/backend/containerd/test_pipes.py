@@ -33,7 +33,7 @@ class Shim:
 
 @pytest.fixture
 async def pipes(tmp_path: Path) -> AsyncIterator[Pipes]:
-    """Pipes in a folder of their own, which is gone in the end."""
+    """Pipes in a directory of their own, which is gone in the end."""
     made = Pipes(tmp_path / "p")
     yield made
     made.silence()
@@ -87,7 +87,7 @@ async def test_waits_while_nobody_reads(pipes: Pipes, shim: Shim) -> None:
 
 
 async def test_writing_ends_with_the_container(pipes: Pipes, shim: Shim) -> None:
-    """Whoever still writes when the container is gone hears of it."""
+    """A writer is notified when the container is gone."""
     writing = asyncio.create_task(pipes.write(b"x" * (3 << 20)))
     await asyncio.sleep(0.01)
     shim.close()

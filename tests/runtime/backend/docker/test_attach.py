@@ -1,4 +1,4 @@
-"""The stream of a container over a connection that somebody else cuts, stops and fills as they like."""
+"""The stream of a container over a connection that the other side cuts, stops and fills at will."""
 
 from __future__ import annotations
 

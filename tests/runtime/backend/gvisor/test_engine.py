@@ -431,7 +431,7 @@ asyncio.run(main())
         assert not folder.exists()
 
     async def test_sweeping_leaves_what_lives(self, engine: GvisorEngine) -> None:
-        """Folders and groups of this process, and folders that are only named alike, stay."""
+        """Directories and groups of this process, and directories that are only named alike, stay."""
         odd = Path(tempfile.gettempdir()) / f"{PREFIX}not-ours-1"
         odd.mkdir()
         try:
@@ -471,7 +471,7 @@ class TestCheck:
     async def test_control_groups_that_cannot_be_had(
         self, engine: GvisorEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever insists on them is told how to get them."""
+        """The error says how to get them."""
         monkeypatch.setattr("toolexec.runtime.backend.gvisor.engine.find_cgroups", lambda: None)
         found = await GvisorEngine(GvisorConfig(image=TEST_IMAGE, cgroups=True)).check()
         assert not found.ok
@@ -524,7 +524,7 @@ class TestCheck:
             await broken.start(await broken.resolve(TEST_IMAGE), python("1"))
 
     async def test_images(self, engine: GvisorEngine, tmp_path: Path) -> None:
-        """Names of the store and paths are found; the host's own folders, and what is no root, are refused."""
+        """Names of the store and paths are found; the host's own directories, and what is no root, are refused."""
         known = await engine.resolve(TEST_IMAGE)
         assert known.digest.startswith("sha256:")
         assert await engine.resolve(known.reference) == type(known)(name=known.reference, reference=known.reference)
@@ -561,7 +561,7 @@ class TestCheck:
             await engine.start(image, python("1"))
 
     async def test_what_cannot_be_prepared(self, engine: GvisorEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A container that a bundle cannot describe, and a temp folder that is not there."""
+        """A container that a bundle cannot describe, and a temp directory that is not there."""
         image = await engine.resolve(TEST_IMAGE)
         from dataclasses import replace
 

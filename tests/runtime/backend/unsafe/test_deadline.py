@@ -112,7 +112,7 @@ async def test_background_processes_end_with_the_run(host: Any, alive: Any) -> N
 
 
 async def test_many_runs_at_once_do_not_mix(host: Any) -> None:
-    """Each has its own tools, output and folder."""
+    """Each has its own tools, output and directory."""
     results = await asyncio.gather(*(host.run(f"print({n})\nopen('f', 'w').write('{n}')\n{n}") for n in range(6)))
     assert [(r.value, r.stdout, r.files) for r in results] == [(n, f"{n}\n", {"f": b"%d" % n}) for n in range(6)]
 

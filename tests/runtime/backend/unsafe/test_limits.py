@@ -37,7 +37,7 @@ async def test_what_is_enforced_is_said_truthfully(host: Any) -> None:
 
 
 async def test_memory_is_bounded_in_the_program(host: Any) -> None:
-    """A MemoryError that nobody catches means the limit."""
+    """An uncaught MemoryError means the limit."""
     result = await host.run("x = bytearray(500 << 20)", limits=Limits(memory_bytes=100 * MB))
     assert resource_of(result) == "memory"
 

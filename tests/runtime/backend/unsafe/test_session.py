@@ -43,7 +43,7 @@ async def test_a_failure_leaves_the_session_as_it_was(host: Any) -> None:
 
 
 async def test_files_stay_and_are_given_back_when_they_change(host: Any) -> None:
-    """The folder is the session's."""
+    """The directory is the session's."""
     session = await open_session(host)
     first = await session.execute(host.request("open('a', 'w').write('1')"))
     second = await session.execute(host.request("open('b', 'w').write(open('a').read())"))

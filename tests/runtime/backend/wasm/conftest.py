@@ -45,7 +45,7 @@ SAMPLE = {
 def write_wheel(
     folder: Path, name: str, files: Mapping[str, str], *, tag: str = "py3-none-any", needs: str = ""
 ) -> None:
-    """Put a wheel of package *name* 1.0 with *files* into *folder*."""
+    """Put a wheel of package *name* 1.0 with *files* into *directory*."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-1.0.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n" + (f"Requires-Dist: {needs}\n" if needs else "")
@@ -61,7 +61,7 @@ def write_wheel(
 
 
 def write_guest(folder: Path, files: Mapping[str, str]) -> Path:
-    """Put a guest program into *folder*."""
+    """Put a guest program into *directory*."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
@@ -70,7 +70,7 @@ def write_guest(folder: Path, files: Mapping[str, str]) -> Path:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels: `sample_tools` with all that a package may have, what it needs, and some that are refused."""
+    """A directory of wheels: `sample_tools` with all that a package may have, what it needs, and some that are refused."""
     folder = tmp_path_factory.mktemp("wheels")
     write_wheel(folder, "sample_tools", SAMPLE, needs="sample_needed")
     write_wheel(folder, "sample_needed", {"sample_needed.py": "NEEDED = 41\n"})

@@ -17,7 +17,7 @@ from toolexec.runtime.base import SandboxBackend, SessionBackend
 
 @pytest.fixture
 async def backend() -> AsyncIterator[WasmBackend]:
-    """A backend without guests made ahead."""
+    """A backend without pre-warmed guests."""
     backend = WasmBackend(pool_size=0)
     yield backend
     await backend.aclose()

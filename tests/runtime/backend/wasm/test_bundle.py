@@ -53,7 +53,7 @@ def test_import(bundle: Bundle) -> None:
 
 
 def test_namespace_package(bundle: Bundle) -> None:
-    """A folder without `__init__.py` is a package, if there is code in it."""
+    """A directory without `__init__.py` is a package, if there is code in it."""
     assert importlib.import_module("loft.attic.box").INSIDE == 3
     assert bundle.find_spec("shelf.data") is None
 
@@ -137,7 +137,7 @@ def test_metadata(bundle: Bundle) -> None:
 
 
 def test_read(tmp_path: Path) -> None:
-    """A folder is read with all its files, but for compiled ones; no folder is an empty bundle."""
+    """A directory is read with all its files, but for compiled ones; no directory is an empty bundle."""
     (tmp_path / "a" / "__pycache__").mkdir(parents=True)
     (tmp_path / "a" / "b.py").write_bytes(b"1")
     (tmp_path / "a" / "__pycache__" / "b.pyc").write_bytes(b"2")

@@ -322,7 +322,7 @@ def test_progress(shop: Workshop) -> None:
 
 
 def test_folder_in_use_by_a_stranger(shop: Workshop) -> None:
-    """A folder that cannot be used is an error before anything is built."""
+    """A directory that cannot be used is an error before anything is built."""
     shop.folder.write_text("a file")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"):
         shop.load()
@@ -330,7 +330,7 @@ def test_folder_in_use_by_a_stranger(shop: Workshop) -> None:
 
 
 def test_forgetful_folder(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that does not keep what is written is told apart from success."""
+    """A file system that does not keep what is written is distinguished from success."""
     monkeypatch.setattr(module.PrivateDirectory, "open", lambda *_: None)
     with pytest.raises(ConfigurationError, match="does not keep what is written"):
         shop.load()
@@ -491,7 +491,7 @@ def test_threads_at_once(shop: Workshop) -> None:
     ],
 )
 def test_default_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
-    """The folder follows the variables in their order; a relative XDG_CACHE_HOME does not count."""
+    """The directory follows the variables in their order; a relative XDG_CACHE_HOME does not count."""
     monkeypatch.setenv("HOME", "/home-of-tests")
     for name in ("TOOLEXEC_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -502,14 +502,14 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, st
 
 
 def test_relative_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A relative TOOLEXEC_CACHE is taken from the working folder."""
+    """A relative TOOLEXEC_CACHE is taken from the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOOLEXEC_CACHE", "here")
     assert default_folder() == tmp_path / "here" / "sandbox"
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a home folder the error says what to set."""
+    """Without a home directory the error says what to set."""
     monkeypatch.setenv("TOOLEXEC_CACHE", "~no-such-user-at-all/x")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"):
         default_folder()

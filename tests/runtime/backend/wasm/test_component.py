@@ -143,7 +143,7 @@ def test_runs_do_not_meet(built: Any) -> None:
 
 
 def test_nothing_is_searched(built: Any) -> None:
-    """There is no folder to look for modules in; an unknown name is refused without a look at the file system."""
+    """There is no directory to look for modules in; an unknown name is refused without a look at the file system."""
     code = "import sys\ntry:\n    import no_such\nexcept ImportError as error:\n    value = [sys.path, str(error)]"
     asked: list[str] = []
     assert built.run(code, asked=asked) == [[], "No module named 'no_such'"]
@@ -206,7 +206,7 @@ def test_what_a_failure_means(code: int, output: str, text: str) -> None:
 
 
 def test_interrupted_build(tmp_path: Path) -> None:
-    """Whoever watches can stop the build by raising; its process is gone then."""
+    """A watcher can stop the build by raising; its process is gone then."""
 
     def _stop(step: BuildStep) -> None:
         raise KeyboardInterrupt
@@ -218,7 +218,7 @@ def test_interrupted_build(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["", "missing/python.wasm"])
 def test_target_that_cannot_be_written(tmp_path: Path, target: str) -> None:
-    """A target that is a folder, or is in none, is refused before the work starts."""
+    """A target that is a directory, or is in none, is refused before the work starts."""
     steps: list[BuildStep] = []
     with pytest.raises(ConfigurationError, match="cannot write"):
         build_component(tmp_path / target, progress=steps.append)
@@ -246,7 +246,7 @@ def test_inputs_are_all_files(tmp_path: Path) -> None:
 
 
 def test_installed_version() -> None:
-    """The version of an installed package is found by its folder; None if it is not installed."""
+    """The version of an installed package is found by its directory; None if it is not installed."""
     from importlib.metadata import version
 
     assert installed_version("pydantic", "pydantic") == version("pydantic")

@@ -183,7 +183,7 @@ def test_memory_is_bounded(sandbox: Make) -> None:
 
 
 def test_a_guest_that_cannot_handle_it_ends_for_memory(sandbox: Make) -> None:
-    """Python gives up with a MemoryError that nobody catches."""
+    """Python gives up with an uncaught MemoryError."""
     failure = ending(sandbox(memory_bytes=64 << 20), "x = []\nwhile True: x.append(bytearray(1_000_000))")
     assert failure.reason == "memory"
 

@@ -611,7 +611,7 @@ async def test_deep_recursion_ends_the_program(language: JavaScriptLanguage, kit
 
 
 async def test_cancelling_stops_the_program(language: JavaScriptLanguage, kit: Kit) -> None:
-    """Whoever cancels the run also stops its tool calls."""
+    """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, "await tools.kit.wait()"))
     await kit.begun.wait()
     task.cancel()
@@ -621,7 +621,7 @@ async def test_cancelling_stops_the_program(language: JavaScriptLanguage, kit: K
 
 
 async def test_closing_stops_the_program(language: JavaScriptLanguage, kit: Kit) -> None:
-    """A run that was under way ends with an error that says so; a later one starts anew."""
+    """A run that was under way ends with an error that says so; a later one starts again."""
     task = asyncio.create_task(run(language, kit, "await tools.kit.wait()"))
     await kit.begun.wait()
     await language.aclose()
@@ -677,12 +677,12 @@ TINY = bytes(wat2wasm('(module (func (export "f")))'))
 
 
 def cached(folder: Path) -> list[Path]:
-    """The compiled modules beside *folder*."""
+    """The compiled modules beside *directory*."""
     return sorted(folder.with_name(f"{folder.name}-modules").glob("*.cwasm"))
 
 
 def test_a_compiled_module_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first process compiles; the folder is for its owner alone."""
+    """Only the first process compiles; the directory is for its owner alone."""
     folder = tmp_path / "sandbox"
     load_module(new_engine(), TINY, folder)
     (kept,) = cached(folder)

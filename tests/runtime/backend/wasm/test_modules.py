@@ -357,7 +357,7 @@ BADF, FAULT, INVAL, NOSYS, SPIPE = 8, 21, 28, 52, 70
 async def test_wasi_says_no(
     language: ModuleLanguage, kit: Kit, call: str, params: str, arguments: str, errno: int
 ) -> None:
-    """There are no files, folders and sockets; wrong addresses and numbers give error numbers."""
+    """There are no files, directories and sockets; wrong addresses and numbers give error numbers."""
     assert (await run(language, kit, errno_of(call, params, arguments))).raise_for_error().value == errno
 
 
@@ -421,7 +421,7 @@ async def test_imports_that_are_not_granted_are_listed(language: ModuleLanguage,
 
 
 async def test_a_long_list_of_imports_is_cut(language: ModuleLanguage, kit: Kit) -> None:
-    """Nobody needs to read a thousand names."""
+    """A list of a thousand names is cut."""
     wat = "(module " + "".join(f'(import "env" "f{i}" (func))' for i in range(40)) + ")"
     with pytest.raises(InvalidModuleError, match="and 28 more"):
         await run(language, kit, wat)
@@ -708,7 +708,7 @@ async def test_a_stopped_tool_call_does_not_hold_up_the_end(language: ModuleLang
 
 
 async def test_cancelling_stops_the_module(language: ModuleLanguage, kit: Kit) -> None:
-    """Whoever cancels the run also stops its tool calls."""
+    """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, calling('{"id": "kit:wait"}')))
     await kit.begun.wait()
     task.cancel()

@@ -1,4 +1,4 @@
-"""Guests made ahead."""
+"""Pre-warmed guests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_thread(function: Callable[[], Any]) -> Any:
 
 
 def test_an_empty_pool_gives_nothing(pool: GuestPool) -> None:
-    """Whoever needs a guest then makes one; what was found is counted."""
+    """The next caller makes a guest then; what was found is counted."""
     assert pool.take() is None
     assert (pool.hits, pool.misses, pool.ready) == (0, 1, 0)
     pool.make().close()
@@ -89,7 +89,7 @@ def test_a_guest_that_is_ready_too_late_is_freed(pool: GuestPool, monkeypatch: p
 
 
 def test_a_guest_that_cannot_be_made(pool: GuestPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked is told, and its place is free again."""
+    """The caller gets the error, and its slot is free again."""
 
     def refill() -> str:
         try:

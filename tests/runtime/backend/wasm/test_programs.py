@@ -47,7 +47,7 @@ def test_what_is_compiled_can_be_loaded(tmp_path: Path) -> None:
 
 
 def test_a_build_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Where nobody shows its progress, one line says why nothing happens for a while."""
+    """Without a progress display, one line says why nothing happens for a while."""
     say = programs._LogOnce()
     with caplog.at_level(logging.WARNING):
         for text in ("one", "two"):

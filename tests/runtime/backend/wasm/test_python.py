@@ -57,7 +57,7 @@ async def kit() -> Kit:
 
 @pytest.fixture
 async def python() -> AsyncIterator[PythonLanguage]:
-    """The language, with one guest made ahead; the compiled sandbox is loaded once in a process."""
+    """The language, with one guest pre-warmed; the compiled sandbox is loaded once in a process."""
     language = PythonLanguage(WasmConfig(pool_size=1))
     yield language
     await language.aclose()
@@ -101,7 +101,7 @@ class TestPrograms:
         assert "ZeroDivisionError: division by zero (line 2, col 12)" in str(error)
 
     async def test_tool_errors_have_their_fields(self, python: PythonLanguage, kit: Kit) -> None:
-        """In the program as on the host; one that nobody catches tells which tool it was."""
+        """In the program as on the host; an uncaught one names its tool."""
         code = "try:\n    tools.kit.fail()\nexcept HandlerError as e:\n    x = [e.code, e.tool_id, e.retryable]\nx"
         assert await value(python, kit.request(code)) == ["handler_failed", "kit:fail", False]
         error = (await python.execute(kit.request("tools.kit.fail()"))).error
@@ -126,7 +126,7 @@ class TestPrograms:
             await python.execute(kit.request("1", files={"../x": b""}))
 
     async def test_replay(self, python: PythonLanguage, kit: Kit) -> None:
-        """With a seed and a clock every run is the same, whether its guest was made ahead or not."""
+        """With a seed and a clock every run is the same, whether its guest was pre-warmed or not."""
         code = "import random, time, os, uuid, secrets\n[random.random(), time.time(), str(uuid.uuid4()), secrets.token_hex()]"
         fixed = [await value(python, kit.request(code, seed=7, now=1e9)) for _ in range(3)]
         assert fixed[0] == fixed[1] == fixed[2]
@@ -385,7 +385,7 @@ class TestSessions:
         assert (await self.run(session, kit, "y")).raise_for_error().value == 5
 
     async def test_cancelling_ends_it(self, session: PythonSession, kit: Kit) -> None:
-        """Nobody knows how far the program came."""
+        """It is unknown how far the program came."""
         task = asyncio.create_task(self.run(session, kit, "tools.kit.wait()"))
         await kit.begun.wait()
         task.cancel()
@@ -400,7 +400,7 @@ class TestSessions:
         assert sorted(result.value for result in await asyncio.gather(*runs)) == [1, 2, 3, 4, 5]
 
     async def test_a_closed_session_says_so(self, session: PythonSession, kit: Kit) -> None:
-        """Whoever closed it."""
+        """Closing again does nothing, and later runs fail."""
         await session.aclose()
         await session.aclose()
         with pytest.raises(SandboxFailedError, match="it was closed"):

@@ -204,7 +204,7 @@ async def test_programs_cannot_change_the_guest_of_others(language: ScienceLangu
 @pytest.mark.full
 @needs_packages
 async def test_cancelling_stops_the_program(language: ScienceLanguage, kit: Kit) -> None:
-    """Whoever cancels the run also stops its tool calls."""
+    """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, "tools.kit.wait()"))
     await kit.begun.wait()
     task.cancel()
@@ -272,7 +272,7 @@ async def test_given_files_must_fit(language: ScienceLanguage, kit: Kit) -> None
 
 @pytest.fixture
 def files() -> ProvidedFiles:
-    """A folder with a file, and a file beside it."""
+    """A directory with a file, and a file beside it."""
     return ProvidedFiles({"folder/a": b"aa", "b": b"b"}, 10)
 
 
@@ -294,7 +294,7 @@ def test_what_changed_is_told(files: ProvidedFiles) -> None:
 
 
 def test_files_and_folders_can_be_moved(files: ProvidedFiles) -> None:
-    """A folder with all in it; what is in the way is replaced where POSIX says so."""
+    """A directory with all in it; what is in the way is replaced where POSIX says so."""
     files.mkdir("/folder/inner")
     files.write("/folder/inner/x", b"x")
     files.mkdir("/empty")
@@ -351,7 +351,7 @@ def test_the_root_stays() -> None:
 
 
 def test_there_can_be_so_many_files() -> None:
-    """Empty ones and folders count, too."""
+    """Empty ones and directories count, too."""
     files = ProvidedFiles({f"f{i}": b"" for i in range(4000)}, 10)
     for number in range(95):
         files.mkdir(f"/d{number}")

@@ -129,7 +129,7 @@ def test_data_come_as_they_are(host: Host) -> None:
 
 
 def test_only_so_much_data_waits(host: Host) -> None:
-    """The host has to wait then; whoever takes some makes room, and nothing is lost."""
+    """The host has to wait then; taking some frames makes room, and nothing is lost."""
     frame = with_data({"type": "b"}, bytes(1 << 20))
     sent: list[int] = []
 
@@ -160,7 +160,7 @@ def test_who_handles_a_type_of_message_gets_it(host: Host) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
 def test_data_go_out_whole(host: Host, size: int) -> None:
-    """However much of it a pipe takes at a time, and whoever else sends at the same time."""
+    """However much of it a pipe takes at a time, with other senders at the same time."""
     data = os.urandom(size)
     header = {"type": "file", "id": "ä", "payload": {"path": "x"}}
     for _ in range(2):

@@ -208,5 +208,5 @@ def test_a_yield_in_a_function_is_allowed() -> None:
 
 
 def test_nothing_has_a_name() -> None:
-    """For whoever sees it in a debugger."""
+    """The name is for debuggers."""
     assert repr(NOTHING) == "NOTHING"

@@ -108,7 +108,7 @@ except InterruptedError:
 
 @pytest.mark.full
 async def test_an_answer_for_a_loop_that_is_closed_is_dropped(start: Callable[..., Any]) -> None:
-    """Nobody waits for it."""
+    """The run does not wait for it."""
     code = """
 import asyncio, time
 async def main():
@@ -173,7 +173,7 @@ async def test_seeds_make_numbers_repeat(start: Callable[..., Any]) -> None:
 
 
 async def test_buffers_of_open_files_are_written_out(start: Callable[..., Any]) -> None:
-    """A file that nobody closed is complete when the run is over."""
+    """A file that the program left open is complete when the run is over."""
     child = start(SERVE)
     await child.value("a = open('a', 'w'); a.write('x')\nb = open('b', 'wb'); b.write(b'y')\nc = open('a')\nc.close()")
     await child.value("import os\nd = open('d', 'w')\nd.write('x')\nos.close(d.fileno())")

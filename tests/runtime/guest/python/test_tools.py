@@ -69,7 +69,7 @@ class TestCalls:
         assert host.asked == []
 
     def test_names_of_python_are_no_tools(self) -> None:
-        """Whoever copies or inspects the object does not end up with one."""
+        """Copying or inspecting the object does not give one."""
         tools = tools_of(Host())
         for thing in (tools, tools.git):
             with pytest.raises(AttributeError):
