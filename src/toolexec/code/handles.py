@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
+from toolexec.code.limits import DEFAULT_RESULT_BYTES
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.run.large import Budget, BudgetExceededError, is_small, json_pieces, search
 
 __all__ = ["DEFAULT_RESULT_BYTES", "HANDLE_KEY", "Handle", "Handles", "PageOf"]
 
-DEFAULT_RESULT_BYTES = 1 << 20
 HANDLE_KEY = "$handle"
 PageOf = Literal["items", "keys"]
 _PREVIEW_CHARS = 500

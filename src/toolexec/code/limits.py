@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.code.gateway import Gateway
-from toolexec.discovery.index import Index
 from toolexec.errors import (
     ChainStepLimitError,
     ConfigurationError,
@@ -24,11 +23,24 @@ if TYPE_CHECKING:
     from toolexec.code.types import ToolCallRecord
     from toolexec.discovery.docs import DetailLevel, ToolDoc
     from toolexec.discovery.examples import ToolExample
+    from toolexec.discovery.index import Index
     from toolexec.discovery.summary import Summary
     from toolexec.run.chain import ChainStep
     from toolexec.run.types import Result, StepResult
 
-__all__ = ["AllowList", "CallCount", "CountedGateway", "Limits", "LimitsEnforced", "counted", "trace_of"]
+__all__ = [
+    "DEFAULT_RESULT_BYTES",
+    "AllowList",
+    "CallCount",
+    "CountedGateway",
+    "Limits",
+    "LimitsEnforced",
+    "counted",
+    "trace_of",
+]
+
+DEFAULT_RESULT_BYTES: Final = 1 << 20
+"""How long a tool's result may be, as JSON, before code gets a handle in its place."""
 
 
 @checked("Limits", error=InvalidLimitsError)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from toolexec.discovery.bm25 import BM25Searcher
 from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
 from toolexec.discovery.index import ChangeEvent, ChangeListener, ChangeType, Registered
@@ -84,7 +83,11 @@ class InMemoryIndex:
     """
 
     def __init__(self, searcher: Searcher | None = None, *, selector: BindingSelector = prefer_local) -> None:
-        self.searcher: Searcher = BM25Searcher() if searcher is None else searcher
+        if searcher is None:
+            from toolexec.discovery.bm25 import BM25Searcher
+
+            searcher = BM25Searcher()
+        self.searcher: Searcher = searcher
         self._selector = selector
         self._lock = threading.RLock()
         self._entries: dict[str, Registered] = {}

@@ -97,7 +97,13 @@ def _json_of_depth(levels: int) -> dict[str, Any]:
     return {"$defs": defs, "$ref": "#/$defs/level0"}
 
 
-_is_valid = jsonschema_rs.Draft202012Validator(_json_of_depth(MAX_DEPTH)).is_valid
+def _first(value: Any) -> bool:
+    global _is_valid  # compiling takes milliseconds, which a program that only imports this does not have to wait
+    _is_valid = jsonschema_rs.Draft202012Validator(_json_of_depth(MAX_DEPTH)).is_valid
+    return _is_valid(value)
+
+
+_is_valid: Callable[[Any], bool] = _first
 
 
 class NotJSONError(ValueError):

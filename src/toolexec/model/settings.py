@@ -55,6 +55,30 @@ class _Kind:
     members: tuple[str, ...] = ()
 
 
+class _Settings(dict[str, _Kind]):
+    """What fits each setting that may be given by name, in the order of the parameters.
+
+    The annotation of one that can be given by name only is read when it is: it may need a module that nothing else
+    has loaded.
+    """
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self._later: dict[str, Callable[[], _Kind]] = {}
+
+    def add(self, kinds: Mapping[str, _Kind]) -> None:
+        self.names += tuple(kinds)
+        self.update(kinds)
+
+    def add_later(self, name: str, read: Callable[[], _Kind]) -> None:
+        self.names += (name,)
+        self._later[name] = read
+
+    def __missing__(self, name: str) -> _Kind:
+        kind = self[name] = self._later[name]()
+        return kind
+
+
 class SettingsGuard:
     """The parameters of one class or function, and what fits each of them."""
 
@@ -73,12 +97,12 @@ class SettingsGuard:
         self.owner = owner
         self._homes = homes or {}
         self._leave = leave
-        self._shape: tuple[tuple[tuple[str, _Kind], ...], dict[str, _Kind], bool] | None = None
+        self._shape: tuple[tuple[tuple[str, _Kind], ...], _Settings, bool] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the settings."""
-        return tuple(self._known()[1])
+        return self._known()[1].names
 
     def check(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Raise the guard's error for the first value that does not fit, in the order of the parameters, or else for
@@ -91,40 +115,45 @@ class SettingsGuard:
         unknown: str | None = None
         wrong: list[str] = []
         for name, value in named.items():
-            kind = by_name.get(name)
-            if kind is None:
+            try:
+                kind = by_name[name]
+            except KeyError:
                 unknown = name if unknown is None else unknown
-            elif type(value) not in kind.quick and not kind.fits(value):
+                continue
+            if type(value) not in kind.quick and not kind.fits(value):
                 wrong.append(name)
-        for name in by_name if wrong else ():
+        for name in by_name.names if wrong else ():
             if name in wrong:
                 message = _explain(self.what, by_name[name], named[name], name)
                 raise self.error(message, details={"setting": name})
         if unknown is not None and not is_open:
-            raise unknown_setting(self.what, unknown, by_name, self.error)
+            raise unknown_setting(self.what, unknown, by_name.names, self.error)
 
-    def _known(self) -> tuple[tuple[tuple[str, _Kind], ...], dict[str, _Kind], bool]:
+    def _known(self) -> tuple[tuple[tuple[str, _Kind], ...], _Settings, bool]:
         if self._shape is None:
-            by_name: dict[str, _Kind] = {}
+            by_name = _Settings()
             positional: list[tuple[str, _Kind]] = []
             is_open = False
             for number, part in enumerate(inspect.signature(self.function).parameters.values()):
                 if part.kind is part.VAR_KEYWORD:
                     settings = self._annotation(part)
                     if get_origin(settings) is typing.Unpack:
-                        by_name |= _kinds_of(get_args(settings)[0])
+                        by_name.add(_kinds_of(get_args(settings)[0]))
                     else:
                         is_open = True
                     continue
                 is_self = number == 0 and (self.owner is not None or part.name in ("self", "cls"))
                 left = is_self or part.name in self._leave or "*" in self._leave
-                kind = _ANYTHING if left else _kind(self._annotation(part))
                 if part.kind is part.VAR_POSITIONAL:
                     continue
+                if part.kind is part.KEYWORD_ONLY and not left:
+                    by_name.add_later(part.name, functools.partial(self._kind, part))
+                    continue
+                kind = _ANYTHING if left else self._kind(part)
                 if part.kind is not part.KEYWORD_ONLY:
                     positional.append((part.name, kind))
                 if part.kind is not part.POSITIONAL_ONLY and not is_self:
-                    by_name[part.name] = kind
+                    by_name.add({part.name: kind})
             self._shape = tuple(positional), by_name, is_open
         return self._shape
 
@@ -140,9 +169,10 @@ class SettingsGuard:
         space: dict[str, Any] = {"__guarded": guarded, "__bare": self.function, "__absent": object()}
         positional, by_keyword, tests = ["self"], list[str](), ["not __rest and not __more"]
         for part in [*inspect.signature(self.function).parameters.values()][1:]:
-            name, kind = part.name, by_name.get(part.name)
-            if kind is None or part.kind not in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY):
+            name = part.name
+            if name not in by_name.names or part.kind not in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY):
                 return guarded
+            kind = by_name[name]
             test = f"(type({name}) in __quick_{name} or __fits_{name}({name}))"
             space |= {f"__quick_{name}": kind.quick, f"__fits_{name}": kind.fits, f"__default_{name}": part.default}
             if len(kind.quick) == 1:
@@ -173,6 +203,9 @@ class SettingsGuard:
             space,
         )
         return functools.wraps(self.function)(space["__init__"])
+
+    def _kind(self, part: inspect.Parameter) -> _Kind:
+        return _kind(self._annotation(part))
 
     def _annotation(self, part: inspect.Parameter) -> Any:
         """The annotation of a parameter, read in the module where it is written: of a field, that of its class."""
@@ -205,6 +238,7 @@ def checked(
     value that does not fit its annotation (with its place). What the annotations cannot say, such as ranges, is left to
     the class or function. Put it above `@dataclass`. *homes* are the modules of names that only type checkers import.
     The values of *leave* (`*` for all) are left to the class, which accepts more than its annotations say.
+    Names that the module loads lazily, by a `__getattr__` of its own, are found there.
     """
 
     def decorate(target: Any) -> Any:
@@ -295,6 +329,11 @@ class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in self._homes:
             return getattr(importlib.import_module(self._homes[name]), name)
+        if load := self.get("__getattr__"):
+            try:
+                return load(name)
+            except AttributeError:
+                pass
         return getattr(builtins, name, None) or _NameOnly(name, (), {})
 
 

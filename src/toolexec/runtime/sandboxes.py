@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.hints import did_you_mean
@@ -15,7 +15,10 @@ from toolexec.runtime.runtime import CANDIDATES, Runtime
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
 
-__all__ = ["SANDBOXES", "SandboxSettings", "make_runtime"]
+__all__ = ["SANDBOXES", "RuntimeBackends", "SandboxSettings", "make_runtime"]
+
+RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
+"""Sandboxes: a list, or by profile."""
 
 SANDBOXES: Final = ("wasm", "bubblewrap", "docker", "containerd", "gvisor", "kata", "unsafe_host")
 """Every kind of sandbox that there is."""

@@ -1,0 +1,34 @@
+"""Packages that load what they export at its first use, so that importing one part does not import all others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package that exports names of other modules (PEP 562).
+
+    *homes* maps each module to the names that the package takes from it. A name is looked up once; then it is an
+    ordinary attribute of the package. No name may be that of a submodule, which would take its place when it is loaded.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
+
+    def load(name: str) -> Any:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(home), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def listed() -> list[str]:
+        return sorted(vars(sys.modules[package]).keys() | home_of.keys())
+
+    return load, listed
