@@ -13,8 +13,8 @@ from toolexec.backend import ProviderBackend
 from toolexec.discovery.docs import DocEntry, InMemoryDocStore
 from toolexec.discovery.examples import ToolExample
 from toolexec.errors import BackendUnavailableError, ConfigurationError, InvalidToolIDError, ToolNotFoundError
-from toolexec.exec import chains_ahead
-from toolexec.exec.chains_ahead import ChainsAhead, ChainSuggestion
+from toolexec.exec import links
+from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.run.gate import Gate
 from toolexec.run.layers.link_watch import LinkWatch
@@ -22,10 +22,6 @@ from toolexec.run.policy import Policy, Rule
 
 TEXT, COUNT = {"type": "string"}, {"type": "integer"}
 READ = ToolAnnotations(read_only=True)
-
-
-class Planner(Exec, ChainsAhead):
-    """An Exec that suggests chains."""
 
 
 def obj(**properties: Any) -> dict[str, Any]:
@@ -42,7 +38,7 @@ class Tracker:
     """A tracker of issues with real handlers, and what they were called with."""
 
     def __init__(self, **settings: Any) -> None:
-        self.ex = Planner(**settings)
+        self.ex = Exec(**settings)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.closed: list[int] = []
         issues = [{"number": 107, "title": "it breaks"}, {"number": 109, "title": "it leaks"}]
@@ -203,7 +199,7 @@ class TestTools:
         listing = Tool(name="list_teams", input_schema=obj(), output_schema=many(obj(id=TEXT)), annotations=READ)
         goal = Tool(name="disband", input_schema=obj(team_id=TEXT))
         for backend, steps in ((ProviderBackend, 2), (Down, 1)):
-            async with Planner() as ex:
+            async with Exec() as ex:
                 from toolexec.model.binding import ProviderBinding
 
                 ex.add_backends(backend("far", lambda name, args: None, tools=[]))
@@ -213,7 +209,7 @@ class TestTools:
 
     async def test_backends_that_nobody_has_started(self) -> None:
         """Starts such backends, as for a search."""
-        ex = Planner()
+        ex = Exec()
         goal = Tool(name="disband", namespace="far", input_schema=obj(team_id=TEXT))
         ex.add_backends(ProviderBackend("far", lambda name, args: None, tools=[goal]))
         try:
@@ -237,7 +233,7 @@ class TestTools:
 
     async def test_many_tools(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Looks at many tools in a thread, so that the event loop goes on."""
-        monkeypatch.setattr(chains_ahead, "_MANY_TOOLS", 2)
+        monkeypatch.setattr(links, "_MANY_TOOLS", 2)
         tracker = Tracker()
         assert tracker.ex.links.pending == 4
         first, second = await asyncio.gather(*(tracker.ex.suggest_chain("hub:close_issue") for _ in range(2)))
@@ -257,7 +253,7 @@ class TestLearning:
     async def test_two_calls_by_hand_twice(self) -> None:
         """Then the chain is suggested with the path that was seen, and it runs."""
         watch = LinkWatch()
-        ex = Planner(layers=[watch])
+        ex = Exec(layers=[watch])
         jobs = iter(range(4711, 4800))
         ex.add(
             Tool(name="begin", input_schema={"type": "object"}, annotations=READ),
@@ -290,6 +286,6 @@ class TestLearning:
         watch, own = LinkWatch(), LinkWatch(find=lambda tool_id: None)
         for layer in (watch, own):
             find = layer.find
-            ex = Planner(layers=[layer])
+            ex = Exec(layers=[layer])
             assert ex.links.observations is layer.observations
             assert layer.find == (find or ex.index.find)

@@ -129,7 +129,7 @@ async def test_a_sandbox_that_is_closed_by_itself() -> None:
     """A sandbox backend used without an Exec keeps to the same rule."""
     scene = Scene(Exec())
     backend = UnsafeHostBackend()
-    tools, _ = scene.ex._code.executor.prepare(scene.ex._code.request(PROGRAM, {}))
+    tools, _ = scene.ex._parts.code.executor.prepare(scene.ex._parts.code.request(PROGRAM, {}))
     request = ExecuteRequest(code=PROGRAM, gateway=tools, metadata={"unsafeOptIn": True})
     task = asyncio.create_task(backend.execute(request))
     await asyncio.wait_for(scene.waiting.wait(), PATIENCE)

@@ -174,8 +174,8 @@ def test_settings_of_code(name: str, value: Any) -> None:
             nonlocal started
             started = True
 
-        ex.start = start  # type: ignore[method-assign]
-        ex._sources.pending = [object()]  # type: ignore[list-item]
+        ex._parts.sources.start = start  # type: ignore[method-assign]
+        ex._parts.sources.pending = [object()]  # type: ignore[list-item]
         try:
             with pytest.raises(ConfigurationError, match=name):
                 await ex.execute_code("1", **{name: value})  # type: ignore[misc]
@@ -185,7 +185,7 @@ def test_settings_of_code(name: str, value: Any) -> None:
                 await anext(ex.stream_code("1", **{name: value}))  # type: ignore[misc]
         finally:
             assert not started
-            ex._sources.pending = []
+            ex._parts.sources.pending = []
 
     if wrong:
         asyncio.run(attempt())

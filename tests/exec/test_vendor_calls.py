@@ -367,7 +367,7 @@ class TestOpenAI:
     async def test_what_nobody_expected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is an answer too, without its inner life."""
         async with shop() as ex:
-            monkeypatch.setattr(ex, "run_tool", lambda *args: 1 / 0)
+            monkeypatch.setattr(ex._parts.calls, "run", lambda *args: 1 / 0)
             (answer,) = await ex.handle_openai_tool_calls(chat("shop__slow", '{"ms": 0}'))
         assert error_of(answer)["message"] == "the call could not be made: ZeroDivisionError"
 

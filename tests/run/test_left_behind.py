@@ -148,7 +148,7 @@ class TestTheEnd:
         """Closing waits a while for it and then ends it, so that nothing outlives the block."""
         before = asyncio.all_tasks()
         ex = Exec()
-        ex._close_patience = SHORT
+        ex._parts.close_patience = SHORT
         ex.add(stubborn.wait, "t:stubborn")
         await bounded(ex.run_tool("t:stubborn", timeout=SHORT))
         await bounded(ex.aclose())

@@ -1,31 +1,72 @@
-"""What adding tools to an `Exec` needs to find out."""
+"""How tools of Python functions, and tools by hand, get into an `Exec`."""
 
 from __future__ import annotations
 
 import inspect
-import shlex
-import shutil
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.binding import Binding, LocalBinding
+from toolexec.model.declare import FunctionTool, declare
+from toolexec.model.handler import Handler
+from toolexec.model.tool import Tool
 
-__all__ = ["command_line", "names_around"]
+if TYPE_CHECKING:
+    from toolexec.backend.local import LocalBackend
+    from toolexec.discovery.docs import DocEntry
+    from toolexec.discovery.facade import Discovery
+
+__all__ = ["Adding"]
 
 
-def names_around() -> dict[str, Any]:
-    """The local names where the method that asks for them was called; a function's annotations may need them."""
+class Adding:
+    """Adds tools to an index with their documentation, and their functions to the backend that runs those."""
+
+    def __init__(self, discovery: Discovery, local: LocalBackend) -> None:
+        self._discovery = discovery
+        self._local = local
+
+    def add(
+        self,
+        tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
+        name: str | None,
+        handler: Callable[[dict[str, Any]], Any] | Handler | None,
+        binding: Binding | None,
+        doc: DocEntry | None,
+    ) -> Tool:
+        """Add a tool and return it; see `Exec.add`, which alone calls this."""
+        if name is not None and isinstance(tool, Tool | FunctionTool):
+            raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
+        if isinstance(tool, Tool):
+            return self._add_tool(tool, handler, binding, doc)
+        if handler is not None or binding is not None:
+            raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
+        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=_names_around())
+        self._discovery.register(declared.tool.check_schemas(), LocalBinding(declared.tool.id), doc)
+        self._local.register(declared.tool.id, declared.handler)
+        return declared.tool
+
+    def _add_tool(
+        self,
+        tool: Tool,
+        handler: Callable[[dict[str, Any]], Any] | Handler | None,
+        binding: Binding | None,
+        doc: DocEntry | None,
+    ) -> Tool:
+        if (handler is None) == (binding is None):
+            raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
+        if handler is not None and not isinstance(handler, Handler) and not callable(handler):
+            raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
+        self._discovery.register(tool.check_schemas(), binding or LocalBinding(tool.id), doc)
+        if handler is not None:
+            self._local.register(tool.id, handler)
+        return tool
+
+
+def _names_around() -> dict[str, Any]:
+    """The local names where `Exec.add` was called; a function's annotations may need them."""
     frame = inspect.currentframe()
-    for _ in range(2):
+    for _ in range(3):  # out of here, of `Adding.add` and of `Exec.add`
         frame = frame.f_back if frame is not None else None
     return dict(frame.f_locals) if frame is not None else {}
-
-
-def command_line(command: str) -> list[str]:
-    """A command line's words; a program whose path has blanks in it is one word."""
-    if shutil.which(command) or Path(command).exists():
-        return [command]
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise ConfigurationError(f"cannot read the command line {command!r}: {error}") from error

@@ -8,20 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
 from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.model.origin import HERE, Origin
+from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.settings import checked, unknown_setting
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult
 
-__all__ = ["ChainResult", "Step", "execute_chain"]
+if TYPE_CHECKING:
+    from toolexec.exec.options import Options
+    from toolexec.exec.scope import Scope
+    from toolexec.exec.sources import Sources
+
+__all__ = ["ChainResult", "Chains", "Step", "execute_chain"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
@@ -100,6 +105,32 @@ class ChainResult:
         if self.error is not None:
             data["error"] = self.error.to_dict()
         return data | {"steps": [step.to_dict() for step in self.steps]}
+
+
+class Chains:
+    """Runs chains by one runner, each as a whole that the gate knows of; starts the backends first."""
+
+    def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner) -> None:
+        self._gate = options.gate
+        self._index = scope.index
+        self._sources = sources
+        self._runner = runner
+
+    async def run(
+        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+    ) -> ChainResult:
+        """Run tools one after the other; see `Exec.run_chain`."""
+        if self._sources.pending:
+            await self._sources.start()
+        chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        origin = current_origin()
+        if self._gate is None:
+            origin = origin.within("chain", "") if origin is not HERE else HERE
+            return await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=origin)
+        with self._gate.group("chain", origin, {"steps": len(chain)}) as scope:
+            result = await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=scope.origin)
+            scope.failure = result.error
+            return result
 
 
 async def execute_chain(

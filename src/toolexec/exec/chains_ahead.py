@@ -1,29 +1,25 @@
-"""The part of an `Exec` that proposes chains: which calls lead to a tool, and which arguments travel between them."""
+"""Chains that an `Exec` proposes: which calls lead to a tool, and which arguments travel between them."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from toolexec.discovery.docs import DocStore
-from toolexec.discovery.index import Index, get_tool
+from toolexec.discovery.index import get_tool
+from toolexec.discovery.links.plan import literal, plan_chain, set_argument
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.chain import Step
-from toolexec.exec.options import Options
-from toolexec.exec.sources import Sources
 
 if TYPE_CHECKING:
-    from toolexec.discovery.links.links import Links
     from toolexec.discovery.links.plan import MissingArgument
-from toolexec.model.settings import checked
+    from toolexec.exec.links import KeptLinks
+    from toolexec.exec.scope import Scope
+    from toolexec.exec.sources import Sources
 
-__all__ = ["ChainSuggestion", "ChainsAhead"]
-
-_MANY_TOOLS: Final = 200
+__all__ = ["ChainPlanner", "ChainSuggestion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +47,6 @@ class ChainSuggestion:
         *values* is for names that are no Python names (`body.issue_id`). A value is data: something in it that looks
         like a reference is none. Raises ConfigurationError for a name that is not missing.
         """
-        from toolexec.discovery.links.plan import literal, set_argument
-
         given = {**(values or {}), **named}
         missing = {each.name: each for each in self.missing}
         unknown = next((name for name in given if name not in missing), None)
@@ -85,58 +79,19 @@ class ChainSuggestion:
         return data | {key: value for key, value in rest.items() if value}
 
 
-class ChainsAhead:
-    """What an `Exec` can say about calls that were not made yet."""
+class ChainPlanner:
+    """Proposes chains of tools that are in a scope and can be called just now; starts the backends first."""
 
-    options: Options
-    index: Index
-    _sources: Sources
-    _links: Links | None = None
+    def __init__(self, scope: Scope, sources: Sources, links: KeptLinks) -> None:
+        self._scope = scope
+        self._sources = sources
+        self._links = links
 
-    if TYPE_CHECKING:
-
-        def visible(self) -> tuple[Index, DocStore]:
-            """See `Finding.visible`."""
-            ...
-
-    @property
-    def links(self) -> Links:
-        """Which tools make the arguments that others need; kept from the first time that somebody asks. What a
-        `LinkWatch` among the layers has seen counts, too."""
-        if self._links is None:
-            from toolexec.discovery.links.links import Links
-            from toolexec.run.layers.link_watch import LinkWatch
-
-            watch = next((layer for layer in self.options.layers if isinstance(layer, LinkWatch)), None)
-            if watch is not None and watch.find is None:
-                watch.find = self.index.find
-            self._links = Links(self.index, observations=watch.observations if watch is not None else None)
-        return self._links
-
-    async def links_ready(self) -> Links:
-        """The `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
-        links = self.links
-        if links.pending > _MANY_TOOLS:
-            await asyncio.to_thread(links.build)
-        return links
-
-    @checked("suggest_chain")
-    async def suggest_chain(
-        self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3
-    ) -> ChainSuggestion:
-        """A chain whose last step is the tool *goal*, for `run_chain`.
-
-        *args* are arguments of the goal that are known already. There are at most *depth* producers in a row (0 to 6)
-        and 8 steps in all. Read-only tools are preferred, others flagged; tools that cannot be called just now, and
-        those that the `current_origin` may not know of, are not used. Nothing is run.
-
-        Raises ToolNotFoundError and InvalidToolIDError for the goal, ConfigurationError for the depth.
-        """
-        from toolexec.discovery.links.plan import plan_chain
-
+    async def suggest(self, goal: str, args: Mapping[str, Any] | None, *, depth: int) -> ChainSuggestion:
+        """Return a chain whose last step is the tool *goal*; see `Exec.suggest_chain`."""
         if self._sources.pending:
             await self._sources.start()
-        index, docs = self.visible()
+        index, docs = self._scope.visible()
         found = get_tool(index, goal).tool
 
         def usable(tool_id: str) -> bool:
@@ -151,7 +106,7 @@ class ChainsAhead:
             return examples[0].args if examples else {}
 
         plan = plan_chain(
-            await self.links_ready(), index, found.id, args, depth=depth, visible=usable, examples=example
+            await self._links.ready(), index, found.id, args, depth=depth, visible=usable, examples=example
         )
         return ChainSuggestion(
             goal=found.id,

@@ -14,11 +14,11 @@ from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
-from toolexec.discovery.docs import DocStore
-from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.home import Home
 from toolexec.exec.options import Options
+from toolexec.exec.scope import Scope
+from toolexec.exec.sources import Sources
 from toolexec.model.origin import HERE, current_origin
 from toolexec.model.settings import check_settings
 from toolexec.run.runner import Runner
@@ -58,13 +58,15 @@ class CodeSettings(TypedDict, total=False):
 class CodeRuns:
     """Runs code for one `Exec`; the sandboxes are made at the first run."""
 
-    def __init__(self, options: Options, index: Index, docs: DocStore, runner: Runner, home: Home) -> None:
+    def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner, home: Home) -> None:
         self._options = options
-        self._parts: tuple[Index, DocStore, Runner] = (index, docs, runner)
+        self._scope = scope
+        self._sources = sources
+        self._runner = runner
         self._runtime: Runtime | None = None
         self._executor: Executor | None = None
-        self._closed = False
         self._home = home
+        self._closed = False
 
     def enter(self) -> None:
         """Raises ConfigurationError where code cannot run: on another event loop than before, in a forked child."""
@@ -82,7 +84,7 @@ class CodeRuns:
         options = self._options
         if not options.enable_code_execution:
             raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
-        if self._closed:
+        if self._closed or self._sources.closed:
             raise ConfigurationError("this Exec is closed; make a new one")
         if self._runtime is None:
             backends = options.runtime_backends
@@ -120,12 +122,11 @@ class CodeRuns:
         runtime = self.runtime
         if self._executor is None:
             options = self._options
-            index, docs, runner = self._parts
             self._executor = Executor(
                 CodeConfig(
-                    index=index,
-                    docs=docs,
-                    run=runner,
+                    index=self._scope.index,
+                    docs=self._scope.docs,
+                    run=self._runner,
                     engine=runtime,
                     default_timeout=options.default_timeout,
                     default_language=options.default_language,
@@ -155,15 +156,24 @@ class CodeRuns:
             request = replace(request, metadata={**request.metadata, _OPT_IN: True})
         return request
 
-    async def execute(self, request: ExecuteRequest) -> CodeResult:
+    async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
+        request = self.request(code, settings)
+        if self._sources.pending:
+            await self._sources.start()
+        return await self._execute(request)
+
+    async def _execute(self, request: ExecuteRequest) -> CodeResult:
         with self.run(request) as run:
             result = await run.executor.execute(run.request)
             run.failure = result.error
             return result
 
-    async def stream(self, request: ExecuteRequest) -> AsyncGenerator[CodeEvent, None]:
+    async def stream(self, code: str, settings: CodeSettings) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what happens; see `Exec.stream_code`."""
+        request = self.request(code, settings)
+        if self._sources.pending:
+            await self._sources.start()
         events: asyncio.Queue[CodeEvent | None] = asyncio.Queue()
         also = request.on_event
 
@@ -172,7 +182,7 @@ class CodeRuns:
             if also is not None:
                 also(event)
 
-        work = asyncio.create_task(self.execute(replace(request, on_event=hear)))
+        work = asyncio.create_task(self._execute(replace(request, on_event=hear)))
         work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
         try:
             while (event := await events.get()) is not None:
@@ -182,6 +192,10 @@ class CodeRuns:
             if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
+
+    def session(self, settings: CodeSettings) -> CodeSession:
+        """Return a sandbox that keeps its state; see `Exec.session`."""
+        return CodeSession(self, settings)
 
     async def aclose(self) -> None:
         """Stop all code and close the sandboxes."""

@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from toolexec.backend.base import Backend, BackendStatus
-from toolexec.backend.local import LocalBackend
-from toolexec.backend.mcp import MCPServer, MCPSettings, read_mcp_servers
-from toolexec.backend.provider import ProviderBackend
-from toolexec.backend.registry import BackendRegistry
-from toolexec.code.types import CodeEvent, CodeResult
-from toolexec.discovery.docs import DocEntry, DocStore
-from toolexec.discovery.facade import Discovery
-from toolexec.discovery.index import Index
 from toolexec.errors import ConfigurationError
-from toolexec.exec.adding import command_line, names_around
-from toolexec.exec.chain import ChainResult, Step, execute_chain
-from toolexec.exec.chains_ahead import ChainsAhead
-from toolexec.exec.code import CodeRuns, CodeSession, CodeSettings
-from toolexec.exec.home import Home
-from toolexec.exec.options import CallRemote, ExecSettings, Options
-from toolexec.exec.seeing import seen_by
-from toolexec.exec.sources import Added, Sources
-from toolexec.exec.vendor_calls import VendorCalls
-from toolexec.model.binding import Binding, BindingKind, LocalBinding
-from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.model.declare import FunctionTool, declare
-from toolexec.model.events import StreamEvent
-from toolexec.model.handler import Handler
+from toolexec.lazy import lazy_names
+from toolexec.model.call import ToolCall
 from toolexec.model.json_value import own_parts
-from toolexec.model.origin import HERE, current_origin
-from toolexec.model.settings import check_settings
-from toolexec.model.tool import Tool
-from toolexec.run.chain import notify
-from toolexec.run.layers.timeout import Timeout
-from toolexec.run.layers.trace import Trace
-from toolexec.run.runner import DefaultRunner, Runner
-from toolexec.run.types import Result
-from toolexec.runtime.runtime import Runtime
+from toolexec.model.origin import current_origin
+from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
+    from toolexec.adapter.names import NameMap
+    from toolexec.backend.base import Backend, BackendStatus
+    from toolexec.backend.local import LocalBackend
+    from toolexec.backend.mcp import MCPSettings
+    from toolexec.backend.registry import BackendRegistry
+    from toolexec.code.types import CodeEvent, CodeResult
+    from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
+    from toolexec.discovery.facets import Facets
+    from toolexec.discovery.index import Index
+    from toolexec.discovery.links.links import Links
+    from toolexec.discovery.results import SearchResults
+    from toolexec.discovery.summary import Filters
+    from toolexec.exec.chain import ChainResult, Step
+    from toolexec.exec.chains_ahead import ChainSuggestion
+    from toolexec.exec.code import CodeSession, CodeSettings
+    from toolexec.exec.options import ExecSettings, Options
+    from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
+    from toolexec.exec.vendor_calls import Unknown
+    from toolexec.model.binding import Binding
+    from toolexec.model.call import ProgressCallback
+    from toolexec.model.declare import FunctionTool
+    from toolexec.model.events import StreamEvent
+    from toolexec.model.handler import Handler
+    from toolexec.model.tool import Tool
+    from toolexec.run.runner import Runner
+    from toolexec.run.types import Result
+    from toolexec.runtime.runtime import Runtime
+else:  # what the annotations of checked methods name: imported at the first call of each
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.adapter.export": ("ToolSearch", "VendorFormat", "VendorTools"),
+            "toolexec.adapter.names": ("NameMap",),
+            "toolexec.discovery.summary": ("Filters",),
+            "toolexec.exec.vendor_calls": ("Unknown",),
+        },
+    )
 
 __all__ = ["Exec"]
 
-_CLOSE_PATIENCE = 2.0
-"""How many seconds `aclose` waits for handlers that ignored their cancellation."""
-
-_FIXED = frozenset(
+_MAX_BYTES: Final = 100_000
+_MAX_MEDIA_BYTES: Final = 5 << 20
+_FIXED: Final = frozenset(
     [
         "backends",
         "bindings_resolver",
@@ -68,16 +76,7 @@ _FIXED = frozenset(
 )
 
 
-class _AddedMCP(MCPSettings):
-    """All that `Exec.add_mcp` takes."""
-
-    name: str
-    command: str | Sequence[str]
-    args: Sequence[str]
-    url: str
-
-
-class Exec(VendorCalls, ChainsAhead):
+class Exec:
     """Find tools, read about them, run them one by one, in chains or as streams, wherever they live.
 
     >>> import asyncio
@@ -96,62 +95,48 @@ class Exec(VendorCalls, ChainsAhead):
     def __init__(self, options: Options | None = None, **settings: Unpack[ExecSettings]) -> None:
         """Raises ConfigurationError for an unknown setting, with the nearest one that there is, and for an invalid
         value; nothing has started then."""
+        from toolexec.exec.options import Options
+        from toolexec.exec.parts import Parts
+
         if options is not None and not isinstance(options, Options):
             raise ConfigurationError("Exec takes Options, or settings by keyword: Exec(default_timeout=5)")
-        self.options: Options = replace(options, **settings) if options is not None else Options(**settings)
-        options = self.options
-        discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
-        self.backends: BackendRegistry = options.backends if options.backends is not None else BackendRegistry()
-        self.local: LocalBackend = self._local_backend()
-        self._stand_in("mcp", options.mcp_executor)
-        self._stand_in("provider", options.provider_executor)
-        self._discovery = discovery
-        self.everything: Index = discovery.index
-        """All tools, also those outside of the options' toolset: for whoever owns this Exec, not for its users."""
-        self.index: Index
-        self.docs: DocStore
-        self.index, self.docs, self._resolver = seen_by(options, discovery, self.backends)
-        self.runner: Runner = self._build_runner()
-        self._home = Home()
-        self._sources = Sources(discovery.index, self.backends, options.start_timeout, self._home)
-        self._code = CodeRuns(options, self.index, self.docs, self.runner, self._home)
+        self._parts = Parts(replace(options, **settings) if options is not None else Options(**settings))
         self._sync: SyncExec | None = None
-        self._close_patience = _CLOSE_PATIENCE
-        for backend in self.backends.list():
-            if backend is not self.local:
-                self._sources.adopt(backend)
 
-    def _local_backend(self) -> LocalBackend:
-        known = self.backends.get("local")
-        if known is None:
-            self.backends.register(local := LocalBackend(handlers=self.options.local_handlers))
-            return local
-        if not isinstance(known, LocalBackend):
-            raise ConfigurationError("the backend named local must be a LocalBackend: functions are added to it")
-        if self.options.local_handlers:
-            raise ConfigurationError("your backends have a local one already; give local_handlers to that one")
-        return known
+    @property
+    def options(self) -> Options:
+        """The settings."""
+        return self._parts.options
 
-    def _stand_in(self, kind: BindingKind, execute: CallRemote | None) -> None:
-        if execute is not None:
-            self.backends.on_missing(kind, lambda name: ProviderBackend(name, partial(execute, name), kind=kind))
+    @property
+    def backends(self) -> BackendRegistry:
+        """All backends, by name."""
+        return self._parts.backends
 
-    def _build_runner(self) -> Runner:
-        options = self.options
-        self._is_watched = bool(options.gate is not None or options.layers or options.trace is not None)
-        runner: Runner = DefaultRunner(
-            self.index,
-            self.backends,
-            resolver=self._resolver,
-            validate_input=options.validate_input,
-            validate_output=options.output_validation,
-        )
-        runner = self._limits = Timeout(runner, options.default_timeout)
-        for wrap in reversed(options.layers):
-            runner = wrap(runner)
-        if options.gate is not None:
-            runner = options.gate.wrap(runner, self._resolver.resolve)
-        return Trace(runner, options.trace) if options.trace is not None else runner
+    @property
+    def local(self) -> LocalBackend:
+        """The backend that runs Python functions."""
+        return self._parts.local
+
+    @property
+    def index(self) -> Index:
+        """The tools: those of the options' toolset, if there is one."""
+        return self._parts.scope.index
+
+    @property
+    def everything(self) -> Index:
+        """All tools, also those outside of the options' toolset: for whoever owns this Exec, not for its users."""
+        return self._parts.discovery.index
+
+    @property
+    def docs(self) -> DocStore:
+        """The documentation of the tools in `index`."""
+        return self._parts.scope.docs
+
+    @property
+    def runner(self) -> Runner:
+        """What every call passes: trace, gate, layers, the time limit, and what makes it."""
+        return self._parts.calls.runner
 
     def reconfigure(self, **settings: Unpack[ExecSettings]) -> None:
         """Change options after all, before the first call: those about calls and code, such as gate, trace and limits.
@@ -160,15 +145,10 @@ class Exec(VendorCalls, ChainsAhead):
         those, for unknown settings and invalid values, and when code has run already.
         """
         fixed = sorted(settings.keys() & _FIXED)
-        if fixed or self._code.in_use:
+        if fixed or self._parts.code_is_in_use:
             what = f"{', '.join(fixed)} cannot be changed" if fixed else "code has run already"
             raise ConfigurationError(f"{what}; make a new Exec with these options")
-        self.options = replace(self.options, **settings)
-        if "toolset" in settings:
-            self.index, self.docs, self._resolver = seen_by(self.options, self._discovery, self.backends)
-        self.runner = self._build_runner()
-        self._code = CodeRuns(self.options, self.index, self.docs, self.runner, self._home)
-        self._sources.start_timeout = self.options.start_timeout
+        self._parts.configure(replace(self.options, **settings))
 
     # -- tools --------------------------------------------------------------------------------------------------
 
@@ -188,23 +168,7 @@ class Exec(VendorCalls, ChainsAhead):
         lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, InvalidSchemaError (with
         the place in the schema), ToolConflictError or ConfigurationError, with nothing added.
         """
-        if name is not None and isinstance(tool, Tool | FunctionTool):
-            raise ConfigurationError(f"{tool} has a name already; give one with a plain function only")
-        if isinstance(tool, Tool):
-            if (handler is None) == (binding is None):
-                raise ConfigurationError(f"add({tool.id}) needs either a handler or a binding", tool_id=tool.id)
-            if handler is not None and not isinstance(handler, Handler) and not callable(handler):
-                raise ConfigurationError(f"the handler of {tool.id} must be a function, not {handler!r}")
-            self._discovery.register(tool.check_schemas(), binding or LocalBinding(tool.id), doc)
-            if handler is not None:
-                self.local.register(tool.id, handler)
-            return tool
-        if handler is not None or binding is not None:
-            raise ConfigurationError("a function is its own handler; give handler or binding with a Tool only")
-        declared = tool if isinstance(tool, FunctionTool) else declare(tool, name, local_names=names_around())
-        self._discovery.register(declared.tool.check_schemas(), LocalBinding(declared.tool.id), doc)
-        self.local.register(declared.tool.id, declared.handler)
-        return declared.tool
+        return self._parts.adding.add(tool, name, handler, binding, doc)
 
     def add_mcp(
         self,
@@ -222,33 +186,23 @@ class Exec(VendorCalls, ChainsAhead):
         now: `await ex.add_mcp(...)`. A server that cannot be reached raises nothing; `backend_statuses` has the reason.
         Raises ConfigurationError, BackendExistsError, and MissingExtraError without the `mcp` extra.
         """
-        check_settings("add_mcp", _AddedMCP, {"name": name, "command": command, "args": args, "url": url, **settings})
-        if isinstance(command, str):
-            program, *rest = command_line(command) if command and not args else [command]
-        else:
-            program, *rest = [*command] or [""]
-        return self._add_servers([MCPServer(name=name, command=program, args=(*rest, *args), url=url, **settings)])
+        return self._parts.sources.add_mcp(name, command, args, url, settings)
 
     def add_config(self, path: str | Path) -> Added:
         """Add the servers of an `mcpServers` JSON file, as Claude Desktop, Cursor and VS Code write it.
 
         Raises ConfigurationError, BackendExistsError and MissingExtraError, with nothing added.
         """
-        return self._add_servers(read_mcp_servers(path))
-
-    def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
-        from toolexec.backend.mcp import MCPBackend
-
-        return self.add_backends(*(MCPBackend(server) for server in servers))
+        return self._parts.sources.add_config(path)
 
     def add_backends(self, *backends: Backend) -> Added:
         """Add backends of any kind; their tools appear once they are started. Raises BackendExistsError for a name in
         use, with none of them added."""
-        return self._sources.add(backends)
+        return self._parts.sources.add(backends)
 
     async def remove(self, name: str) -> None:
         """Close a backend and take its tools out of the index; unknown names are ignored."""
-        await self._sources.remove(name)
+        await self._parts.sources.remove(name)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -258,7 +212,7 @@ class Exec(VendorCalls, ChainsAhead):
         One that is slow goes on starting, one that fails is unavailable with its reason in `backend_statuses`; neither
         raises. Raises ConfigurationError after `aclose`.
         """
-        await self._sources.start()
+        await self._parts.sources.start()
 
     async def aclose(self) -> None:
         """Stop all code and every backend, end every process; then an ExceptionGroup tells what failed to stop, if
@@ -269,24 +223,7 @@ class Exec(VendorCalls, ChainsAhead):
         forked while this Exec was in use it does nothing, for all of it is the parent's. Raises ConfigurationError on
         another event loop than the one that runs its code.
         """
-        if self._home.is_left:
-            return
-        if self._code.in_use:
-            self._home.enter()
-        try:
-            await self._code.aclose()
-        finally:
-            if self._links is not None:
-                self._links.close()
-            close_search = getattr(getattr(self.everything, "searcher", None), "close", None)
-            try:
-                if close_search is not None:
-                    close_search()
-            finally:
-                try:
-                    await self._sources.aclose()
-                finally:
-                    await self._limits.left.aclose(self._close_patience)
+        await self._parts.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -299,7 +236,7 @@ class Exec(VendorCalls, ChainsAhead):
 
     def backend_statuses(self) -> list[BackendStatus]:
         """How every backend is, in order of registration."""
-        return self._sources.statuses()
+        return self._parts.sources.statuses()
 
     @property
     def sync(self) -> SyncExec:
@@ -309,6 +246,70 @@ class Exec(VendorCalls, ChainsAhead):
 
             self._sync = SyncExec(self)
         return self._sync
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    @checked("search_tools")
+    async def search_tools(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        filters: Filters | None = None,
+        explain: bool = False,
+        produces: str | None = None,
+    ) -> SearchResults:
+        """The best tools for *query*, best first; an empty query gives the first by ID.
+
+        The result is a list of summaries that also says what was probably meant (`did_you_mean`) and why it may be
+        empty (`note`). *explain* adds to each summary which words matched where, and what they weighed. *produces*
+        keeps to tools whose results have a value for an argument: `issue_id`, or that of a tool,
+        `github:close_issue.issue_id`; each summary then says where (`produces`), and without a query the surest come
+        first. It raises ToolNotFoundError and ConfigurationError when there is no such tool or argument.
+        """
+        finder = self._parts.finder
+        return await finder.search(query, limit, filters=filters, explain=explain, produces=produces)
+
+    @checked("tool_facets")
+    async def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
+        """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
+        are."""
+        return await self._parts.finder.facets(query, filters=filters)
+
+    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
+        """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also knows
+        which other tools produce its arguments."""
+        return await self._parts.finder.describe(tool_id, level)
+
+    def visible(self) -> tuple[Index, DocStore]:
+        """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
+        `current_origin`."""
+        scope, gate = self._parts.scope, self._parts.options.gate
+        return gate.view(scope.index, scope.docs, current_origin()) if gate is not None else (scope.index, scope.docs)
+
+    @property
+    def links(self) -> Links:
+        """Which tools make the arguments that others need; kept from the first time that somebody asks. What a
+        `LinkWatch` among the layers has seen counts, too."""
+        return self._parts.links.links
+
+    async def links_ready(self) -> Links:
+        """The `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
+        return await self._parts.links.ready()
+
+    @checked("suggest_chain")
+    async def suggest_chain(
+        self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3
+    ) -> ChainSuggestion:
+        """A chain whose last step is the tool *goal*, for `run_chain`.
+
+        *args* are arguments of the goal that are known already. There are at most *depth* producers in a row (0 to 6)
+        and 8 steps in all. Read-only tools are preferred, others flagged; tools that cannot be called just now, and
+        those that the `current_origin` may not know of, are not used. Nothing is run.
+
+        Raises ToolNotFoundError and InvalidToolIDError for the goal, ConfigurationError for the depth.
+        """
+        return await self._parts.planner.suggest(goal, args, depth=depth)
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -327,29 +328,12 @@ class Exec(VendorCalls, ChainsAhead):
         `started`, before anything else; then what the tool reports, on its own scale; and 1 of 1, `completed` or
         `error`, at the end, unless the call is cancelled.
         """
-        if on_progress is not None:
-            return await self._run_with_progress(tool_id, args, timeout, on_progress)
-        if self._sources.pending and self._sources.is_needed(tool_id):
-            await self.start()
-        if self._is_watched and args:
+        calls = self._parts.calls
+        if on_progress is not None or calls.sources.pending:
+            return await calls.run(tool_id, args, timeout=timeout, on_progress=on_progress)
+        if calls.is_watched and args:  # most calls come this way, which is the shortest there is
             args = own_parts(args)
-        return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
-
-    async def _run_with_progress(
-        self, tool_id: str, args: Mapping[str, Any] | None, timeout: float | None, on_progress: ProgressCallback
-    ) -> Result:
-        notify(on_progress, 0, 1, "started")
-        try:
-            if self._sources.pending and self._sources.is_needed(tool_id):
-                await self.start()
-            if self._is_watched and args:
-                args = own_parts(args)
-            result = await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
-        except Exception:
-            notify(on_progress, 1, 1, "error")
-            raise
-        notify(on_progress, 1, 1, "completed" if result.ok else "error")
-        return result
+        return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
 
     async def run_chain(
         self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
@@ -359,19 +343,9 @@ class Exec(VendorCalls, ChainsAhead):
         Failures of steps are in the result, together with what was done before. Raises InvalidChainError, before
         anything runs, for a chain that cannot work.
         """
-        if self._sources.pending:
-            await self.start()
-        checked = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
-        gate, origin = self.options.gate, current_origin()
-        if gate is None:
-            origin = origin.within("chain", "") if origin is not HERE else HERE
-            return await execute_chain(self.runner, self.index, checked, on_progress=on_progress, origin=origin)
-        with gate.group("chain", origin, {"steps": len(checked)}) as scope:
-            result = await execute_chain(self.runner, self.index, checked, on_progress=on_progress, origin=scope.origin)
-            scope.failure = result.error
-            return result
+        return await self._parts.chains.run(steps, on_progress=on_progress)
 
-    async def stream_tool(
+    def stream_tool(
         self,
         tool_id: str,
         args: Mapping[str, Any] | None = None,
@@ -385,16 +359,7 @@ class Exec(VendorCalls, ChainsAhead):
         StreamNotSupportedError instead. Leaving the loop early stops the tool (close the iterator, best with
         `contextlib.aclosing`). Raises as `Runner.stream` does.
         """
-        if self._sources.pending and self._sources.is_needed(tool_id):
-            await self.start()
-        if self._is_watched and args:
-            args = own_parts(args)
-        events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
+        return self._parts.calls.stream(tool_id, args, timeout=timeout, fallback=fallback)
 
     # -- code ---------------------------------------------------------------------------------------------------
 
@@ -409,29 +374,113 @@ class Exec(VendorCalls, ChainsAhead):
         A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
         and SandboxError when nothing was run.
         """
-        request = self._code.request(code, settings)
-        if self._sources.pending:
-            await self.start()
-        return await self._code.execute(request)
+        return await self._parts.code.execute(code, settings)
 
-    async def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
+    def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and hear what it does while it does it: prints and tool calls, then one event `done` with the
         result. Leaving the loop early stops the code. Raises as `execute_code` does."""
-        request = self._code.request(code, settings)
-        if self._sources.pending:
-            await self.start()
-        async with aclosing(self._code.stream(request)) as events:
-            async for event in events:
-                yield event
+        return self._parts.code.stream(code, settings)
 
     def session(self, **settings: Unpack[CodeSettings]) -> CodeSession:
         """A sandbox that keeps its state: `async with ex.session() as s: await s.execute_code("x = 1")`.
 
         *settings* hold for all of its runs, which may lower limits further.
         """
-        return CodeSession(self._code, settings)
+        return self._parts.code.session(settings)
 
     @property
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox for code."""
-        return self._code.runtime
+        return self._parts.code.runtime
+
+    # -- messages of providers ----------------------------------------------------------------------------------
+
+    @checked("export_tools")
+    async def export_tools(
+        self,
+        format: VendorFormat,
+        *,
+        filters: Filters | None = None,
+        strict: bool = False,
+        describe: bool = True,
+        search: ToolSearch | None = None,
+        always: Collection[str] = (),
+        allowed_callers: Sequence[str] = (),
+    ) -> VendorTools:
+        """The tools that may be known of just now, by ID, in a vendor's form, with what is lost in it.
+
+        *strict* asks for schemas that the vendor holds the model to; a tool whose schema cannot be one is exported as
+        usual, with a warning. *describe* says in descriptions what schemas cannot hold. With *search* (Anthropic and
+        OpenAI Responses) the model sees only those tools at first whose IDs are in *always*, and finds the others.
+        *allowed_callers* says who may call the tools, such as `direct` and `code_execution_20260120`. A gate with a
+        `Budget` adds `read_result`. Raises ConfigurationError for a form, or a combination, that does not exist.
+        """
+        return await self._parts.provider_calls.export(
+            format,
+            filters=filters,
+            strict=strict,
+            describe=describe,
+            search=search,
+            always=always,
+            allowed_callers=allowed_callers,
+        )
+
+    @checked("handle_openai_tool_calls")
+    async def handle_openai_tool_calls(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the calls in a message of OpenAI's, all at the same time, and give the answers in their order.
+
+        *message* is a completion, a response, a message, or a list of calls, as JSON data or as the SDK's objects.
+        Answers to Chat Completions are `tool` messages, those to Responses `function_call_output` items (and
+        `tool_search_output` for a search that is this side's). *tools* is what `export_tools` gave: only those are
+        called then; without it, all tools that there are. Every call is answered, whatever is wrong with it, unless
+        *unknown* is `skip`: then calls of tools that are not here are left out. A text is cut at *max_bytes* of JSON
+        (1000 at least), pictures and files have *max_media_bytes* together.
+
+        Raises ConfigurationError for a budget below 1000 bytes; all else is an answer.
+        """
+        answer = self._parts.provider_calls.answer
+        return await answer("openai", message, tools, unknown, max_bytes, max_media_bytes)
+
+    @checked("handle_anthropic_tool_use")
+    async def handle_anthropic_tool_use(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the `tool_use` blocks of a message of Anthropic's; gives the `tool_result` blocks of the next message.
+
+        Put nothing else into that message where code has made the calls. Pictures and PDF files go along as blocks,
+        unless code asked. A call of `search_tools` is answered with references to what was found. For the rest see
+        `handle_openai_tool_calls`.
+        """
+        answer = self._parts.provider_calls.answer
+        return await answer("anthropic", message, tools, unknown, max_bytes, max_media_bytes)
+
+    @checked("handle_gemini_function_calls")
+    async def handle_gemini_function_calls(
+        self,
+        message: Any,
+        tools: VendorTools | NameMap | None = None,
+        *,
+        unknown: Unknown = "answer",
+        max_bytes: int = _MAX_BYTES,
+        max_media_bytes: int = _MAX_MEDIA_BYTES,
+    ) -> list[dict[str, Any]]:
+        """Run the `functionCall` parts of a response or content of Gemini's; gives the `functionResponse` parts.
+
+        Media go along as parts of the response. For the rest see `handle_openai_tool_calls`.
+        """
+        answer = self._parts.provider_calls.answer
+        return await answer("gemini", message, tools, unknown, max_bytes, max_media_bytes)

@@ -1,4 +1,4 @@
-"""The part of an `Exec` that finds tools and tells what they are."""
+"""How an `Exec` finds tools and tells what they are."""
 
 from __future__ import annotations
 
@@ -6,68 +6,41 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
-from toolexec.discovery.facets import Facets
-from toolexec.discovery.index import Index
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters, Summary, summarize
 from toolexec.discovery.view import browsable
-from toolexec.exec.options import Options
-from toolexec.exec.sources import Sources
-from toolexec.model.origin import current_origin
-from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
-    from toolexec.discovery.links.links import Links
+    from toolexec.discovery.docs import DetailLevel, ToolDoc
+    from toolexec.discovery.facets import Facets
+    from toolexec.discovery.index import Index
     from toolexec.discovery.links.producer import Producer
+    from toolexec.exec.links import KeptLinks
+    from toolexec.exec.scope import Scope
+    from toolexec.exec.sources import Sources
 
-__all__ = ["Finding"]
+__all__ = ["Finder"]
 
-_MAX_PRODUCERS = 200
+_MAX_PRODUCERS: Final = 200
 
 
-class Finding:
-    """What an `Exec` can be asked about its tools."""
+class Finder:
+    """Finds tools of a scope, with how each is just now; starts the backends whose tools are not known yet."""
 
-    options: Options
-    index: Index
-    docs: DocStore
-    _sources: Sources
+    def __init__(self, scope: Scope, sources: Sources, links: KeptLinks) -> None:
+        self._scope = scope
+        self._sources = sources
+        self._links = links
 
-    if TYPE_CHECKING:
-
-        async def links_ready(self) -> Links:
-            """See `ChainsAhead.links_ready`."""
-            ...
-
-        @property
-        def links(self) -> Links:
-            """See `ChainsAhead.links`."""
-            ...
-
-    @checked("search_tools")
-    async def search_tools(
-        self,
-        query: str,
-        limit: int = 10,
-        *,
-        filters: Filters | None = None,
-        explain: bool = False,
-        produces: str | None = None,
+    async def search(
+        self, query: str, limit: int, *, filters: Filters | None, explain: bool = False, produces: str | None = None
     ) -> SearchResults:
-        """The best tools for *query*, best first; an empty query gives the first by ID.
-
-        The result is a list of summaries that also says what was probably meant (`did_you_mean`) and why it may be
-        empty (`note`). *explain* adds to each summary which words matched where, and what they weighed. *produces*
-        keeps to tools whose results have a value for an argument: `issue_id`, or that of a tool,
-        `github:close_issue.issue_id`; each summary then says where (`produces`), and without a query the surest come
-        first. It raises ToolNotFoundError and ConfigurationError when there is no such tool or argument.
-        """
+        """Return the best tools for *query*; see `Exec.search_tools`."""
         if missing := self._sources.missing:
             await self._sources.start(missing)
-        index, _ = self.visible()
+        index, _ = self._scope.visible()
         if produces is not None:
             found = await self._producing(index, query, limit, filters, produces, explain)
         elif getattr(index, "search_blocks", False):
@@ -79,7 +52,7 @@ class Finding:
     async def _producing(
         self, index: Index, query: str, limit: int, filters: Filters | None, produces: str, explain: bool
     ) -> SearchResults:
-        links = await self.links_ready()
+        links = await self._links.ready()
         producers = links.producers_of(produces, limit=_MAX_PRODUCERS, visible=lambda i: index.find(i) is not None)
         places = {producer.tool_id: producer for producer in producers}
         if query.strip():
@@ -95,34 +68,25 @@ class Finding:
         note = "" if summaries else f"no tool is known to produce {produces}"
         return SearchResults(summaries[: max(limit, 0)], score_type="link", note=note)
 
-    @checked("tool_facets")
-    async def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
-        are."""
+    async def facets(self, query: str, *, filters: Filters | None) -> Facets:
+        """Return how many tools a search would find, by kind; see `Exec.tool_facets`."""
         if missing := self._sources.missing:
             await self._sources.start(missing)
-        index, _ = self.visible()
+        index, _ = self._scope.visible()
         return browsable(index).facets(query, filters=filters)
 
-    async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also knows
-        which other tools produce its arguments."""
-        if self._sources.pending and self.index.find(tool_id) is None:
+    async def describe(self, tool_id: str, level: DetailLevel) -> ToolDoc:
+        """Return a tool's documentation; see `Exec.get_tool_doc`."""
+        if self._sources.pending and self._scope.index.find(tool_id) is None:
             await self._sources.start()
-        index, docs = self.visible()
+        index, docs = self._scope.visible()
         doc = docs.describe(tool_id, level)
         reason = self._sources.unavailable(doc.id)
         find = partial(self._producers_for, index, doc.id) if level == "full" else None
         return replace(doc, unavailable=reason, find_producers=find) if reason or find else doc
 
     def _producers_for(self, index: Index, tool_id: str) -> Mapping[str, Sequence[Producer]]:
-        return self.links.producers_for(tool_id, visible=lambda other: index.find(other) is not None)
-
-    def visible(self) -> tuple[Index, DocStore]:
-        """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
-        `current_origin`."""
-        gate = self.options.gate
-        return gate.view(self.index, self.docs, current_origin()) if gate is not None else (self.index, self.docs)
+        return self._links.links.producers_for(tool_id, visible=lambda other: index.find(other) is not None)
 
     def _with_state(self, summary: Summary) -> Summary:
         reason = self._sources.unavailable(summary.id)

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
-from toolexec.backend.registry import BackendRegistry
-from toolexec.code.handles import DEFAULT_RESULT_BYTES
-from toolexec.code.limits import Limits
-from toolexec.discovery.docs import DocStore
-from toolexec.discovery.index import Index
-from toolexec.discovery.toolset import Toolset
+from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
+from toolexec.lazy import lazy_names
 from toolexec.model.settings import checked
-from toolexec.run.gate import Gate
-from toolexec.run.layers.trace import TraceHook
-from toolexec.run.resolve import BindingsResolver, ToolResolver
-from toolexec.run.runner import OutputValidation, Runner
-from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.sandboxes import SandboxSettings
+
+if TYPE_CHECKING:
+    from toolexec.backend.registry import BackendRegistry
+    from toolexec.discovery.docs import DocStore
+    from toolexec.discovery.index import Index
+    from toolexec.discovery.toolset import Toolset
+    from toolexec.run.gate import Gate
+    from toolexec.run.layers.trace import TraceHook
+    from toolexec.run.resolve import BindingsResolver, ToolResolver
+    from toolexec.run.runner import OutputValidation, Runner
+    from toolexec.runtime.sandboxes import RuntimeBackends, SandboxSettings
+else:  # what the annotations name, for `checked`: each is imported with the first value that is given for it
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "toolexec.backend.registry": ("BackendRegistry",),
+            "toolexec.discovery.docs": ("DocStore",),
+            "toolexec.discovery.index": ("Index",),
+            "toolexec.discovery.toolset": ("Toolset",),
+            "toolexec.run.gate": ("Gate",),
+            "toolexec.run.layers.trace": ("TraceHook",),
+            "toolexec.run.resolve": ("BindingsResolver", "ToolResolver"),
+            "toolexec.run.runner": ("OutputValidation", "Runner"),
+            "toolexec.runtime.sandboxes": ("RuntimeBackends", "SandboxSettings"),
+        },
+    )
 
 __all__ = ["CallRemote", "ExecSettings", "Options", "RuntimeBackends", "SecurityProfile"]
 
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
-RuntimeBackends: TypeAlias = Sequence[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]]
-"""Sandboxes: a list, or by profile."""
 CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from toolexec.backend.base import Backend, BackendStatus, LiveBackend
 from toolexec.backend.catalog import Catalog
@@ -15,6 +16,9 @@ from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendExistsError, ConfigurationError, InvalidSchemaError
 from toolexec.exec.home import Home
+
+if TYPE_CHECKING:
+    from toolexec.backend.mcp import MCPServer, MCPSettings
 
 __all__ = ["Added", "Sources"]
 
@@ -58,7 +62,8 @@ class Sources:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, str] = {}
         self._lock = asyncio.Lock()
-        self._closed = False
+        self.closed = False
+        """Whether the Exec was closed."""
         self.pending: list[Backend] = []
         """Backends that nobody has started yet."""
 
@@ -74,6 +79,25 @@ class Sources:
             self._backends.register(backend)
             self.adopt(backend)
         return Added(backends, self.start, self._status)
+
+    def add_mcp(
+        self, name: str, command: str | Sequence[str], args: Sequence[str], url: str, settings: MCPSettings
+    ) -> Added:
+        """Add an MCP server; see `Exec.add_mcp`."""
+        from toolexec.exec.servers import mcp_server
+
+        return self._add_servers([mcp_server(name, command, args, url, settings)])
+
+    def add_config(self, path: str | Path) -> Added:
+        """Add the servers of a file; see `Exec.add_config`."""
+        from toolexec.backend.mcp import read_mcp_servers
+
+        return self._add_servers(read_mcp_servers(path))
+
+    def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
+        from toolexec.backend.mcp import MCPBackend
+
+        return self.add([MCPBackend(server) for server in servers])
 
     def adopt(self, backend: Backend) -> None:
         """Take care of a backend that is registered already."""
@@ -119,7 +143,7 @@ class Sources:
         One that is slow goes on starting, one that fails is unavailable with its reason; neither raises. Raises
         ConfigurationError after `aclose`, on another event loop, and in a child of the process that started some.
         """
-        if self._closed:
+        if self.closed:
             raise ConfigurationError("this Exec is closed; make a new one")
         if not self.pending:
             self._home.check_process()
@@ -149,7 +173,7 @@ class Sources:
 
     async def aclose(self) -> None:
         """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
-        self._closed = True
+        self.closed = True
         self.pending = []
         starting, self._starting = self._starting, {}
         stopping = asyncio.ensure_future(self._backends.stop_all())

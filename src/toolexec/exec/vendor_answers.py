@@ -6,18 +6,15 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.adapter.export import READ_TOOL, SEARCH_ARGUMENTS, SEARCH_TOOL, VendorTools, name_map
 from toolexec.adapter.messages import Answer, Media, VendorCall, media_of, notes_of, reply
 from toolexec.adapter.names import NameMap
 from toolexec.adapter.strict import without_nulls
-from toolexec.discovery.docs import DocStore
-from toolexec.discovery.index import Index
-from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError, ExecutionError, InputValidationError, ToolExecError, Violation
-from toolexec.exec.options import Options
 from toolexec.model.origin import current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
@@ -27,6 +24,12 @@ from toolexec.run.outline import MIN_BYTES
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.run.results import ResultStore
 from toolexec.run.types import Result
+
+if TYPE_CHECKING:
+    from toolexec.exec.calls import Calls
+    from toolexec.exec.finding import Finder
+    from toolexec.exec.options import Options
+    from toolexec.exec.scope import Scope
 
 __all__ = ["RESULT_READER", "Host", "answers", "kept_results"]
 
@@ -46,20 +49,13 @@ RESULT_READER: Final = Tool(
 """The tool that a model has beside the others where results are kept."""
 
 
-class Host(Protocol):
-    """What makes the calls and finds the tools; an `Exec` is one."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What makes the calls and finds the tools."""
 
-    def visible(self) -> tuple[Index, DocStore]:
-        """Return the tools that may be known of just now, and their documentation."""
-        ...
-
-    async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> SearchResults:
-        """Return the best tools for *query*."""
-        ...
-
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
-        """Run one tool."""
-        ...
+    scope: Scope
+    finder: Finder
+    calls: Calls
 
 
 async def answers(
@@ -104,7 +100,7 @@ class _Answering:
         self._tools = tools if isinstance(tools, VendorTools) else None
         self._store = store
         if tools is None:
-            self._names = name_map((entry.tool.id for entry in host.visible()[0].tools()), kind)
+            self._names = name_map((entry.tool.id for entry in host.scope.visible()[0].tools()), kind)
         else:
             self._names = tools.names if isinstance(tools, VendorTools) else tools
 
@@ -136,7 +132,7 @@ class _Answering:
                 return self._read(call)
             tool_id = self._names.to_id(call.name)
             return _answer_of(
-                await self._host.run_tool(tool_id, self._prepared(tool_id, call.args)), max_bytes, max_media_bytes
+                await self._host.calls.run(tool_id, self._prepared(tool_id, call.args)), max_bytes, max_media_bytes
             )
         except ToolExecError as error:
             return _failed(error, max_bytes)
@@ -149,7 +145,7 @@ class _Answering:
         done = self._tools.converted.get(tool_id) if self._tools is not None else None
         if done is not None and done.renamed:
             args = {done.renamed.get(name, name): value for name, value in args.items()}
-        entry = self._host.visible()[0].find(tool_id)
+        entry = self._host.scope.visible()[0].find(tool_id)
         return without_nulls(entry.tool.input_schema, args) if entry is not None else args
 
     async def _search(self, call: VendorCall) -> Answer:
@@ -157,7 +153,7 @@ class _Answering:
         limit = call.args.get("limit", _DEFAULT_FOUND)
         filters = self._tools.filters if self._tools is not None else None
         filters = filters if isinstance(filters, Filters) else None
-        found = await self._host.search_tools(call.args["query"], _LOOKED_AT, filters=filters)
+        found = await self._host.finder.search(call.args["query"], _LOOKED_AT, filters=filters)
         ids = [summary.id for summary in found if summary.id in self._names][:limit]
         forms = self._tools.converted if self._tools is not None else {}
         pairs = tuple(

@@ -1,0 +1,113 @@
+"""How an `Exec` makes single calls: through all rules, and in time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.json_value import own_parts
+from toolexec.model.origin import current_origin
+from toolexec.run.layers.timeout import Timeout
+from toolexec.run.runner import DefaultRunner, Runner
+
+if TYPE_CHECKING:
+    from toolexec.backend.registry import BackendRegistry
+    from toolexec.exec.options import Options
+    from toolexec.exec.scope import Scope
+    from toolexec.exec.sources import Sources
+    from toolexec.model.events import StreamEvent
+    from toolexec.run.types import Result
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """The one runner of an `Exec`, and the calls that are made by it; starts the backends that a call needs."""
+
+    def __init__(self, options: Options, scope: Scope, backends: BackendRegistry, sources: Sources) -> None:
+        self.sources = sources
+        self.is_watched = bool(options.gate is not None or options.layers or options.trace is not None)
+        self._limits = Timeout(
+            DefaultRunner(
+                scope.index,
+                backends,
+                resolver=scope.resolver,
+                validate_input=options.validate_input,
+                validate_output=options.output_validation,
+            ),
+            options.default_timeout,
+        )
+        self.runner: Runner = self._ruled(options, scope)
+        """What every call passes: trace, gate, layers, the time limit, and what makes it."""
+
+    def _ruled(self, options: Options, scope: Scope) -> Runner:
+        runner: Runner = self._limits
+        for wrap in reversed(options.layers):
+            runner = wrap(runner)
+        if options.gate is not None:
+            runner = options.gate.wrap(runner, scope.resolver.resolve)
+        if options.trace is None:
+            return runner
+        from toolexec.run.layers.trace import Trace
+
+        return Trace(runner, options.trace)
+
+    async def run(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> Result:
+        """Run one tool; see `Exec.run_tool`."""
+        if on_progress is not None:
+            return await self._run_with_progress(tool_id, args, timeout, on_progress)
+        if self.sources.pending and self.sources.is_needed(tool_id):
+            await self.sources.start()
+        if self.is_watched and args:
+            args = own_parts(args)
+        return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
+
+    async def _run_with_progress(
+        self, tool_id: str, args: Mapping[str, Any] | None, timeout: float | None, on_progress: ProgressCallback
+    ) -> Result:
+        from toolexec.run.chain import notify
+
+        notify(on_progress, 0, 1, "started")
+        try:
+            if self.sources.pending and self.sources.is_needed(tool_id):
+                await self.sources.start()
+            if self.is_watched and args:
+                args = own_parts(args)
+            result = await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
+        except Exception:
+            notify(on_progress, 1, 1, "error")
+            raise
+        notify(on_progress, 1, 1, "completed" if result.ok else "error")
+        return result
+
+    async def stream(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        fallback: bool = True,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Run one tool piece by piece; see `Exec.stream_tool`."""
+        if self.sources.pending and self.sources.is_needed(tool_id):
+            await self.sources.start()
+        if self.is_watched and args:
+            args = own_parts(args)
+        events = self.runner.stream(ToolCall(tool_id, args, timeout, None, fallback, current_origin()))
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    async def aclose(self, patience: float) -> None:
+        """Give handlers that ignored their cancellation so many seconds to end."""
+        await self._limits.left.aclose(patience)

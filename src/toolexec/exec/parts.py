@@ -1,0 +1,146 @@
+"""What an `Exec` is made of, put together."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+from toolexec.backend.local import LocalBackend
+from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.facade import Discovery
+from toolexec.errors import ConfigurationError
+from toolexec.exec.adding import Adding
+from toolexec.exec.calls import Calls
+from toolexec.exec.home import Home
+from toolexec.exec.links import KeptLinks
+from toolexec.exec.scope import Scope
+from toolexec.exec.sources import Sources
+
+if TYPE_CHECKING:
+    from toolexec.exec.chain import Chains
+    from toolexec.exec.chains_ahead import ChainPlanner
+    from toolexec.exec.code import CodeRuns
+    from toolexec.exec.finding import Finder
+    from toolexec.exec.options import CallRemote, Options
+    from toolexec.exec.vendor_calls import ProviderCalls
+    from toolexec.model.binding import BindingKind
+
+__all__ = ["Parts"]
+
+CLOSE_PATIENCE: Final = 2.0
+"""How many seconds closing waits for handlers that ignored their cancellation."""
+
+
+class Parts:
+    """The parts of one `Exec`, each with its own state.
+
+    What tools and backends there are stays; what works with them is made anew for other options. The parts that not
+    every program needs are made, and their modules imported, at their first use.
+    """
+
+    def __init__(self, options: Options) -> None:
+        """Raises ConfigurationError for parts in the options that do not go together."""
+        self.discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
+        self.backends: BackendRegistry = options.backends if options.backends is not None else BackendRegistry()
+        self.local: LocalBackend = _local_backend(self.backends, options)
+        self._stand_in("mcp", options.mcp_executor)
+        self._stand_in("provider", options.provider_executor)
+        self.home = Home()
+        self.sources = Sources(self.discovery.index, self.backends, options.start_timeout, self.home)
+        self.adding = Adding(self.discovery, self.local)
+        self.close_patience: float = CLOSE_PATIENCE
+        self.configure(options)
+        for backend in self.backends.list():
+            if backend is not self.local:
+                self.sources.adopt(backend)
+
+    def _stand_in(self, kind: BindingKind, execute: CallRemote | None) -> None:
+        if execute is None:
+            return
+        from toolexec.backend.provider import ProviderBackend
+
+        self.backends.on_missing(kind, lambda name: ProviderBackend(name, partial(execute, name), kind=kind))
+
+    def configure(self, options: Options) -> None:
+        """Make what works by the *options*, before the first use of any of it."""
+        for name in ("finder", "chains", "planner", "code", "provider_calls"):
+            self.__dict__.pop(name, None)
+        self.options = options
+        self.sources.start_timeout = options.start_timeout
+        self.scope = Scope(options, self.discovery, self.backends)
+        self.calls = Calls(options, self.scope, self.backends, self.sources)
+        self.links = KeptLinks(options, self.scope.index)
+
+    @cached_property
+    def finder(self) -> Finder:
+        """What finds tools and describes them."""
+        from toolexec.exec.finding import Finder
+
+        return Finder(self.scope, self.sources, self.links)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """What runs chains."""
+        from toolexec.exec.chain import Chains
+
+        return Chains(self.options, self.scope, self.sources, self.calls.runner)
+
+    @cached_property
+    def planner(self) -> ChainPlanner:
+        """What proposes chains."""
+        from toolexec.exec.chains_ahead import ChainPlanner
+
+        return ChainPlanner(self.scope, self.sources, self.links)
+
+    @cached_property
+    def code(self) -> CodeRuns:
+        """What runs code."""
+        from toolexec.exec.code import CodeRuns
+
+        return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home)
+
+    @property
+    def code_is_in_use(self) -> bool:
+        """Whether there are sandboxes already."""
+        return "code" in self.__dict__ and self.code.in_use
+
+    @cached_property
+    def provider_calls(self) -> ProviderCalls:
+        """What talks in the forms of providers."""
+        from toolexec.exec.vendor_answers import Host
+        from toolexec.exec.vendor_calls import ProviderCalls
+
+        return ProviderCalls(self.options, self.sources, Host(self.scope, self.finder, self.calls))
+
+    async def aclose(self) -> None:
+        """Stop all code and every backend, end every process; see `Exec.aclose`."""
+        if self.home.is_left:
+            return
+        if self.code_is_in_use:
+            self.home.enter()
+        try:
+            if "code" in self.__dict__:
+                await self.code.aclose()
+        finally:
+            self.links.close()
+            close_search = getattr(getattr(self.discovery.index, "searcher", None), "close", None)
+            try:
+                if close_search is not None:
+                    close_search()
+            finally:
+                try:
+                    await self.sources.aclose()
+                finally:
+                    await self.calls.aclose(self.close_patience)
+
+
+def _local_backend(backends: BackendRegistry, options: Options) -> LocalBackend:
+    known = backends.get("local")
+    if known is None:
+        backends.register(local := LocalBackend(handlers=options.local_handlers))
+        return local
+    if not isinstance(known, LocalBackend):
+        raise ConfigurationError("the backend named local must be a LocalBackend: functions are added to it")
+    if options.local_handlers:
+        raise ConfigurationError("your backends have a local one already; give local_handlers to that one")
+    return known

@@ -1,0 +1,65 @@
+"""What of all its tools an `Exec` can see at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolexec.model.origin import current_origin
+from toolexec.run.resolve import Resolver
+
+if TYPE_CHECKING:
+    from toolexec.backend.registry import BackendRegistry
+    from toolexec.discovery.docs import DocStore
+    from toolexec.discovery.facade import Discovery
+    from toolexec.discovery.index import Index, Registered
+    from toolexec.exec.options import Options
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """The index, the documentation and the resolver for all that is asked and run: of the options' toolset, if there is
+    one, else of all tools.
+
+    Search, descriptions, calls, chains, streams, code and servers all start from these, so that a tool outside of the
+    toolset is on no way to any of them.
+    """
+
+    index: Index
+    docs: DocStore
+    resolver: Resolver
+
+    def __init__(self, options: Options, discovery: Discovery, backends: BackendRegistry) -> None:
+        self._gate = options.gate
+        toolset, everything = options.toolset, discovery.index
+        if toolset is None:
+            self.index, self.docs = everything, discovery.docs
+            self.resolver = Resolver(
+                everything,
+                backends,
+                tool_resolver=options.tool_resolver,
+                bindings_resolver=options.bindings_resolver,
+            )
+            return
+        from toolexec.discovery.view import DocsView
+
+        members, view = toolset.on(everything), toolset.view(everything)
+
+        def shows(entry: Registered) -> bool:
+            # A tool of the index is what it is there, whatever a resolver says of it.
+            return everything.find(entry.tool.id) is None and members(entry)
+
+        self.index, self.docs = view, DocsView(discovery.docs, view)
+        self.resolver = Resolver(
+            view,
+            backends,
+            tool_resolver=options.tool_resolver,
+            bindings_resolver=options.bindings_resolver,
+            shows=shows,
+        )
+
+    def visible(self) -> tuple[Index, DocStore]:
+        """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from
+        the `current_origin`."""
+        gate = self._gate
+        return gate.view(self.index, self.docs, current_origin()) if gate is not None else (self.index, self.docs)

@@ -1,0 +1,147 @@
+"""What the start of a program may import: whoever pays for a module at each start has to need it then."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolexec
+
+ROOT = Path(toolexec.__file__).parent
+FRONT = {
+    "toolexec",
+    "toolexec.exec",
+    "toolexec.exec.facade",
+    "toolexec.lazy",
+    "toolexec.model",
+    "toolexec.model.call",
+    "toolexec.model.json_value",
+    "toolexec.model.origin",
+    "toolexec.model.secret_keys",
+    "toolexec.model.settings",
+    "toolexec.version",
+}
+"""All that `from toolexec import Exec` loads, beside `toolexec.errors`."""
+
+CALL = """
+import asyncio
+from toolexec import Exec
+ex = Exec()
+ex.add(lambda a, b: a + b, "math:add")
+assert asyncio.run(ex.run_tool("math:add", {"a": 5, "b": 3})).value == 8
+"""
+NOT_FOR_A_CALL = (
+    "toolexec.adapter",
+    "toolexec.backend.mcp",
+    "toolexec.backend.secrets",
+    "toolexec.cli",
+    "toolexec.code.executor",
+    "toolexec.code.tools",
+    "toolexec.config",
+    "toolexec.discovery.links.links",
+    "toolexec.discovery.toolset",
+    "toolexec.exec.chain",
+    "toolexec.exec.code",
+    "toolexec.exec.finding",
+    "toolexec.exec.vendor_calls",
+    "toolexec.integrations",
+    "toolexec.run.gate",
+    "toolexec.runtime",
+    "toolexec.server",
+)
+"""What an Exec with a Python function does not load for a call, each with its submodules."""
+
+TOOL_FILE = "from toolexec import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+NOT_FOR_A_COMMAND = (
+    "toolexec.adapter",
+    "toolexec.backend.mcp",
+    "toolexec.exec.chain",
+    "toolexec.exec.code",
+    "toolexec.integrations",
+    "toolexec.server",
+)
+"""What `toolexec run` of a tool in a Python file does not load, each with its submodules."""
+
+ADVICE = "import it where it is first used, or under TYPE_CHECKING, or put it into the list in tests/test_startup.py"
+
+
+def loaded_by(program: str, *args: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after the program."""
+    code = f"import sys\n{program}\nprint('loaded:', *sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True, timeout=120)
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+def foreign(modules: set[str]) -> set[str]:
+    """The packages among them that are neither ours nor of the standard library."""
+    return {name.partition(".")[0] for name in modules if "__" not in name} - sys.stdlib_module_names - {"toolexec"}
+
+
+def within(modules: set[str], packages: tuple[str, ...]) -> list[str]:
+    """Those of the modules that are one of the packages, or in one."""
+    return sorted(name for name in modules if any(f"{name}.".startswith(f"{package}.") for package in packages))
+
+
+def test_importing_exec_loads_only_this() -> None:
+    """The front door, the facade, what makes a call and what checks settings; no other package at all."""
+    loaded = loaded_by("from toolexec import Exec")
+    ours = {name for name in loaded if name.partition(".")[0] == "toolexec"}
+    more = sorted(name for name in ours - FRONT if not name.startswith("toolexec.errors"))
+    assert more == [], f"`from toolexec import Exec` loads more than it did; {ADVICE}"
+    assert sorted(FRONT - ours) == [], "the list has modules that are not loaded any more; take them out"
+    assert foreign(loaded) & {"pydantic", "typer", "rich", "mcp", "anyio", "wasmtime"} == set()
+
+
+def test_a_call_of_a_function_loads_no_more_than_it_needs() -> None:
+    """No sandbox, no server, no chain, no provider's form."""
+    loaded = loaded_by(CALL)
+    assert within(loaded, NOT_FOR_A_CALL) == [], f"a call of a Python function loads more than it did; {ADVICE}"
+    assert foreign(loaded) & {"typer", "rich", "mcp", "anyio", "wasmtime", "jmespath"} == set()
+
+
+def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """`toolexec run` of a Python file."""
+    path = tmp_path / "tools.py"
+    path.write_text(TOOL_FILE)
+    program = "from toolexec.cli.app import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code"
+    loaded = loaded_by(program, "run", "add", "a=1", "b=2", "--config", str(path))
+    assert within(loaded, NOT_FOR_A_COMMAND) == [], f"`toolexec run` loads more than it did; {ADVICE}"
+    assert foreign(loaded) & {"mcp", "anyio", "wasmtime", "httpx", "httpx2", "starlette"} == set()
+
+
+def lazy_packages() -> list[str]:
+    """All packages that load what they export at its first use."""
+    found = [path for path in ROOT.rglob("__init__.py") if "lazy_names(" in path.read_text()]
+    return sorted(".".join(path.relative_to(ROOT.parent).parent.parts) for path in found)
+
+
+@pytest.mark.parametrize("name", lazy_packages())
+def test_a_lazy_package_says_the_same_three_times(name: str) -> None:
+    """To type checkers, at run time, and in `__all__`; and no name is hidden by a submodule."""
+    package = importlib.import_module(name)
+    seen: dict[str, list[str]] = {}
+    homes: dict[str, list[str]] = {}
+    for node in ast.walk(ast.parse(Path(package.__file__ or "").read_text())):
+        if isinstance(node, ast.If):
+            for inner in node.body:
+                if isinstance(inner, ast.ImportFrom) and inner.module:
+                    seen[inner.module] = [alias.name for alias in inner.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names":
+            homes = {module: [*names] for module, names in ast.literal_eval(node.args[1]).items()}
+    assert homes == seen
+    assert sorted(package.__all__) == sorted(entry for names in seen.values() for entry in names)
+    for module, names in homes.items():
+        for entry in names:
+            assert getattr(package, entry) is getattr(importlib.import_module(module), entry)
+            assert entry in dir(package)
+
+
+def test_a_lazy_package_without_the_name() -> None:
+    """It says so as any module does."""
+    with pytest.raises(AttributeError, match=r"module 'toolexec\.code' has no attribute 'Engin'"):
+        importlib.import_module("toolexec.code").Engin  # noqa: B018
