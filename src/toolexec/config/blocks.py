@@ -47,6 +47,7 @@ class Block(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         hide_input_in_errors=True,
+        defer_build=True,
     )
 
 
@@ -142,7 +143,7 @@ class AuthBlock(Block):
     resource_url: str = _key("", "This server's address as clients know it.")
     authorization_servers: ListOf[str] = _key((), "Where clients get their tokens.")
     max_failures: int = _key(20, "Wrong credentials that one address may send in a minute.", ge=1)
-    jwt: JwtBlock = JwtBlock()
+    jwt: JwtBlock = JwtBlock.model_construct()
 
 
 class LimitsBlock(Block):
@@ -270,21 +271,21 @@ class SecretsBlock(Block):
 class Settings(Block):
     """All settings, one block each."""
 
-    sources: SourcesBlock = SourcesBlock()
-    server: ServerBlock = ServerBlock()
-    http: HttpBlock = HttpBlock()
-    auth: AuthBlock = AuthBlock()
-    limits: LimitsBlock = LimitsBlock()
-    code: CodeBlock = CodeBlock()
-    sandboxes: SandboxesBlock = SandboxesBlock()
-    results: ResultsBlock = ResultsBlock()
-    policy: PolicyBlock = PolicyBlock()
-    approval: ApprovalBlock = ApprovalBlock()
-    audit: AuditBlock = AuditBlock()
-    pinning: PinningBlock = PinningBlock()
-    telemetry: TelemetryBlock = TelemetryBlock()
-    catalogue: CatalogueBlock = CatalogueBlock()
-    secrets: SecretsBlock = SecretsBlock()
+    sources: SourcesBlock = SourcesBlock.model_construct()
+    server: ServerBlock = ServerBlock.model_construct()
+    http: HttpBlock = HttpBlock.model_construct()
+    auth: AuthBlock = AuthBlock.model_construct()
+    limits: LimitsBlock = LimitsBlock.model_construct()
+    code: CodeBlock = CodeBlock.model_construct()
+    sandboxes: SandboxesBlock = SandboxesBlock.model_construct()
+    results: ResultsBlock = ResultsBlock.model_construct()
+    policy: PolicyBlock = PolicyBlock.model_construct()
+    approval: ApprovalBlock = ApprovalBlock.model_construct()
+    audit: AuditBlock = AuditBlock.model_construct()
+    pinning: PinningBlock = PinningBlock.model_construct()
+    telemetry: TelemetryBlock = TelemetryBlock.model_construct()
+    catalogue: CatalogueBlock = CatalogueBlock.model_construct()
+    secrets: SecretsBlock = SecretsBlock.model_construct()
 
     def get(self, path: str) -> Any:
         """Return the value of the key with this path; raises KeyError for an unknown one."""

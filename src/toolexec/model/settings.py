@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _MAX_SHOWN: Final = 40
 _CALLS_BEFORE_COMPILED: Final = 3  # most classes of settings are used once, and not worth it
+_CALLS_BEFORE_ALL_IS_READ: Final = 30  # where compiling would import what the calls until then did not need
 _STRINGS: Final = (str, bytes, bytearray, memoryview)
 _SEQUENCES: Final = (list, tuple, abc.Sequence, abc.MutableSequence)
 _COLLECTIONS: Final = (set, frozenset, abc.Set, abc.MutableSet, abc.Collection, abc.Iterable)
@@ -59,20 +60,28 @@ class _Settings(dict[str, _Kind]):
     """What fits each setting that may be given by name, in the order of the parameters.
 
     The annotation of one that can be given by name only is read when it is: it may need a module that nothing else
-    has loaded.
+    has loaded. For None that is not needed where the text of the annotation allows it.
     """
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()
+        self.optional: set[str] = set()
         self._later: dict[str, Callable[[], _Kind]] = {}
+
+    @property
+    def are_read(self) -> bool:
+        """Whether all annotations were read."""
+        return len(self) == len(self.names)
 
     def add(self, kinds: Mapping[str, _Kind]) -> None:
         self.names += tuple(kinds)
         self.update(kinds)
 
-    def add_later(self, name: str, read: Callable[[], _Kind]) -> None:
+    def add_later(self, name: str, annotation: Any, read: Callable[[], _Kind]) -> None:
         self.names += (name,)
         self._later[name] = read
+        if isinstance(annotation, str) and annotation.endswith("| None"):
+            self.optional.add(name)
 
     def __missing__(self, name: str) -> _Kind:
         kind = self[name] = self._later[name]()
@@ -104,6 +113,11 @@ class SettingsGuard:
         """The names of the settings."""
         return self._known()[1].names
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the annotations of all settings were read."""
+        return self._known()[1].are_read
+
     def check(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Raise the guard's error for the first value that does not fit, in the order of the parameters, or else for
         the first unknown name."""
@@ -115,6 +129,8 @@ class SettingsGuard:
         unknown: str | None = None
         wrong: list[str] = []
         for name, value in named.items():
+            if value is None and name in by_name.optional:
+                continue
             try:
                 kind = by_name[name]
             except KeyError:
@@ -147,7 +163,7 @@ class SettingsGuard:
                 if part.kind is part.VAR_POSITIONAL:
                     continue
                 if part.kind is part.KEYWORD_ONLY and not left:
-                    by_name.add_later(part.name, functools.partial(self._kind, part))
+                    by_name.add_later(part.name, part.annotation, functools.partial(self._kind, part))
                     continue
                 kind = _ANYTHING if left else self._kind(part)
                 if part.kind is not part.KEYWORD_ONLY:
@@ -268,7 +284,9 @@ def checked(
         @functools.wraps(function)
         def first(*args: Any, **named: Any) -> None:
             guarded(*args, **named)
-            if next(calls) == _CALLS_BEFORE_COMPILED and vars(owner).get("__init__") is first:
+            number = next(calls)
+            is_time = guard.is_read if number == _CALLS_BEFORE_COMPILED else number == _CALLS_BEFORE_ALL_IS_READ
+            if is_time and vars(owner).get("__init__") is first:
                 owner.__init__ = guard.compiled(guarded)  # type: ignore[misc]
 
         owner.__init__ = first  # type: ignore[misc]
