@@ -226,7 +226,7 @@ def own_args(args: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def own_parts(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give arguments that share no nested dict or list with *args*, for whoever looks at a call before it is made.
+    """Give arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
 
     What is flat, and what is not JSON, is given as it is: the runner looks at it again, and refuses it.
     """
