@@ -19,7 +19,8 @@ import asyncio
 import operator
 from typing import Any
 
-from toolexec import Discovery, DocEntry, Exec, LocalBinding, Step, Tool, ToolAnnotations
+from toolexec import DocEntry, Exec, LocalBinding, Step, Tool, ToolAnnotations
+from toolexec.discovery import Discovery
 
 OPERATIONS = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
 TEMPERATURES = {"Bern": 21, "Oslo": 9, "York": 14}

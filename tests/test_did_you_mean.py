@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, Limits, MCPServer, Options, Policy, Rule, Runtime, Step, Toolset, WasmConfig, tool
+from toolexec import Exec, Limits, MCPServer, Options, Policy, Rule, Runtime, Step, Toolset, tool
 from toolexec.adapter.registry import default_adapters
 from toolexec.backend.registry import BackendRegistry
 from toolexec.backend.secrets.resolver import SecretResolver
@@ -23,6 +23,7 @@ from toolexec.runtime.backend.bubblewrap import BubblewrapConfig
 from toolexec.runtime.backend.docker import DockerConfig
 from toolexec.runtime.backend.gvisor import GvisorConfig
 from toolexec.runtime.backend.unsafe.backend import UnsafeConfig
+from toolexec.runtime.backend.wasm import WasmConfig
 from toolexec.runtime.sandboxes import SandboxSettings
 from toolexec.server.settings import ServeSettings
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_public_classes_are_exported() -> None:
 def test_the_front_door() -> None:
     """The front door lists its names, loads them at their first use, and they are the very ones of their homes."""
     assert dir(toolexec) == sorted(toolexec.__all__)
-    assert 25 <= len(toolexec.__all__) <= 55
+    assert 25 <= len(toolexec.__all__) <= 40
     for module, names in toolexec._HOMES.items():
         for name in names:
             assert getattr(toolexec, name) is getattr(importlib.import_module(module), name)
@@ -93,6 +94,16 @@ def test_the_front_door_for_type_checkers() -> None:
                 if isinstance(inner, ast.ImportFrom) and inner.module:
                     seen[inner.module] = {alias.name for alias in inner.names}
     assert seen == {module: set(names) for module, names in toolexec._HOMES.items()}
+
+
+@pytest.mark.parametrize("name", sorted(toolexec._MOVED))
+def test_what_was_at_the_front_door_is_there_for_one_more_release(name: str) -> None:
+    """With a warning that names its home."""
+    home = importlib.import_module(toolexec._MOVED[name])
+    with pytest.deprecated_call(match=rf"toolexec\.{name} is in {re.escape(home.__name__)} now"):
+        assert getattr(toolexec, name) is getattr(home, name)
+    assert name in home.__all__
+    assert name not in toolexec.__all__
 
 
 def test_a_name_that_is_not_there() -> None:

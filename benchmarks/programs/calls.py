@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.programs.echo import ARGS, SCHEMA, answer, answer_sync, echo
-from toolexec import Exec, InMemoryIndex, LocalBackend, LocalBinding, ProviderBackend, Step, Tool, tool
-from toolexec.backend import BackendRegistry
+from toolexec import Exec, InMemoryIndex, LocalBackend, LocalBinding, Step, Tool, tool
+from toolexec.backend import BackendRegistry, ProviderBackend
 from toolexec.model import ToolCall
 from toolexec.model.handler import mapping_handler
 from toolexec.run import DefaultRunner, Timeout

@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.meter import Meter, run_program
 from benchmarks.programs.echo import ARGS, SCHEMA, answer
-from toolexec import Exec, ProviderBackend, Tool, ToolAnnotations
+from toolexec import Exec, Tool, ToolAnnotations
+from toolexec.backend import ProviderBackend
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.gate import Gate

@@ -6,23 +6,20 @@ importing the package costs next to nothing.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolexec.version import __version__
 
 if TYPE_CHECKING:
-    from toolexec.backend import BackendStatus, LocalBackend, ProviderBackend
-    from toolexec.backend.mcp import MCPBackend, MCPServer
-    from toolexec.code import CodeEvent, CodeResult, Limits
+    from toolexec.backend import LocalBackend
+    from toolexec.backend.mcp import MCPServer
+    from toolexec.code import CodeResult, Limits
     from toolexec.discovery import (
-        BM25Searcher,
-        Discovery,
         DocEntry,
         Filters,
-        InMemoryDocStore,
         InMemoryIndex,
-        LexicalSearcher,
         Summary,
         ToolDoc,
         ToolExample,
@@ -43,33 +40,25 @@ if TYPE_CHECKING:
     from toolexec.exec import ChainResult, Exec, Options, Step, SyncExec
     from toolexec.model import (
         LocalBinding,
-        MCPBinding,
         Progress,
-        ProviderBinding,
         Tool,
         ToolAnnotations,
-        ToolBuilder,
         ToolContext,
         ToolReply,
         tool,
     )
-    from toolexec.run import Result, StepResult, StreamEvent, TraceEvent
+    from toolexec.run import Result, StreamEvent
     from toolexec.run.gate import Gate
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime import Runtime
-    from toolexec.runtime.backend.wasm import WasmBackend, WasmConfig
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "toolexec.backend": ("BackendStatus", "LocalBackend", "ProviderBackend"),
-    "toolexec.backend.mcp": ("MCPBackend", "MCPServer"),
+    "toolexec.backend": ("LocalBackend",),
+    "toolexec.backend.mcp": ("MCPServer",),
     "toolexec.discovery": (
-        "BM25Searcher",
-        "Discovery",
         "DocEntry",
         "Filters",
-        "InMemoryDocStore",
         "InMemoryIndex",
-        "LexicalSearcher",
         "Summary",
         "ToolDoc",
         "ToolExample",
@@ -87,71 +76,73 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "ToolNotFoundError",
         "ToolTimeoutError",
     ),
-    "toolexec.code": ("CodeEvent", "CodeResult", "Limits"),
+    "toolexec.code": ("CodeResult", "Limits"),
     "toolexec.runtime": ("Runtime",),
-    "toolexec.runtime.backend.wasm": ("WasmBackend", "WasmConfig"),
     "toolexec.exec": ("ChainResult", "Exec", "Options", "Step", "SyncExec"),
     "toolexec.model": (
         "LocalBinding",
-        "MCPBinding",
         "Progress",
-        "ProviderBinding",
         "Tool",
         "ToolAnnotations",
-        "ToolBuilder",
         "ToolContext",
         "ToolReply",
         "tool",
     ),
     "toolexec.run.gate": ("Gate",),
     "toolexec.run.policy": ("Policy", "Rule"),
-    "toolexec.run": ("Result", "StepResult", "StreamEvent", "TraceEvent"),
+    "toolexec.run": ("Result", "StreamEvent"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MOVED = {
+    "BM25Searcher": "toolexec.discovery",
+    "BackendStatus": "toolexec.backend",
+    "CodeEvent": "toolexec.code",
+    "Discovery": "toolexec.discovery",
+    "InMemoryDocStore": "toolexec.discovery",
+    "LexicalSearcher": "toolexec.discovery",
+    "MCPBackend": "toolexec.backend.mcp",
+    "MCPBinding": "toolexec.model",
+    "ProviderBackend": "toolexec.backend",
+    "ProviderBinding": "toolexec.model",
+    "StepResult": "toolexec.run",
+    "ToolBuilder": "toolexec.model",
+    "TraceEvent": "toolexec.run",
+    "WasmBackend": "toolexec.runtime.backend.wasm",
+    "WasmConfig": "toolexec.runtime.backend.wasm",
+}
+"""What was here before: it can be imported from here for one more release."""
 
 __all__ = [
-    "BM25Searcher",
-    "BackendStatus",
     "BackendUnavailableError",
     "ChainResult",
     "CodeError",
-    "CodeEvent",
     "CodeResult",
     "ConfigurationError",
-    "Discovery",
     "DocEntry",
     "Exec",
     "ExecutionError",
     "Filters",
     "Gate",
-    "InMemoryDocStore",
     "InMemoryIndex",
     "InputValidationError",
-    "LexicalSearcher",
     "LimitExceededError",
     "Limits",
     "LocalBackend",
     "LocalBinding",
-    "MCPBackend",
-    "MCPBinding",
     "MCPServer",
     "Options",
     "Policy",
     "Progress",
-    "ProviderBackend",
-    "ProviderBinding",
     "Result",
     "Rule",
     "Runtime",
     "SandboxUnavailableError",
     "Step",
-    "StepResult",
     "StreamEvent",
     "Summary",
     "SyncExec",
     "Tool",
     "ToolAnnotations",
-    "ToolBuilder",
     "ToolContext",
     "ToolDoc",
     "ToolExample",
@@ -160,15 +151,15 @@ __all__ = [
     "ToolReply",
     "ToolTimeoutError",
     "Toolset",
-    "TraceEvent",
-    "WasmBackend",
-    "WasmConfig",
     "__version__",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        warnings.warn(f"toolexec.{name} is in {_MOVED[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(_MOVED[name]), name)
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'toolexec' has no attribute {name!r}")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from toolexec import ProviderBackend, Tool
-from toolexec.backend import StreamingBackend
+from toolexec import Tool
+from toolexec.backend import ProviderBackend, StreamingBackend
 from toolexec.errors import (
     BackendDisabledError,
     BackendUnavailableError,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec import LocalBackend, ProviderBackend, Tool, tool
-from toolexec.backend import Backend, BackendRegistry
+from toolexec import LocalBackend, Tool, tool
+from toolexec.backend import Backend, BackendRegistry, ProviderBackend
 from toolexec.backend.mcp import MCPBackend
 from toolexec.errors import (
     BackendError,

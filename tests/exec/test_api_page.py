@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolexec import Exec, InMemoryDocStore, InMemoryIndex, LocalBackend, LocalBinding, MCPBinding, Step, Tool
+from toolexec import Exec, InMemoryIndex, LocalBackend, LocalBinding, Step, Tool
 from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery import InMemoryDocStore
+from toolexec.model import MCPBinding
 from toolexec.run import DefaultRunner, ToolCall
 
 ADD = Tool(

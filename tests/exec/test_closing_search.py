@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolexec import Exec, InMemoryIndex, LexicalSearcher
+from toolexec import Exec, InMemoryIndex
+from toolexec.discovery import LexicalSearcher
 from toolexec.errors import ConfigurationError
 
 

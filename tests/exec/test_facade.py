@@ -16,16 +16,14 @@ from toolexec import (
     Filters,
     LocalBinding,
     Progress,
-    ProviderBackend,
-    ProviderBinding,
     Step,
     StreamEvent,
     Tool,
     ToolContext,
     ToolExample,
-    TraceEvent,
     tool,
 )
+from toolexec.backend import ProviderBackend
 from toolexec.errors import (
     BackendNotFoundError,
     ConfigurationError,
@@ -42,6 +40,8 @@ from toolexec.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
+from toolexec.model import ProviderBinding
+from toolexec.run import TraceEvent
 
 ANY = {"type": "object"}
 STARTED = Progress(done=0, total=1, message="started")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, MCPBinding, ProviderBinding, Result, Step, Tool, ToolContext, tool
+from toolexec import Exec, Result, Step, Tool, ToolContext, tool
 from toolexec.errors import ExecutionError
+from toolexec.model import MCPBinding, ProviderBinding
 
 ANY = {"type": "object"}
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from toolexec import Exec, LocalBackend, ProviderBackend, Tool, tool
+from toolexec import Exec, LocalBackend, Tool, tool
+from toolexec.backend import ProviderBackend
 from toolexec.errors import InvalidSchemaError, ToolNotFoundError
 from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool
 

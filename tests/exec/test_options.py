@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, InMemoryDocStore, InMemoryIndex, Options
+from toolexec import Exec, InMemoryIndex, Options
 from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery import InMemoryDocStore
 from toolexec.errors import ConfigurationError
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec import Exec, LocalBackend, ProviderBackend, Step, Tool
+from toolexec import Exec, LocalBackend, Step, Tool
+from toolexec.backend import ProviderBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.errors import (
     BackendExistsError,

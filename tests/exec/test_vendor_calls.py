@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, Filters, ProviderBackend, Tool, ToolReply
+from toolexec import Exec, Filters, Tool, ToolReply
 from toolexec.adapter import META_KEY, NameMap
 from toolexec.adapter.export import tool_search_tool
+from toolexec.backend import ProviderBackend
 from toolexec.errors import ConfigurationError
 from toolexec.model.content import audio, image, resource_link, text
 from toolexec.run.gate import Gate

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolexec import Exec, TraceEvent
+from toolexec import Exec
+from toolexec.run import TraceEvent
 
 
 def test_without_an_event_loop() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_type
 
 from toolexec import (
-    BackendStatus,
     ChainResult,
     CodeResult,
     Exec,
@@ -17,7 +16,6 @@ from toolexec import (
     Progress,
     Result,
     Step,
-    StepResult,
     StreamEvent,
     Summary,
     SyncExec,
@@ -25,11 +23,12 @@ from toolexec import (
     ToolDoc,
     ToolExecError,
     ToolNotFoundError,
-    TraceEvent,
 )
+from toolexec.backend import BackendStatus
 from toolexec.discovery import SearchResults
 from toolexec.errors import Violation
 from toolexec.model import Binding
+from toolexec.run import StepResult, TraceEvent
 
 
 def on_progress(progress: Progress) -> None:

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from toolexec import Exec, LocalBinding, Tool, ToolAnnotations, ToolBuilder, ToolContext, tool
+from toolexec import Exec, LocalBinding, Tool, ToolAnnotations, ToolContext, tool
+from toolexec.model import ToolBuilder
 
 
 @dataclass

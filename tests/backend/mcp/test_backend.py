@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolexec import Exec, InMemoryIndex, MCPBinding, Tool
+from toolexec import Exec, InMemoryIndex, Tool
 from toolexec.backend import BackendRegistry
 from toolexec.backend.mcp import MCPBackend, MCPServer
 from toolexec.errors import (
@@ -18,6 +18,7 @@ from toolexec.errors import (
     RemoteToolError,
     ToolTimeoutError,
 )
+from toolexec.model import MCPBinding
 from toolexec.model.call import ToolCall
 from toolexec.run import DefaultRunner, Timeout
 from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble

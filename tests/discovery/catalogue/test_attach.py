@@ -235,7 +235,8 @@ def test_changes_from_several_threads(path: Path) -> None:
 
 WRITER = """
 import sys
-from toolexec import MCPBinding, Tool
+from toolexec import Tool
+from toolexec.model import MCPBinding
 from toolexec.discovery.catalogue import SQLiteCatalogue
 
 path, part = sys.argv[1:]

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.full
 
 WRITER = """
 import random, sys
-from toolexec import InMemoryIndex, MCPBinding, Tool
+from toolexec import InMemoryIndex, Tool
+from toolexec.model import MCPBinding
 from toolexec.discovery.catalogue import SQLiteCatalogue
 
 def tool(number, edition):

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec import ProviderBackend, ProviderBinding, Tool, ToolReply
+from toolexec import Tool, ToolReply
+from toolexec.backend import ProviderBackend
 from toolexec.errors import PolicyError
+from toolexec.model import ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.content import audio, image, text
 from toolexec.run.gate import Gate
