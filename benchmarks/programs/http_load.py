@@ -34,7 +34,7 @@ async def serve() -> None:
     from toolexec import Exec, Tool
     from toolexec.server.app import ToolServer
     from toolexec.server.auth import ApiKey, AuthSettings
-    from toolexec.server.auth.api_keys import hash_key
+    from toolexec.server.auth.credentials import hash_key
     from toolexec.server.http import HttpSettings, Metrics, serve_http
 
     stop = asyncio.Event()

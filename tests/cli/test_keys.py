@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from toolexec.cli.keys import keys
 from toolexec.server.auth import ApiKey
-from toolexec.server.auth.api_keys import ApiKeys, hash_key
+from toolexec.server.auth.credentials import ApiKeys, hash_key
 
 app = typer.Typer()
 app.add_typer(keys, name="keys")

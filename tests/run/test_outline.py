@@ -10,7 +10,8 @@ import jsonschema_rs
 import pytest
 
 from toolexec.run.excerpt import encode, end_within, excerpt, media_kind, size, start_within
-from toolexec.run.outline import OUTLINE_SCHEMA, Outline, child_path, describe, outline, surely_fits
+from toolexec.run.large import surely_fits
+from toolexec.run.outline import OUTLINE_SCHEMA, Outline, child_path, describe, outline
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + os.urandom(3000)).decode()
 ROWS = {"items": [{"id": n, "name": f"row {n}"} for n in range(900)], "total": 900, "picture": PNG}

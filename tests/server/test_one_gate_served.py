@@ -17,7 +17,7 @@ from tests.exec.test_one_gate import EXPECTED, SNIPPET, TABLE, Row, build
 
 from toolexec.server.app import ToolServer
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings, serve_http
 from toolexec.server.settings import ServeSettings
 

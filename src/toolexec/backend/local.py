@@ -156,7 +156,7 @@ class LocalBackend:
             args = _converted(name, handler, args)
         try:
             if handler.kind == "async" and not handler.wants_context:
-                value = await handler.call(args)
+                value = await (handler.call(args) if handler.direct is None else handler.direct(dict(args)))
             else:
                 value = await self._run(name, handler, args, call)
             return value if handler.finish is None or handler.mode == "process" else handler.finish(value)

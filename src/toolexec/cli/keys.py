@@ -48,7 +48,7 @@ def new(
     stderr, with the key's SHA-256 in place of the key.
     """
     from toolexec.errors import ConfigurationError
-    from toolexec.server.auth.api_keys import hash_key, new_key
+    from toolexec.server.auth.credentials import hash_key, new_key
     from toolexec.server.auth.settings import ApiKey
 
     screen = Screen(sys.stdout, as_json=as_json or (isinstance(context.obj, tuple) and bool(context.obj[1])))

@@ -10,7 +10,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import own_parts
-from toolexec.model.origin import current_origin
+from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class Exec:
             return await calls.run(tool_id, args, timeout=timeout, on_progress=on_progress)
         if calls.is_watched and args:  # most calls come this way, which is the shortest there is
             args = own_parts(args)
-        return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
+        return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
 
     async def run_chain(
         self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None

@@ -68,7 +68,8 @@ class Handler:
     function's types ask for, and raises InputValidationError when it cannot; after it, `finish` (if any) writes the
     result as its type says; what is not JSON then is converted as `to_json` does. `mode` is for sync kinds: in a worker
     `thread`, `inline` on the event loop, or in a worker `process` that is killed when the call is cancelled. `source`
-    is where that process finds the function.
+    is where that process finds the function. `direct` is the function behind `call` where that takes the arguments as
+    a dict: whoever has a dict to give away may call it instead.
     """
 
     call: Callable[..., Any]
@@ -78,6 +79,7 @@ class Handler:
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     finish: Callable[[Any], Any] | None = None
     source: Source | None = None
+    direct: Callable[[dict[str, Any]], Any] | None = None
 
 
 def kind_of(function: Callable[..., Any]) -> HandlerKind:
@@ -126,4 +128,4 @@ def mapping_handler(
         return function(dict(args))
 
     source = importable_source(function) if killable else None
-    return Handler(call=call, kind=kind_of(function), mode=mode, source=source)
+    return Handler(call=call, kind=kind_of(function), mode=mode, source=source, direct=function)

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "ANYONE",
+    "CURRENT",
     "HERE",
     "ApprovalAnswer",
     "ApprovalRequest",
@@ -102,24 +103,26 @@ class Origin:
 HERE = Origin()
 """The origin of calls that this very program makes for itself."""
 
-_current: ContextVar[Origin] = ContextVar("toolexec_origin", default=HERE)
+CURRENT: ContextVar[Origin] = ContextVar("toolexec_origin", default=HERE)
+"""Holds the origin of what is done just now; change it with `acting` only."""
+
 _prefix = secrets.token_hex(6)
 _numbers = itertools.count(1)
 
 
 def current_origin() -> Origin:
     """The origin of what is done just now: the one of the innermost `acting`."""
-    return _current.get()
+    return CURRENT.get()
 
 
 @contextmanager
 def acting(origin: Origin) -> Generator[Origin, None, None]:
     """Have all that an `Exec` does in the block done for *origin*: `with acting(Origin(caller=Caller(id="ann"))):`."""
-    token = _current.set(origin)
+    token = CURRENT.set(origin)
     try:
         yield origin
     finally:
-        _current.reset(token)
+        CURRENT.reset(token)
 
 
 def new_run_id() -> str:

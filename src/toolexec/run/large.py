@@ -26,12 +26,14 @@ __all__ = [
     "off_loop",
     "search",
     "spend_on",
+    "surely_fits",
 ]
 
 T = TypeVar("T")
 MAX_STEPS: Final = 20_000_000
 """How many steps one selection may take: some seconds, enough for a plain filter of a million rows."""
 _SMALL_NODES: Final = 2000
+_QUICK_NODES: Final = 16
 _SMALL_CHARS: Final = 1 << 16
 _BATCH: Final = 64
 _STEPS_BETWEEN_LOOKS: Final = 1000
@@ -91,6 +93,35 @@ async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
     except asyncio.CancelledError:
         budget.stop()
         raise
+
+
+def surely_fits(value: Any, limit: int) -> bool:
+    """Return whether *value* is so small that one can tell, without encoding it, that it takes at most *limit*
+    bytes."""
+    stack = [value]
+    for _ in range(_QUICK_NODES):
+        node = stack.pop()
+        if type(node) is str:
+            limit -= len(node) * 6 + 3
+        elif type(node) is int:
+            limit -= node.bit_length() // 3 + 3
+        elif type(node) is dict:
+            limit -= 3
+            for key in node:
+                limit -= len(key) * 6 + 4 if type(key) is str else limit + 1
+            stack += node.values()
+        elif type(node) is list:
+            limit -= 3
+            stack += node
+        elif node is None or type(node) in (bool, float):
+            limit -= 26
+        else:
+            return False
+        if limit < 0:
+            return False
+        if not stack:
+            return True
+    return False
 
 
 def is_small(value: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from toolexec.run.excerpt import encode, excerpt, media_kind, size
 
-__all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "outline", "surely_fits"]
+__all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "outline"]
 
 MIN_BYTES: Final = 1000
 """The smallest budget: an outline must have room to say how to read on."""
@@ -38,7 +38,6 @@ _FIRST_ITEMS: Final = 3
 _LOOKED_AT: Final = 100
 _MAX_FIELDS: Final = 20
 _MAX_NAME: Final = 60
-_QUICK_NODES: Final = 16
 _LONG_TEXTS: Final = 3
 _SHORTEST_EXCERPT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
@@ -52,35 +51,6 @@ class Outline(dict[str, Any]):
     is where), `samples` (values as they are), `texts` (the beginnings and ends of long texts) and `left_out` (how many
     parts are not listed).
     """
-
-
-def surely_fits(value: Any, limit: int) -> bool:
-    """Return whether *value* is so small that one can tell, without encoding it, that it takes at most *limit*
-    bytes."""
-    stack = [value]
-    for _ in range(_QUICK_NODES):
-        node = stack.pop()
-        if type(node) is str:
-            limit -= len(node) * 6 + 3
-        elif type(node) is int:
-            limit -= node.bit_length() // 3 + 3
-        elif type(node) is dict:
-            limit -= 3
-            for key in node:
-                limit -= len(key) * 6 + 4 if type(key) is str else limit + 1
-            stack += node.values()
-        elif type(node) is list:
-            limit -= 3
-            stack += node
-        elif node is None or type(node) in (bool, float):
-            limit -= 26
-        else:
-            return False
-        if limit < 0:
-            return False
-        if not stack:
-            return True
-    return False
 
 
 def outline(

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from toolexec.errors import ConfigurationError, InvalidResultError, ResultNotFoundError
 from toolexec.model.origin import Origin
-from toolexec.run.large import json_pieces
-from toolexec.run.outline import MIN_BYTES, Outline, outline, surely_fits
+from toolexec.run.large import json_pieces, surely_fits
+from toolexec.run.outline import MIN_BYTES, Outline, outline
 from toolexec.run.reading import Page, find_places, page_of, select
 
 __all__ = ["ResultStore", "Shown"]

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from toolexec.errors.extras import extra_needed
 
@@ -36,19 +37,24 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.discovery.pages import CursorSeal
-from toolexec.errors import InvalidCursorError
+from toolexec.errors import InputValidationError, InvalidCursorError, ToolExecError
 from toolexec.exec.facade import Exec
+from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import Approver, Origin, acting
+from toolexec.model.schema import Schema
+from toolexec.model.tool import Tool
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import RequestContext, Requester, can_elicit, is_modern
 from toolexec.server.changes import ChangeNotices
-from toolexec.server.desk import Desk, Job
+from toolexec.server.direct import DirectTools, listing
 from toolexec.server.elicitation import handshake_approver
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
+from toolexec.server.plain import one_line
+from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.settings import ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
-from toolexec.server.tools.base import MetaTool
+from toolexec.server.tools.base import MetaCall, MetaTool
 from toolexec.server.tools.catalogue import meta_tools
 
 __all__ = ["ToolServer"]
@@ -57,6 +63,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
+_Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
+"""One call that has been understood: does it for an origin, tells how far it is, and gives the reply."""
 
 
 class ToolServer:
@@ -85,7 +93,7 @@ class ToolServer:
         self.results = results
         if tools is None:
             tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
-        self._desk = Desk(ex, tools, results, direct=settings.expose == "direct")
+        self._tools = _Dispatcher(ex, tools, results, direct=settings.expose == "direct")
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
@@ -148,7 +156,7 @@ class ToolServer:
             title=settings.title or None,
             cache_hints={"tools/list": hint},
             lifespan=self._lifespan,
-            get_tool_input_schema=self._desk.input_schema,
+            get_tool_input_schema=self._tools.input_schema,
             on_subscriptions_listen=self._listen if settings.list_changed else None,
         )
         server.describe = self._instructions
@@ -192,7 +200,7 @@ class ToolServer:
         requester = Requester.of(ctx)
         await self._first_tools()
         with acting(requester.origin(None)):
-            listed = self._desk.listing(ctx.protocol_version)
+            listed = self._tools.listing(ctx.protocol_version)
         question = ["tools/list", requester.key]
         try:
             start = 0 if params.cursor is None else self._seal.read(params.cursor, listed.version, question)
@@ -226,10 +234,10 @@ class ToolServer:
             run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
             async with run.line.open(ctx):
                 return await self._suspended.advance(run)
-        if not self._desk.has(params.name):
+        if not self._tools.has(params.name):
             await self._first_tools()
         with acting(requester.origin(None)):
-            job = self._desk.job(params.name, args, ctx.protocol_version)
+            job = self._tools.job(params.name, args, ctx.protocol_version)
         if is_modern(ctx) and can_elicit(ctx):
             run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
             async with run.line.open(ctx):
@@ -241,7 +249,7 @@ class ToolServer:
             return await self._work(job, requester, ask, line, _wants_progress(ctx))
 
     async def _work(
-        self, job: Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
+        self, job: _Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
     ) -> dict[str, Any]:
         origin = replace(requester.origin(ask), hear=line.log)
         with acting(origin):
@@ -268,3 +276,92 @@ class _Lowlevel(Server[Any]):
 
 def _wants_progress(ctx: RequestContext) -> bool:
     return (ctx.meta or {}).get("progress_token") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The entries of `tools/list`, and a version that grows when they change."""
+
+    entries: list[dict[str, Any]]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    tool: MetaTool
+    takes: Schema
+    gives: Schema
+
+
+class _Dispatcher:
+    """Takes the calls of the server's own *tools* and, when *direct*, of the tools of *ex* under names of their own."""
+
+    def __init__(self, ex: Exec, tools: Sequence[MetaTool], results: ResultStore, *, direct: bool) -> None:
+        self._ex = ex
+        self._results = results
+        self._own = {
+            tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
+            for tool in tools
+        }
+        self._direct = DirectTools(ex, tuple(self._own)) if direct else None
+
+    def listing(self, version: str) -> _Listed:
+        """What the current origin may know of, for clients of the protocol *version*."""
+        entries = [own.tool.to_mcp() for own in self._own.values()]
+        if self._direct is None:
+            return _Listed(entries, 0)
+        number = self._direct.version
+        return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool by its name here, whoever asks; None when there is none."""
+        if name in self._own:
+            return self._own[name].tool.input_schema
+        tool = self._direct.of_anybody(name) if self._direct is not None else None
+        schema = tool.input_schema.to_json() if tool is not None else None
+        return schema if isinstance(schema, dict) else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tool of that name, whoever may know of it."""
+        return name in self._own or (self._direct is not None and self._direct.of_anybody(name) is not None)
+
+    def job(self, name: str, args: Mapping[str, Any], version: str) -> _Job:
+        """The call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
+        own = self._own.get(name)
+        if own is not None:
+            return partial(self._run_own, own, args, version)
+        tool = self._direct.find(name) if self._direct is not None else None
+        if tool is None:
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {one_line(name, 100)}")
+        return partial(self._run_direct, tool, args, version)
+
+    async def _run_own(
+        self, own: _Own, args: Mapping[str, Any], version: str, origin: Origin, on_progress: ProgressCallback | None
+    ) -> dict[str, Any]:
+        tool = own.tool
+        try:
+            if not own.takes.conforms(args):
+                raise InputValidationError(own.takes.violations(args), tool_id=tool.name, op="validate_input")
+            call = MetaCall(ex=self._ex, args=args, origin=origin, results=self._results, on_progress=on_progress)
+            return meta_result(await tool.handle(call), own.gives, version, once=tool.once)
+        except InvalidCursorError:
+            raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
+        except ToolExecError as error:
+            return failure(error, own.gives)
+        except MCPError:
+            raise
+        except Exception:
+            logger.exception("the tool %s of the server failed", tool.name)
+            return failure(internal_failure(tool.name), own.gives)
+
+    async def _run_direct(
+        self, tool: Tool, args: Mapping[str, Any], version: str, origin: Origin, on_progress: ProgressCallback | None
+    ) -> dict[str, Any]:
+        assert self._direct is not None
+        try:
+            return await self._direct.call(tool, args, origin, on_progress, version)
+        except MCPError:
+            raise
+        except Exception:
+            logger.exception("the call of %s failed inside of the server", tool.id)
+            return failure(internal_failure(tool.id), tool.output_schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from mcp.server.connection import Connection
@@ -60,7 +61,7 @@ class Requester:
         """The one who made this request."""
         caller = _caller(ctx)
         params = ctx.session.client_params
-        client = one_line(params.client_info.name, _CLIENT_NAME) if params is not None else ""
+        client = _client_name(params.client_info.name) if params is not None else ""
         session = _session(ctx, caller)
         lasting: Lasting = "always"
         if ctx.request is not None and not caller.id:
@@ -76,6 +77,11 @@ class Requester:
     def origin(self, ask: Approver | None) -> Origin:
         """The origin of the calls that this request makes."""
         return Origin(caller=self.caller, session=self.session, client=self.client, ask=ask, approvals=self.approvals)
+
+
+@lru_cache(maxsize=256)
+def _client_name(name: str) -> str:
+    return one_line(name, _CLIENT_NAME)
 
 
 def _key(caller: Caller) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolexec.server.auth import ApiKey
-from toolexec.server.auth.api_keys import ApiKeys, hash_key, new_key
-from toolexec.server.auth.identity import BadCredentialError
+from toolexec.server.auth.credentials import ApiKeys, BadCredentialError, hash_key, new_key
 
 from .conftest import Clock
 

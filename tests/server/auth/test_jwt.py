@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from toolexec.errors import ConfigurationError
-from toolexec.server.auth.identity import BadCredentialError, UncheckableError
+from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.jwks import IssuerKeys
 from toolexec.server.auth.jwt import Tokens
 

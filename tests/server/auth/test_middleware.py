@@ -12,7 +12,7 @@ import pytest
 from tests.server.http.conftest import INITIALIZE, JSON_HEADERS, Running, Serve, text
 
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings, Metrics
 
 from .conftest import AUDIENCE, Issuer

@@ -10,7 +10,7 @@ import pytest
 
 from toolexec.errors import ConfigurationError
 from toolexec.server.auth import ApiKey, AuthSettings, JwtSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 
 HASH = hash_key("x" * 20)
 JWT = JwtSettings(issuer="i", jwks_url="https://i.example/keys", audience="a")

@@ -10,7 +10,7 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 
 from .conftest import INITIALIZE, MODERN, Serve, text
 

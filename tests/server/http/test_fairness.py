@@ -12,7 +12,7 @@ from toolexec import Exec, Gate, Policy, Rule
 from toolexec.run.layers.approval import Approval
 from toolexec.server.app import ToolServer
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings
 from toolexec.server.settings import ServeSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings, Metrics
 
 from .conftest import INITIALIZE, Serve

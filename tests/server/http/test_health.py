@@ -14,7 +14,7 @@ from toolexec.model.redaction import redactor
 from toolexec.runtime.backend.wasm import WasmBackend
 from toolexec.runtime.base import Availability
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import Health, HttpSettings
 
 from .conftest import Serve

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from toolexec.server.http import HttpSettings, Metrics
-from toolexec.server.http.limits import too_deep
+from toolexec.server.http.middleware import too_deep
 
 from .conftest import INITIALIZE, JSON_HEADERS, Serve
 

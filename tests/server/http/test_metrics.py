@@ -15,7 +15,7 @@ from toolexec.model.call import ToolCall
 from toolexec.run.layers.trace import TraceEvent
 from toolexec.run.types import Result
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings, Metrics
 
 from .conftest import INITIALIZE, Serve

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.server.http.requests import BrokenOffError, Requests
+from toolexec.server.http.middleware import BrokenOffError, Requests
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "client": ("192.0.2.1", 5)}
 

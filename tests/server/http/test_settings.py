@@ -10,9 +10,10 @@ import pytest
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.server import http as package
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings, build_app
-from toolexec.server.http.settings import check_exposure, is_loopback, split_host
+from toolexec.server.http.replies import is_loopback, split_host
+from toolexec.server.http.settings import check_exposure
 
 from .conftest import Serve, small_server
 

@@ -13,7 +13,7 @@ from toolexec import Exec
 from toolexec.model.origin import current_origin
 from toolexec.server.app import ToolServer
 from toolexec.server.auth import ApiKey, AuthSettings
-from toolexec.server.auth.api_keys import hash_key
+from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import Health, HttpSettings, Metrics
 
 from .conftest import Serve

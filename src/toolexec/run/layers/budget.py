@@ -12,8 +12,9 @@ from toolexec.model.content import ToolReply, text
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
+from toolexec.run.large import surely_fits
 from toolexec.run.layer import Layer
-from toolexec.run.outline import MIN_BYTES, Outline, surely_fits
+from toolexec.run.outline import MIN_BYTES, Outline
 from toolexec.run.resolve import Find
 from toolexec.run.results import ResultStore
 from toolexec.run.runner import Runner

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolexec.errors import ConfigurationError
-from toolexec.server.auth.identity import BadCredentialError, UncheckableError
+from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.settings import JwtSettings
 
 __all__ = ["IssuerKeys"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolexec.errors import MissingExtraError
 from toolexec.model.origin import Caller
-from toolexec.server.auth.identity import BadCredentialError, Identity
+from toolexec.server.auth.credentials import BadCredentialError, Identity
 from toolexec.server.auth.jwks import IssuerKeys
 from toolexec.server.auth.settings import JwtSettings
 

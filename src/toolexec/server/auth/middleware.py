@@ -11,9 +11,8 @@ import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolexec.model.origin import ANYONE
-from toolexec.server.auth.api_keys import ApiKeys
+from toolexec.server.auth.credentials import CALLER, ApiKeys, BadCredentialError, Identity, UncheckableError
 from toolexec.server.auth.failures import Failures
-from toolexec.server.auth.identity import CALLER, BadCredentialError, Identity, UncheckableError
 from toolexec.server.auth.jwt import Tokens
 from toolexec.server.auth.metadata import metadata_address
 from toolexec.server.auth.settings import AuthSettings
@@ -47,6 +46,7 @@ class Authentication:
     ) -> None:
         self._app = app
         self._auth = auth
+        self._on = auth.on
         self._keys = ApiKeys(auth.api_keys)
         self._failures = failures if failures is not None else Failures(auth.max_failures)
         if tokens is None and auth.jwt is not None:
@@ -73,7 +73,7 @@ class Authentication:
 
     async def _admit(self, scope: Scope, send: Send) -> Identity | None:
         """Who sent the request; None when it was answered already."""
-        if not self._auth.on:
+        if not self._on:
             return _NOBODY
         peer = peer_of(scope)
         try:

@@ -19,16 +19,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from toolexec.model.origin import Caller
-from toolexec.server.auth.identity import CALLER
+from toolexec.server.auth.credentials import CALLER
 from toolexec.server.auth.metadata import WELL_KNOWN, metadata_address, metadata_app
 from toolexec.server.auth.middleware import Authentication
 from toolexec.server.auth.settings import AuthSettings
-from toolexec.server.http.guard import Guard
 from toolexec.server.http.health import Health
-from toolexec.server.http.limits import BodyLimits
 from toolexec.server.http.metrics import Metrics
+from toolexec.server.http.middleware import BodyLimits, Guard, Requests
 from toolexec.server.http.replies import header, peer_of, refuse, reply, reply_json, reply_text
-from toolexec.server.http.requests import Requests
 from toolexec.server.http.settings import HttpSettings, check_exposure
 
 __all__ = ["HttpApp", "build_app"]

@@ -1,14 +1,30 @@
-"""Short answers of the server itself."""
+"""What a request over HTTP says of itself, and short answers of the server."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from starlette.types import Scope, Send
+if TYPE_CHECKING:  # the settings need no more than the standard library
+    from starlette.types import Scope, Send
 
-__all__ = ["Refuse", "header", "is_stream", "peer_of", "refuse", "reply", "reply_json", "reply_text"]
+__all__ = [
+    "Refuse",
+    "header",
+    "is_loopback",
+    "is_stream",
+    "peer_of",
+    "refuse",
+    "reply",
+    "reply_json",
+    "reply_text",
+    "split_host",
+]
+
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 Refuse: TypeAlias = Callable[[str], None]
 """Hears of a refused request: the reason in one word."""
@@ -33,6 +49,26 @@ def is_stream(scope: Scope) -> bool:
     return scope["method"] == "GET" or header(scope, b"mcp-method") == "subscriptions/listen"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on *host*."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def split_host(host: str) -> tuple[str, int | None] | None:
+    """Name (in lower case, without brackets) and port of a `Host` header; None for what is none."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None
+    port = int(found[2]) if found[2] else None
+    return (found[1].strip("[]").lower().rstrip("."), port) if port is None or port < 65536 else None
+
+
 async def reply(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
     """Answer with *body*."""
     every = [("content-length", str(len(body))), ("cache-control", "no-store"), *headers]
@@ -46,7 +82,7 @@ async def reply_text(send: Send, status: int, text: str, headers: Headers = ()) 
     await reply(send, status, text.encode(), [("content-type", "text/plain; charset=utf-8"), *headers])
 
 
-async def reply_json(send: Send, status: int, value: Any, headers: Headers = ()) -> None:
+async def reply_json(send: Send, status: int, value: object, headers: Headers = ()) -> None:
     """Answer with a JSON value."""
     body = json.dumps(value, separators=(",", ":")).encode()
     await reply(send, status, body, [("content-type", "application/json"), *headers])

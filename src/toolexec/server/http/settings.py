@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
+from toolexec.server.http.replies import is_loopback, split_host
 
-__all__ = ["HttpSettings", "check_exposure", "is_loopback", "split_host"]
+__all__ = ["HttpSettings", "check_exposure"]
 
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _OWN_PATHS = ("/healthz", "/readyz", "/health", "/metrics")
 
 
@@ -142,23 +142,3 @@ def check_exposure(http: HttpSettings, auth: AuthSettings) -> None:
         raise ConfigurationError(
             f"{where} needs allowed_hosts: the names under which clients reach it, such as tools.example.com"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on *host*."""
-    name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def split_host(host: str) -> tuple[str, int | None] | None:
-    """Name (in lower case, without brackets) and port of a `Host` header; None for what is none."""
-    found = _HOST.fullmatch(host)
-    if found is None:
-        return None
-    port = int(found[2]) if found[2] else None
-    return (found[1].strip("[]").lower().rstrip("."), port) if port is None or port < 65536 else None

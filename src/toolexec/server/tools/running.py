@@ -13,9 +13,9 @@ from toolexec.model.schema import same_json
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
 from toolexec.run.types import Result
+from toolexec.server.logs import Notices
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_reply
-from toolexec.server.tools.progress import Notices
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, closed, outcome, text
 from toolexec.server.tools.values import (
     as_json,
@@ -52,7 +52,7 @@ async def _run(call: MetaCall) -> MetaReply:
             timeout=lowest(args.get("timeout_seconds"), call.ex.options.default_timeout),
             on_progress=notices.callback,
         )
-        ending = "completed" if result.ok else ending
+        ending = "completed" if result.error is None else ending
     except ToolExecError as error:
         return error_reply(error)
     finally:
@@ -119,7 +119,7 @@ def _asked_for(call: MetaCall, result: Result) -> dict[str, Any]:
 def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str, Any]]:
     """The content: the tool's own parts as it gave them, in their order, and the value as text where none of them says
     it. What would be read twice, or is too long, is left out."""
-    value = text_part(shown.value if isinstance(shown.value, str) else as_json(shown.value))
+    value = {"type": "text", "text": shown.value if isinstance(shown.value, str) else as_json(shown.value)}
     reply = result.reply
     if reply is None or not reply.content:
         return [value]
