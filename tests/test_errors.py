@@ -14,6 +14,7 @@ import pytest
 
 import toolexec.errors as errors
 from toolexec.errors import (
+    BackendError,
     BackendUnavailableError,
     CodeError,
     CodeExecutionError,
@@ -22,9 +23,13 @@ from toolexec.errors import (
     ConversionError,
     ExecutionError,
     InputValidationError,
+    InvalidRequestError,
     LimitExceededError,
     MissingExtraError,
     OutputValidationError,
+    PolicyError,
+    RateLimitedError,
+    RemoteToolError,
     SandboxError,
     SandboxFailedError,
     ToolExecError,
@@ -34,13 +39,11 @@ from toolexec.errors import (
 )
 
 CODES = {
-    "AlreadyStartedError": "already_started",
     "ApprovalDeniedError": "approval_denied",
     "ApprovalRequiredError": "approval_required",
     "AuditError": "audit",
     "BackendDisabledError": "backend_disabled",
     "BackendError": "backend",
-    "BackendExistsError": "backend_exists",
     "BackendNotFoundError": "backend_not_found",
     "BackendUnavailableError": "backend_unavailable",
     "BackendBusyError": "backend_busy",
@@ -56,20 +59,15 @@ CODES = {
     "ConversionError": "conversion",
     "DefinitionChangedError": "definition_changed",
     "DocNotFoundError": "doc_not_found",
-    "ExampleTooLargeError": "example_too_large",
     "ExecutionError": "execution_failed",
     "ExternalRefError": "external_ref",
     "GatewayError": "gateway",
     "GatewayTimeoutError": "gateway_timeout",
     "HandlerError": "handler_failed",
     "InputValidationError": "validation_input",
-    "InvalidBindingError": "invalid_binding",
     "InvalidChainError": "invalid_chain",
     "InvalidCursorError": "invalid_cursor",
-    "InvalidDetailError": "invalid_detail",
     "InvalidLimitsError": "invalid_limits",
-    "InvalidModuleError": "invalid_module",
-    "InvalidProviderError": "invalid_provider",
     "InvalidRequestError": "invalid_request",
     "InvalidResultError": "invalid_result",
     "InvalidSchemaError": "invalid_schema",
@@ -78,12 +76,9 @@ CODES = {
     "InvalidVersionError": "invalid_version",
     "LimitExceededError": "limit_exceeded",
     "LimitNotEnforceableError": "limit_not_enforceable",
-    "MissingCodeError": "missing_code",
     "MissingExtraError": "missing_extra",
     "UnsupportedPlatformError": "unsupported_platform",
-    "MissingGatewayError": "missing_gateway",
     "NoBackendsError": "no_backends",
-    "NotStartedError": "not_started",
     "OutputValidationError": "validation_output",
     "PolicyError": "policy_denied",
     "ProtocolError": "protocol",
@@ -99,13 +94,18 @@ CODES = {
     "SecretError": "secret",
     "StreamNotSupportedError": "stream_not_supported",
     "ToolCallLimitError": "tool_call_limit",
-    "ToolCollisionError": "tool_collision",
     "ToolConflictError": "tool_conflict",
     "ToolExecError": "internal",
     "ToolNotAllowedError": "tool_not_allowed",
     "ToolNotFoundError": "tool_not_found",
     "ToolTimeoutError": "timeout",
-    "UnsupportedSchemaError": "unsupported_schema",
+}
+FURTHER_CODES = {
+    "BackendError": ("backend_exists", "tool_collision"),
+    "ConfigurationError": ("already_started", "invalid_detail", "invalid_provider", "not_started"),
+    "InvalidRequestError": ("invalid_module", "missing_code", "missing_gateway"),
+    "InvalidSchemaError": ("unsupported_schema",),
+    "InvalidToolError": ("example_too_large", "invalid_binding"),
 }
 RETRYABLE = {
     "BackendBusyError",
@@ -181,11 +181,18 @@ def test_every_class_is_public() -> None:
 def test_the_codes_are_these() -> None:
     """A code is a promise: changing one breaks its readers."""
     assert {kind.__name__: kind.code for kind in ALL} == CODES
+    further = {kind.__name__: vars(kind)["further_codes"] for kind in ALL if vars(kind).get("further_codes")}
+    assert further == FURTHER_CODES
+
+
+def test_there_are_no_more_classes_than_somebody_may_catch() -> None:
+    """A case that no handler tells apart is a code of its class."""
+    assert len(ALL) <= 60
 
 
 def test_the_codes_are_unique() -> None:
     """A code names one class."""
-    codes = [kind.code for kind in ALL]
+    codes = [code for kind in ALL for code in (kind.code, *vars(kind).get("further_codes", ()))]
     assert len(set(codes)) == len(codes)
 
 
@@ -221,6 +228,29 @@ class TestEveryError:
         other = duplicate(error)
         assert type(other) is kind
         assert other.to_dict() == error.to_dict()
+
+
+@pytest.mark.parametrize(("name", "code"), [(name, code) for name, codes in FURTHER_CODES.items() for code in codes])
+def test_an_error_may_say_more_exactly_what_happened(name: str, code: str) -> None:
+    """A further code is in its data and survives copies; the class keeps its own."""
+    kind: type[ToolExecError] = getattr(errors, name)
+    error = kind("no", code=code)
+    assert error.to_dict()["code"] == code
+    assert pickle.loads(pickle.dumps(error)).code == code
+    assert copy.copy(error).code == code
+    assert kind.code == CODES[name]
+
+
+def test_errors_carry_what_their_handlers_need() -> None:
+    """Typed, so that nobody looks into `details`; they read the same from an error that came over a wire."""
+    assert ToolNotFoundError("ad", close=["add"]).close == ("add",)
+    assert MissingExtraError("mcp", needed_for="a server").extra == "mcp"
+    assert RateLimitedError("wait", details={"retry_after": 2.5}).retry_after == 2.5
+    assert LimitExceededError("no", details={"resource": "memory"}).resource == "memory"
+    assert PolicyError("no", details={"rule": "rule 1", "reason": "it is late"}).rule == "rule 1"
+    assert ToolTimeoutError("late", details={"timeout": 3.0}).timeout == 3.0
+    assert RemoteToolError("no").content == ()
+    assert ConfigurationError("no").setting == ""
 
 
 def test_where_it_happened_is_filled_in() -> None:
@@ -298,6 +328,9 @@ def test_a_program_says_where_it_failed() -> None:
 @pytest.mark.parametrize(
     ("old", "kind"),
     [
+        ("BackendExistsError", BackendError),
+        ("MissingCodeError", InvalidRequestError),
+        ("NotStartedError", ConfigurationError),
         ("ProgramFailedError", CodeError),
         ("ResourceLimitError", LimitExceededError),
         ("SandboxTimeoutError", CodeTimeoutError),

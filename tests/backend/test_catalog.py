@@ -8,7 +8,7 @@ import pytest
 
 from toolexec import InMemoryIndex, Tool
 from toolexec.backend import Catalog
-from toolexec.errors import InvalidBindingError
+from toolexec.errors import InvalidToolError
 from toolexec.model.binding import Binding, LocalBinding, ProviderBinding
 from toolexec.testing.memory import InMemoryBackend
 
@@ -96,7 +96,7 @@ def test_a_binding_that_changes(index: InMemoryIndex) -> None:
 
         def bind(self, tool: Tool) -> Binding:
             if tool.name == "bad":
-                raise InvalidBindingError("no name")
+                raise InvalidToolError("no name", code="invalid_binding")
             return ProviderBinding("m", tool.name + self.suffix)
 
     backend = Renaming("m")

@@ -17,10 +17,10 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeEvent, Output, ToolCallRecord
 from toolexec.errors import (
+    ConfigurationError,
     ConnectionClosedError,
     HandlerError,
     InputValidationError,
-    InvalidDetailError,
     InvalidRequestError,
     InvalidResultError,
     ToolNotAllowedError,
@@ -89,7 +89,7 @@ class TestFinding:
         with pytest.raises(ToolNotFoundError) as caught:
             await tools.describe_tool("suite:ad")
         assert "suite:add" in caught.value.details["close"]
-        with pytest.raises(InvalidDetailError):
+        with pytest.raises(ConfigurationError):
             await tools.describe_tool("suite:add", "everything")  # type: ignore[arg-type]
 
 

@@ -10,9 +10,9 @@ import pytest
 from toolexec.discovery import DocEntry, InMemoryDocStore, InMemoryIndex, ToolExample
 from toolexec.discovery.docs import schema_info
 from toolexec.errors import (
+    ConfigurationError,
     DocNotFoundError,
-    ExampleTooLargeError,
-    InvalidDetailError,
+    InvalidToolError,
     InvalidToolIDError,
     ToolNotFoundError,
 )
@@ -104,7 +104,7 @@ class TestLevels:
     @pytest.mark.parametrize("level", ["Full", "", "everything", None])
     def test_unknown_levels(self, level: Any) -> None:
         """Refused before anything is looked up."""
-        with pytest.raises(InvalidDetailError, match=r"use summary, schema or full|did you mean full"):
+        with pytest.raises(ConfigurationError, match=r"use summary, schema or full|did you mean full"):
             store().describe("no:such", level)
 
     def test_versions(self) -> None:
@@ -196,9 +196,9 @@ class TestRegistration:
         docs.register_doc("web:search", ENTRY)
         bad = list(EXAMPLES)
         bad[position] = ToolExample(args={f"k{i}": i for i in range(51)})
-        with pytest.raises(ExampleTooLargeError, match=f"example {position + 1}"):
+        with pytest.raises(InvalidToolError, match=f"example {position + 1}"):
             docs.register_examples("web:search", bad)
-        with pytest.raises(ExampleTooLargeError):
+        with pytest.raises(InvalidToolError):
             docs.register_doc("web:search", DocEntry(summary="New", examples=tuple(bad)))
         assert docs.describe("web:search").summary == "Finds pages"
 

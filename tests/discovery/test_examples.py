@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolexec.discovery import ToolExample, example_args
 from toolexec.discovery.examples import args_size
-from toolexec.errors import ExampleTooLargeError
+from toolexec.errors import InvalidToolError
 from toolexec.model import Schema
 
 
@@ -51,13 +51,13 @@ class TestToolExample:
     @pytest.mark.parametrize("args", [nested(6), {f"k{i}": i for i in range(51)}, {"a": [{"b": 1}] * 25}])
     def test_caps_are_kept(self, args: Any) -> None:
         """More raises, and says which example and how much."""
-        with pytest.raises(ExampleTooLargeError, match=r"example 3 \(Big\)") as caught:
+        with pytest.raises(InvalidToolError, match=r"example 3 \(Big\)") as caught:
             ToolExample(title="Big", args=args).checked(2)
         assert set(caught.value.details) == {"depth", "size"}
 
     def test_args_must_be_json(self) -> None:
         """Refuses an example that no caller could send."""
-        with pytest.raises(ExampleTooLargeError, match="not JSON at /when"):
+        with pytest.raises(InvalidToolError, match="not JSON at /when"):
             ToolExample(args={"when": object()}).checked(0)
 
     def test_long_texts_are_cut(self) -> None:

@@ -14,7 +14,7 @@ from toolexec.discovery import (
     LexicalSearcher,
     ToolExample,
 )
-from toolexec.errors import ConfigurationError, ExampleTooLargeError, ToolNotFoundError
+from toolexec.errors import ConfigurationError, InvalidToolError, ToolNotFoundError
 from toolexec.model import LocalBinding, MCPBinding, Tool
 
 LOG = Tool(name="log", namespace="git", description="Shows the history", input_schema=True, tags=["old"])
@@ -96,7 +96,7 @@ class TestBothOrNeither:
     def test_a_new_tool(self) -> None:
         """If the documentation is refused, the tool is not there."""
         discovery = Discovery()
-        with pytest.raises(ExampleTooLargeError):
+        with pytest.raises(InvalidToolError):
             discovery.register(LOG, LOCAL, TOO_LARGE)
         assert len(discovery.index) == 0
 
@@ -104,7 +104,7 @@ class TestBothOrNeither:
         """Bindings and tags of a known tool stay as they were."""
         discovery = filled()
         for binding in (LOCAL, MCPBinding("git", "log")):
-            with pytest.raises(ExampleTooLargeError):
+            with pytest.raises(InvalidToolError):
                 discovery.register(LOG.replace(tags=["new"]), binding, TOO_LARGE)
             entry = discovery.get("git:log")
             assert entry.bindings == (LOCAL,)
@@ -114,6 +114,6 @@ class TestBothOrNeither:
         """Another version is another tool."""
         discovery = Discovery()
         discovery.register(LOG.replace(version="1.0.0"), LOCAL)
-        with pytest.raises(ExampleTooLargeError):
+        with pytest.raises(InvalidToolError):
             discovery.register(LOG, LOCAL, TOO_LARGE)
         assert [entry.tool.id for entry in discovery.index.tools()] == ["git:log:1.0.0"]

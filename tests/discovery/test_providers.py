@@ -9,7 +9,7 @@ import pytest
 from toolexec.adapter.provider_card import ProviderCard
 from toolexec.discovery import Discovery
 from toolexec.discovery.providers import InMemoryProviderStore
-from toolexec.errors import ConfigurationError, InvalidProviderError, ProviderNotFoundError
+from toolexec.errors import ConfigurationError, ProviderNotFoundError
 from toolexec.model import Tool
 
 TRIP = Tool(name="trip", input_schema={"type": "object"})
@@ -59,7 +59,7 @@ def test_ids_that_cannot_be(id: Any) -> None:
     """Refuses invalid IDs on every path."""
     store = InMemoryProviderStore()
     for ask in (store.describe, store.remove, lambda given: store.register(card(), given)):
-        with pytest.raises(InvalidProviderError):
+        with pytest.raises(ConfigurationError):
             ask(id)
     assert store.list() == []
 
@@ -68,7 +68,7 @@ def test_what_is_no_card() -> None:
     """Refuses an invalid card and keeps nothing of it."""
     store = InMemoryProviderStore()
     for bad in ("card", {"name": "a"}, None):
-        with pytest.raises(InvalidProviderError, match="takes a ProviderCard"):
+        with pytest.raises(ConfigurationError, match="takes a ProviderCard"):
             store.register(bad)  # type: ignore[arg-type]
     assert store.list() == []
 

@@ -26,7 +26,6 @@ from toolexec.errors import (
     InvalidRequestError,
     LimitExceededError,
     LimitNotEnforceableError,
-    MissingCodeError,
     SandboxDeniedError,
     SandboxFailedError,
     SandboxUnavailableError,
@@ -147,7 +146,7 @@ class TestRuns:
     async def test_nothing_to_run(self, ex: Exec) -> None:
         """Raises; so does what makes no sense."""
         for wrong, kind in (
-            ({"code": " \n"}, MissingCodeError),
+            ({"code": " \n"}, InvalidRequestError),
             ({"language": "cobol"}, InvalidRequestError),
             ({"profile": "safe"}, InvalidRequestError),
             ({"timeout": 0}, ConfigurationError),

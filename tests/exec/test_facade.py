@@ -29,7 +29,6 @@ from toolexec.errors import (
     ConfigurationError,
     DocNotFoundError,
     InputValidationError,
-    InvalidDetailError,
     InvalidToolError,
     InvalidToolIDError,
     NoBackendsError,
@@ -198,7 +197,7 @@ class TestFinding:
         """Unknown tools and unknown levels are refused."""
         with pytest.raises((DocNotFoundError, ToolNotFoundError)):
             await ex.get_tool_doc("demo:great")
-        with pytest.raises(InvalidDetailError):
+        with pytest.raises(ConfigurationError):
             await ex.get_tool_doc("demo:greet", "everything")  # pyright: ignore[reportArgumentType]
 
     async def test_a_backend_that_is_switched_off(self, ex: Exec) -> None:

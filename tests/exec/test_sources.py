@@ -14,7 +14,7 @@ from toolexec import Exec, LocalBackend, Step, Tool
 from toolexec.backend import ProviderBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.errors import (
-    BackendExistsError,
+    BackendError,
     ConfigurationError,
     ToolNotFoundError,
 )
@@ -174,14 +174,14 @@ class TestNames:
         """None of the new backends is added."""
         async with Exec() as ex:
             ex.add_backends(Slow("one", ready=True))
-            with pytest.raises(BackendExistsError, match="one"):
+            with pytest.raises(BackendError, match="one"):
                 ex.add_backends(Slow("two", ready=True), Slow("one", ready=True))
             assert ex.backends.get("two") is None
 
     async def test_the_same_one_twice(self) -> None:
         """Two new backends cannot share a name either."""
         async with Exec() as ex:
-            with pytest.raises(BackendExistsError, match="one"):
+            with pytest.raises(BackendError, match="one"):
                 ex.add_backends(Slow("one"), Slow("one"))
             assert ex.backends.get("one") is None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.errors import InvalidBindingError
+from toolexec.errors import InvalidToolError
 from toolexec.model import Binding, LocalBinding, MCPBinding, ProviderBinding, binding_from_dict, prefer_local
 
 LOCAL, PROVIDER, MCP = LocalBinding("h"), ProviderBinding("p", "t"), MCPBinding("s", "t")
@@ -40,7 +40,7 @@ def test_round_trip(binding: Binding) -> None:
 )
 def test_refuses_empty_names(make: Any) -> None:
     """A binding needs every name of its kind."""
-    with pytest.raises(InvalidBindingError, match="needs the name of its"):
+    with pytest.raises(InvalidToolError, match="needs the name of its"):
         make()
 
 
@@ -61,7 +61,7 @@ def test_refuses_empty_names(make: Any) -> None:
 )
 def test_refuses_incomplete_data(data: dict[str, Any]) -> None:
     """Unknown kinds and missing parts raise."""
-    with pytest.raises(InvalidBindingError):
+    with pytest.raises(InvalidToolError):
         binding_from_dict(data)
 
 

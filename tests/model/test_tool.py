@@ -13,7 +13,6 @@ from toolexec.errors import (
     InvalidSchemaError,
     InvalidToolError,
     InvalidVersionError,
-    UnsupportedSchemaError,
 )
 from toolexec.model import Icon, Tool, ToolAnnotations
 
@@ -90,7 +89,7 @@ class TestSchemas:
             ("just text", InvalidSchemaError),
             ({"$ref": "#"}, InvalidSchemaError),
             ({"$ref": "https://example.com/s.json"}, ExternalRefError),
-            ({"$schema": "http://json-schema.org/draft-04/schema#"}, UnsupportedSchemaError),
+            ({"$schema": "http://json-schema.org/draft-04/schema#"}, InvalidSchemaError),
         ],
     )
     @pytest.mark.parametrize("part", ["input_schema", "output_schema"])

@@ -17,8 +17,8 @@ from toolexec.errors import (
     CodeExecutionError,
     CodeTimeoutError,
     HandlerError,
+    InvalidRequestError,
     LimitExceededError,
-    MissingCodeError,
     SandboxDeniedError,
     SandboxError,
     SandboxFailedError,
@@ -175,7 +175,7 @@ async def test_what_was_not_run_raises(ex: Exec) -> None:
     """As the router raises it."""
     with pytest.raises(SandboxDeniedError):
         await executor(ex, ScriptedSandbox({"x": SandboxDeniedError("no")})).execute(ExecuteRequest(code="x"))
-    with pytest.raises(MissingCodeError):
+    with pytest.raises(InvalidRequestError):
         await executor(ex, ScriptedSandbox()).execute(ExecuteRequest(code=""))
     with pytest.raises(SandboxUnavailableError, match="no backend for profile 'hardened'"):
         sandbox = ScriptedSandbox(kind="gone")

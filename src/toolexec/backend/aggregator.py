@@ -15,7 +15,6 @@ from toolexec.errors import (
     BackendNotFoundError,
     ConfigurationError,
     InvalidToolIDError,
-    ToolCollisionError,
 )
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
@@ -59,7 +58,7 @@ class Aggregator:
         self._policy: CollisionPolicy = on_collision
 
     async def list_tools(self, *, partial: bool = False) -> Listing:
-        """All tools. Raises ToolCollisionError as the policy says, and the first backend's failure, unless *partial*
+        """All tools. Raises BackendError as the policy says, and the first backend's failure, unless *partial*
         asks for what there is with the failures beside it."""
         hosted, failures = await self._gather()
         if failures and not partial:
@@ -76,7 +75,7 @@ class Aggregator:
         """Call a tool by the ID in the listing, or by `backend:tool`; returns the backend's raw answer.
 
         Raises InvalidToolIDError for an ID without namespace, BackendNotFoundError when nothing has it,
-        BackendDisabledError for a backend that is switched off, ToolCollisionError when the ID could mean several
+        BackendDisabledError for a backend that is switched off, BackendError when the ID could mean several
         tools, and whatever the backend's `call` raises.
         """
         parsed = ToolID.parse(tool_id)
@@ -162,11 +161,12 @@ def _interrupted(backend: Backend, error: BaseException) -> BackendError:
     return BackendError(f"backend {backend.name} cannot list its tools: {type(error).__name__}", backend=backend.name)
 
 
-def _collision(tool_id: str, items: Sequence[HostedTool]) -> ToolCollisionError:
+def _collision(tool_id: str, items: Sequence[HostedTool]) -> BackendError:
     backends = [item.backend.name for item in items]
     owners = " and ".join(f"{item.tool.id} of {item.backend.name}" for item in items)
-    return ToolCollisionError(
+    return BackendError(
         f"{tool_id} could be {owners}; use on_collision='first' or 'prefix', or give one of them another namespace",
         tool_id=tool_id,
         details={"backends": backends},
+        code="tool_collision",
     )

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from toolexec.backend.base import Backend, BackendFactory
 from toolexec.backend.local import LocalBackend
-from toolexec.errors import BackendError, BackendExistsError, BackendNotFoundError, ConfigurationError
+from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding, BindingKind
 from toolexec.model.ids import check_segment
@@ -36,7 +36,7 @@ class BackendRegistry:
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
         """Add a backend (without starting it), or a function as a local backend of that name; returns the backend.
 
-        Raises BackendExistsError for a name in use, ConfigurationError for what is no backend and for a name that is
+        Raises BackendError for a name in use, ConfigurationError for what is no backend and for a name that is
         no ID part.
         """
         if isinstance(backend, str):
@@ -51,9 +51,10 @@ class BackendRegistry:
             raise ConfigurationError(f"the backend's name {problem}")
         with self._lock:
             if backend.name in self._backends:
-                raise BackendExistsError(
+                raise BackendError(
                     f"a backend named {backend.name} is registered already; unregister it or choose another name",
                     backend=backend.name,
+                    code="backend_exists",
                 )
             self._backends[backend.name] = backend
             self._only_local = self._find_only_local()

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, cast
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.discovery.examples import copy_json
-from toolexec.errors import InvalidRequestError, MissingCodeError, MissingGatewayError, ToolExecError
+from toolexec.errors import InvalidRequestError, ToolExecError
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
 
@@ -161,15 +161,17 @@ class ExecuteRequest:
     def validate(self) -> Self:
         """Return the request itself if a sandbox can run it.
 
-        Raises MissingGatewayError, MissingCodeError or InvalidRequestError. A WebAssembly module in the metadata stands
+        Raises InvalidRequestError. A WebAssembly module in the metadata stands
         for the code.
         """
         if not isinstance(self.gateway, Gateway):
-            raise MissingGatewayError("a gateway is required: code without one could call no tool; use Tools")
+            raise InvalidRequestError(
+                "a gateway is required: code without one could call no tool; use Tools", code="missing_gateway"
+            )
         if not isinstance(self.code, str):
-            raise MissingCodeError(f"code must be text, not {type(self.code).__name__}")
+            raise InvalidRequestError(f"code must be text, not {type(self.code).__name__}", code="missing_code")
         if not self.code.strip() and not self.metadata.get("wasm_module") and not self.metadata.get("wasm_module_b64"):
-            raise MissingCodeError("code is required")
+            raise InvalidRequestError("code is required", code="missing_code")
         if self.timeout is not None and not _is_above_zero(self.timeout):
             raise InvalidRequestError(f"a timeout must be above 0 seconds, not {self.timeout!r}")
         if not _maps_names_to(str, self.env):

@@ -13,7 +13,7 @@ from toolexec.discovery.examples import ToolExample, copy_json, example_args
 from toolexec.discovery.index import Index, get_tool
 from toolexec.discovery.links.producer import Producer
 from toolexec.discovery.summary import PUBLIC_REASON, Metadata, cut
-from toolexec.errors import DocNotFoundError, InvalidDetailError, ToolExecError
+from toolexec.errors import ConfigurationError, DocNotFoundError, ToolExecError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
@@ -143,17 +143,17 @@ class DocStore(Protocol):
 
     def register_doc(self, tool_id: str, entry: DocEntry) -> None:
         """Keep *entry*, in place of an earlier one; examples registered on their own stay. Raises
-        ExampleTooLargeError, with the store unchanged."""
+        InvalidToolError, with the store unchanged."""
         ...
 
     def register_examples(self, tool_id: str, examples: Iterable[ToolExample]) -> None:
-        """Keep *examples* in place of the earlier ones, beside what else is known. Raises ExampleTooLargeError."""
+        """Keep *examples* in place of the earlier ones, beside what else is known. Raises InvalidToolError."""
         ...
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         """Return the documentation at *level*.
 
-        Raises InvalidDetailError for an unknown level; InvalidToolIDError or ToolNotFoundError when nothing is known
+        Raises ConfigurationError for an unknown level; InvalidToolIDError or ToolNotFoundError when nothing is known
         under this ID; DocNotFoundError when there is documentation, but the level needs the tool itself.
         """
         ...
@@ -208,7 +208,7 @@ class InMemoryDocStore:
         """Return the documentation at *level*; see `DocStore.describe`."""
         if level not in get_args(DetailLevel):
             hint = did_you_mean(level, get_args(DetailLevel), otherwise="use summary, schema or full")
-            raise InvalidDetailError(f"unknown detail level {level!r}; {hint}", tool_id=tool_id)
+            raise ConfigurationError(f"unknown detail level {level!r}; {hint}", tool_id=tool_id, code="invalid_detail")
         entry = self._entry(tool_id)
         tool, bindings = self._tool(tool_id, needed=entry is None or level != "summary", documented=entry is not None)
         summary = entry.summary if entry is not None and entry.summary else _summary_of(tool)

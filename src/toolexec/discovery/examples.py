@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-from toolexec.errors import ExampleTooLargeError, InvalidSchemaError
+from toolexec.errors import InvalidSchemaError, InvalidToolError
 from toolexec.model.json_value import NotJSONError, to_json
 from toolexec.model.schema import Schema
 
@@ -34,18 +34,19 @@ class ToolExample:
 
     def checked(self, position: int) -> ToolExample:
         """Return a copy with texts cut to their caps (title 200 characters, description 300, result hint 200) and its
-        own arguments; raises ExampleTooLargeError when those are not JSON, over 5 levels deep or over 50 values."""
+        own arguments; raises InvalidToolError when those are not JSON, over 5 levels deep or over 50 values."""
         label = f"example {position + 1}{f' ({self.title})' if self.title else ''}"
         try:
             args = to_json(self.args)
         except NotJSONError as error:
-            raise ExampleTooLargeError(f"{label}: its arguments are {error}") from None
+            raise InvalidToolError(f"{label}: its arguments are {error}", code="example_too_large") from None
         depth, size = args_size(args)
         if depth > MAX_EXAMPLE_DEPTH or size > MAX_EXAMPLE_SIZE:
-            raise ExampleTooLargeError(
+            raise InvalidToolError(
                 f"{label}: its arguments have {depth} levels and {size} values; "
                 f"{MAX_EXAMPLE_DEPTH} and {MAX_EXAMPLE_SIZE} are the most",
                 details={"depth": depth, "size": size},
+                code="example_too_large",
             )
         return replace(
             self,

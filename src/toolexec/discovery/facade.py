@@ -135,7 +135,7 @@ class Discovery:
         return self.providers.register(card, id)
 
     def describe_provider(self, id: str) -> ProviderCard:
-        """Return the card with this ID; raises InvalidProviderError or ProviderNotFoundError."""
+        """Return the card with this ID; raises ConfigurationError or ProviderNotFoundError."""
         return self.providers.describe(id)
 
     def list_providers(self) -> list[tuple[str, ProviderCard]]:

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final, Protocol
 
 from toolexec.adapter.provider_card import ProviderCard
-from toolexec.errors import ConfigurationError, InvalidProviderError, ProviderNotFoundError
+from toolexec.errors import ConfigurationError, ProviderNotFoundError
 
 __all__ = ["InMemoryProviderStore", "ProviderStore"]
 
@@ -22,12 +22,12 @@ class ProviderStore(Protocol):
     def register(self, card: ProviderCard, id: str | None = None) -> str:
         """Keep a card, in place of an earlier one with the same ID, and give the ID: *id*, or the card's own.
 
-        Raises InvalidProviderError for what is no card, and for an ID that cannot be one.
+        Raises ConfigurationError for what is no card, and for an ID that cannot be one.
         """
         ...
 
     def describe(self, id: str) -> ProviderCard:
-        """Return the card with this ID; raises InvalidProviderError for what cannot be an ID, and
+        """Return the card with this ID; raises ConfigurationError for what cannot be an ID, and
         ProviderNotFoundError."""
         ...
 
@@ -54,7 +54,9 @@ class InMemoryProviderStore:
     def register(self, card: ProviderCard, id: str | None = None) -> str:
         """Keep a card; see `ProviderStore.register`. Raises ConfigurationError when there is no room for another."""
         if not isinstance(card, ProviderCard):
-            raise InvalidProviderError(f"register takes a ProviderCard, not {type(card).__name__}")
+            raise ConfigurationError(
+                f"register takes a ProviderCard, not {type(card).__name__}", code="invalid_provider"
+            )
         key = _checked(card.id if id is None else id)
         kept = card.copy()
         with self._lock:
@@ -94,7 +96,9 @@ class InMemoryProviderStore:
 
 def _checked(id: Any) -> str:
     if not isinstance(id, str) or not id.strip():
-        raise InvalidProviderError("a provider's ID must be a text, and not empty")
+        raise ConfigurationError("a provider's ID must be a text, and not empty", code="invalid_provider")
     if len(id) > _MAX_ID or not id.isprintable():
-        raise InvalidProviderError(f"a provider's ID has at most {_MAX_ID} characters, all of them printable")
+        raise ConfigurationError(
+            f"a provider's ID has at most {_MAX_ID} characters, all of them printable", code="invalid_provider"
+        )
     return id

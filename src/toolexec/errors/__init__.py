@@ -6,38 +6,29 @@ ToolExecError
 │   ├─ MissingExtraError           an optional dependency is not installed
 │   ├─ UnsupportedPlatformError    a part of toolexec cannot work on this operating system
 │   └─ SecretError                 a secret that the configuration refers to is not there
-├─ InvalidToolError                a tool definition is not acceptable
+├─ InvalidToolError                a tool definition, its binding or an example is not acceptable
 │   └─ ToolConflictError           the ID is taken by another definition
 ├─ InvalidSchemaError              a JSON Schema cannot be used
-│   ├─ UnsupportedSchemaError      its dialect is neither 2020-12 nor draft-07
 │   └─ ExternalRefError            it points outside of itself
-├─ InvalidBindingError             a binding lacks what its kind needs
 ├─ InvalidToolIDError              not `name`, `namespace:name` or `namespace:name:version`
 ├─ InvalidVersionError             not a semantic version or constraint
 ├─ InvalidCursorError              a page cursor of another query, index or index version
 ├─ InvalidChainError               a chain definition that cannot run
 ├─ ToolNotFoundError               no such tool
 ├─ DocNotFoundError                nothing is known about this ID
-├─ InvalidDetailError              an unknown detail level
-├─ ExampleTooLargeError            example arguments over the caps
 ├─ CatalogueError                  a stored catalogue cannot be used
-├─ InvalidProviderError            what is no provider's card, or no ID of one
 ├─ ProviderNotFoundError           no such provider
-├─ NotStartedError                 it is asked for what there is only once it is started
-├─ AlreadyStartedError             it is started twice
 ├─ NoBackendsError                 the tool exists, nothing hosts it
 ├─ InputValidationError            the arguments do not fit the input schema
 ├─ OutputValidationError           the result does not fit the output schema
 ├─ ConversionError                 a form of some vendor cannot be read or written
 ├─ StreamNotSupportedError         the tool answers in one piece
 ├─ ClosedError                     stopped because its Exec, session or runtime was closed
-├─ BackendError                    a backend could not be used
+├─ BackendError                    a backend could not be used or added
 │   ├─ BackendNotFoundError
-│   ├─ BackendExistsError
 │   ├─ BackendDisabledError
 │   ├─ BackendUnavailableError     retryable: it may come back
-│   ├─ BackendBusyError            retryable: it has no room for the call
-│   └─ ToolCollisionError          two backends list one ID
+│   └─ BackendBusyError            retryable: it has no room for the call
 ├─ ExecutionError                  the tool was called and failed
 │   ├─ HandlerError                a Python handler raised or tried to exit
 │   ├─ InvalidResultError          the result is not JSON
@@ -61,10 +52,7 @@ ToolExecError
 │   └─ CodeTimeoutError            its time was over (also a TimeoutError)
 ├─ SandboxError                    where code runs: the request, the choice of a sandbox, or the sandbox itself
 │   ├─ InvalidRequestError         the request makes no sense; nothing has run
-│   │   ├─ MissingGatewayError
-│   │   ├─ MissingCodeError
-│   │   ├─ InvalidLimitsError      negative, or looser than allowed
-│   │   └─ InvalidModuleError      not a WebAssembly module
+│   │   └─ InvalidLimitsError      negative, or looser than allowed
 │   ├─ SandboxUnavailableError     no sandbox can take this; the message says what to install
 │   ├─ SandboxDeniedError          a rule forbids this sandbox or asks for an opt-in
 │   ├─ LimitNotEnforceableError    the sandbox cannot enforce a limit that was asked for
@@ -76,7 +64,8 @@ ToolExecError
 ```
 
 An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
-`retryable` and `details` as far as they are known. The original failure, if any, is its `__cause__`.
+`retryable` and `details` as far as they are known. A class has one code of its own, and some have `further_codes`, for
+cases that nobody needs to catch apart. The original failure, if any, is its `__cause__`.
 """
 
 import warnings
@@ -96,12 +85,9 @@ from toolexec.errors.code import (
     GatewayError,
     GatewayTimeoutError,
     InvalidLimitsError,
-    InvalidModuleError,
     InvalidRequestError,
     LimitExceededError,
     LimitNotEnforceableError,
-    MissingCodeError,
-    MissingGatewayError,
     ProtocolError,
     SandboxDeniedError,
     SandboxError,
@@ -122,11 +108,9 @@ from toolexec.errors.gate import (
     SecretError,
 )
 from toolexec.errors.tools import (
-    AlreadyStartedError,
     BackendBusyError,
     BackendDisabledError,
     BackendError,
-    BackendExistsError,
     BackendNotFoundError,
     BackendUnavailableError,
     CatalogueError,
@@ -134,44 +118,35 @@ from toolexec.errors.tools import (
     ConnectionLostError,
     ConversionError,
     DocNotFoundError,
-    ExampleTooLargeError,
     ExecutionError,
     ExternalRefError,
     HandlerError,
     InputValidationError,
-    InvalidBindingError,
     InvalidChainError,
     InvalidCursorError,
-    InvalidDetailError,
-    InvalidProviderError,
     InvalidResultError,
     InvalidSchemaError,
     InvalidToolError,
     InvalidToolIDError,
     InvalidVersionError,
     NoBackendsError,
-    NotStartedError,
     OutputValidationError,
     ProviderNotFoundError,
     RemoteToolError,
     StreamNotSupportedError,
-    ToolCollisionError,
     ToolConflictError,
     ToolNotFoundError,
     ToolTimeoutError,
-    UnsupportedSchemaError,
     Violation,
 )
 
 __all__ = [
-    "AlreadyStartedError",
     "ApprovalDeniedError",
     "ApprovalRequiredError",
     "AuditError",
     "BackendBusyError",
     "BackendDisabledError",
     "BackendError",
-    "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
     "CatalogueError",
@@ -186,20 +161,15 @@ __all__ = [
     "ConversionError",
     "DefinitionChangedError",
     "DocNotFoundError",
-    "ExampleTooLargeError",
     "ExecutionError",
     "ExternalRefError",
     "GatewayError",
     "GatewayTimeoutError",
     "HandlerError",
     "InputValidationError",
-    "InvalidBindingError",
     "InvalidChainError",
     "InvalidCursorError",
-    "InvalidDetailError",
     "InvalidLimitsError",
-    "InvalidModuleError",
-    "InvalidProviderError",
     "InvalidRequestError",
     "InvalidResultError",
     "InvalidSchemaError",
@@ -208,11 +178,8 @@ __all__ = [
     "InvalidVersionError",
     "LimitExceededError",
     "LimitNotEnforceableError",
-    "MissingCodeError",
     "MissingExtraError",
-    "MissingGatewayError",
     "NoBackendsError",
-    "NotStartedError",
     "OutputValidationError",
     "PolicyError",
     "ProtocolError",
@@ -228,21 +195,31 @@ __all__ = [
     "SecretError",
     "StreamNotSupportedError",
     "ToolCallLimitError",
-    "ToolCollisionError",
     "ToolConflictError",
     "ToolExecError",
     "ToolNotAllowedError",
     "ToolNotFoundError",
     "ToolTimeoutError",
     "UnsupportedPlatformError",
-    "UnsupportedSchemaError",
     "Violation",
 ]
 
 _RENAMED: dict[str, type[ToolExecError]] = {
+    "AlreadyStartedError": ConfigurationError,
+    "BackendExistsError": BackendError,
+    "ExampleTooLargeError": InvalidToolError,
+    "InvalidBindingError": InvalidToolError,
+    "InvalidDetailError": ConfigurationError,
+    "InvalidModuleError": InvalidRequestError,
+    "InvalidProviderError": ConfigurationError,
+    "MissingCodeError": InvalidRequestError,
+    "MissingGatewayError": InvalidRequestError,
+    "NotStartedError": ConfigurationError,
     "ProgramFailedError": CodeError,
     "ResourceLimitError": LimitExceededError,
     "SandboxTimeoutError": CodeTimeoutError,
+    "ToolCollisionError": BackendError,
+    "UnsupportedSchemaError": InvalidSchemaError,
 }
 
 

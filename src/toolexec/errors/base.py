@@ -14,9 +14,14 @@ __all__ = [
 
 
 class ToolExecError(Exception):
-    """The base of every error here; `except ToolExecError` catches them all."""
+    """The base of every error here; `except ToolExecError` catches them all.
 
-    code: ClassVar[str] = "internal"
+    `code` says what happened; an error may carry one of its class's `further_codes`, which say it more exactly. `op` is
+    the step that failed, `retryable` whether the same call may succeed later, and `details` are further data, as JSON.
+    """
+
+    code: str = "internal"
+    further_codes: ClassVar[tuple[str, ...]] = ()
     default_retryable: ClassVar[bool] = False
     default_never_began: ClassVar[bool] = False
 
@@ -29,9 +34,12 @@ class ToolExecError(Exception):
         backend: str | None = None,
         retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
+        if code is not None:
+            self.code = code
         self.tool_id = tool_id
         self.op = op
         self.backend = backend
@@ -80,7 +88,13 @@ class ConfigurationError(ToolExecError):
     """Options, a file or an argument make no sense; nothing has run."""
 
     code = "configuration"
+    further_codes = ("already_started", "invalid_detail", "invalid_provider", "not_started")
     default_never_began = True
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting that is invalid; empty where the message alone says what is wrong."""
+        return str(self.details.get("setting", ""))
 
 
 class MissingExtraError(ConfigurationError):
@@ -93,6 +107,11 @@ class MissingExtraError(ConfigurationError):
             f"{needed_for} needs the '{extra}' extra; install it with: pip install 'toolexec[{extra}]'",
             details={"extra": extra},
         )
+
+    @property
+    def extra(self) -> str:
+        """The extra to install."""
+        return str(self.details.get("extra", ""))
 
 
 def reworded(error: ToolExecError, message: str) -> ToolExecError:
@@ -116,6 +135,11 @@ class UnsupportedPlatformError(ConfigurationError):
     """
 
     code = "unsupported_platform"
+
+    @property
+    def platform(self) -> str:
+        """This operating system."""
+        return str(self.details.get("platform", ""))
 
 
 def _rebuild(kind: type[ToolExecError], args: tuple[Any, ...], state: dict[str, Any]) -> ToolExecError:

@@ -17,12 +17,9 @@ __all__ = [
     "GatewayError",
     "GatewayTimeoutError",
     "InvalidLimitsError",
-    "InvalidModuleError",
     "InvalidRequestError",
     "LimitExceededError",
     "LimitNotEnforceableError",
-    "MissingCodeError",
-    "MissingGatewayError",
     "ProtocolError",
     "SandboxDeniedError",
     "SandboxError",
@@ -96,6 +93,11 @@ class LimitExceededError(ToolExecError):
 
     code = "limit_exceeded"
 
+    @property
+    def resource(self) -> str:
+        """What is used up, such as `memory`; empty where the class says it."""
+        return str(self.details.get("resource", ""))
+
 
 class ToolCallLimitError(LimitExceededError):
     """The code made as many tool calls as it may; the call was not made."""
@@ -116,6 +118,11 @@ class CodeTimeoutError(LimitExceededError, TimeoutError):
 
     code = "code_timeout"
 
+    @property
+    def timeout(self) -> float | None:
+        """The time limit in seconds; None where it is unknown."""
+        return self.details.get("timeout")
+
 
 class SandboxError(ToolExecError):
     """Something about where code runs; `backend` is the kind of sandbox."""
@@ -127,31 +134,14 @@ class InvalidRequestError(SandboxError):
     """A request to run code makes no sense; nothing has run."""
 
     code = "invalid_request"
+    further_codes = ("invalid_module", "missing_code", "missing_gateway")
     default_never_began = True
-
-
-class MissingGatewayError(InvalidRequestError):
-    """A request to run code has no gateway."""
-
-    code = "missing_gateway"
-
-
-class MissingCodeError(InvalidRequestError):
-    """A request to run code has no code."""
-
-    code = "missing_code"
 
 
 class InvalidLimitsError(InvalidRequestError):
     """A limit is negative or of the wrong type; the message names it."""
 
     code = "invalid_limits"
-
-
-class InvalidModuleError(InvalidRequestError):
-    """What was given as a WebAssembly module is none, or needs what it is not granted."""
-
-    code = "invalid_module"
 
 
 class SandboxUnavailableError(SandboxError):
@@ -173,6 +163,11 @@ class LimitNotEnforceableError(SandboxError):
 
     code = "limit_not_enforceable"
     default_never_began = True
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The names of the limits."""
+        return tuple(self.details.get("limits", ()))
 
 
 class SandboxFailedError(SandboxError):

@@ -22,6 +22,16 @@ class PolicyError(ToolExecError):
     code = "policy_denied"
     default_never_began = True
 
+    @property
+    def rule(self) -> str:
+        """The name of the rule that counts; empty where it was none."""
+        return str(self.details.get("rule", ""))
+
+    @property
+    def reason(self) -> str:
+        """Why the rule is there, as it says itself; may be empty."""
+        return str(self.details.get("reason", ""))
+
 
 class ApprovalRequiredError(PolicyError):
     """The call needs somebody's approval, and there is no way to ask for it; nothing has run."""
@@ -47,6 +57,11 @@ class RateLimitedError(ToolExecError):
     code = "rate_limited"
     default_never_began = True
     default_retryable = True
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds to wait; None where they are unknown."""
+        return self.details.get("retry_after")
 
 
 class AuditError(ToolExecError):

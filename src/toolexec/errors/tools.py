@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 from toolexec.errors.base import ToolExecError, reworded
 
 __all__ = [
-    "AlreadyStartedError",
     "BackendBusyError",
     "BackendDisabledError",
     "BackendError",
-    "BackendExistsError",
     "BackendNotFoundError",
     "BackendUnavailableError",
     "CatalogueError",
@@ -21,40 +19,39 @@ __all__ = [
     "ConnectionLostError",
     "ConversionError",
     "DocNotFoundError",
-    "ExampleTooLargeError",
     "ExecutionError",
     "ExternalRefError",
     "HandlerError",
     "InputValidationError",
-    "InvalidBindingError",
     "InvalidChainError",
     "InvalidCursorError",
-    "InvalidDetailError",
-    "InvalidProviderError",
     "InvalidResultError",
     "InvalidSchemaError",
     "InvalidToolError",
     "InvalidToolIDError",
     "InvalidVersionError",
     "NoBackendsError",
-    "NotStartedError",
     "OutputValidationError",
     "ProviderNotFoundError",
     "RemoteToolError",
     "StreamNotSupportedError",
-    "ToolCollisionError",
     "ToolConflictError",
     "ToolNotFoundError",
     "ToolTimeoutError",
-    "UnsupportedSchemaError",
     "Violation",
 ]
 
 
 class InvalidToolError(ToolExecError):
-    """A tool definition is not acceptable; the message names the field and the rule."""
+    """A tool definition, a binding of one or an example is not acceptable; the message names the field and the rule."""
 
     code = "invalid_tool"
+    further_codes = ("example_too_large", "invalid_binding")
+
+    @property
+    def field(self) -> str:
+        """The field of the definition that is invalid; empty where it is not a single one."""
+        return str(self.details.get("field", ""))
 
 
 class ToolConflictError(InvalidToolError):
@@ -64,27 +61,22 @@ class ToolConflictError(InvalidToolError):
 
 
 class InvalidSchemaError(ToolExecError):
-    """A JSON Schema cannot be used: malformed, too deep, too large, or without a meaning that ends."""
+    """A JSON Schema cannot be used: malformed, too deep, too large, without a meaning that ends, or of a dialect other
+    than 2020-12 and draft-07."""
 
     code = "invalid_schema"
+    further_codes = ("unsupported_schema",)
 
-
-class UnsupportedSchemaError(InvalidSchemaError):
-    """The schema declares a dialect other than 2020-12 and draft-07."""
-
-    code = "unsupported_schema"
+    @property
+    def pointer(self) -> str:
+        """The JSON pointer of the place in the schema; empty for the root, and where it is unknown."""
+        return str(self.details.get("pointer", ""))
 
 
 class ExternalRefError(InvalidSchemaError):
     """The schema refers to a document outside of itself; nothing is ever fetched."""
 
     code = "external_ref"
-
-
-class InvalidBindingError(ToolExecError):
-    """A binding lacks the server, provider, tool or handler name that its kind needs."""
-
-    code = "invalid_binding"
 
 
 class InvalidToolIDError(ToolExecError):
@@ -130,23 +122,16 @@ class ToolNotFoundError(ToolExecError):
             details={"close": list(close), **(details or {})},
         )
 
+    @property
+    def close(self) -> tuple[str, ...]:
+        """Similar IDs, the best first."""
+        return tuple(self.details.get("close", ()))
+
 
 class DocNotFoundError(ToolExecError):
     """Neither a tool nor documentation is registered under this ID, or the level asked for needs the tool."""
 
     code = "doc_not_found"
-
-
-class InvalidDetailError(ToolExecError):
-    """The detail level is not one of `summary`, `schema`, `full`."""
-
-    code = "invalid_detail"
-
-
-class ExampleTooLargeError(ToolExecError):
-    """An example's arguments are too deep or have too many values."""
-
-    code = "example_too_large"
 
 
 class CatalogueError(ToolExecError):
@@ -156,22 +141,15 @@ class CatalogueError(ToolExecError):
     code = "catalogue"
 
 
-class InvalidProviderError(ToolExecError):
-    """What is given is no provider's card, or its ID is empty, too long, or has characters that an ID cannot have."""
-
-    code = "invalid_provider"
-
-
 class ProviderNotFoundError(ToolExecError):
     """No provider has this ID. `details["close"]` lists similar IDs, best first."""
 
     code = "provider_not_found"
 
-
-class NotStartedError(ToolExecError):
-    """It is asked for something that there is only between start and stop."""
-
-    code = "not_started"
+    @property
+    def close(self) -> tuple[str, ...]:
+        """Similar IDs, the best first."""
+        return tuple(self.details.get("close", ()))
 
 
 class ClosedError(ToolExecError):
@@ -179,12 +157,6 @@ class ClosedError(ToolExecError):
     is done."""
 
     code = "closed"
-
-
-class AlreadyStartedError(ToolExecError):
-    """It is started already; stop it first."""
-
-    code = "already_started"
 
 
 class NoBackendsError(ToolExecError):
@@ -292,9 +264,10 @@ class StreamNotSupportedError(ToolExecError):
 
 
 class BackendError(ToolExecError):
-    """A backend could not be used."""
+    """A backend could not be used, or not be added: its name is in use, or two backends list one ID."""
 
     code = "backend"
+    further_codes = ("backend_exists", "tool_collision")
     default_never_began = True
 
 
@@ -302,12 +275,6 @@ class BackendNotFoundError(BackendError):
     """No backend has this name or hosts this binding."""
 
     code = "backend_not_found"
-
-
-class BackendExistsError(BackendError):
-    """A backend with this name is registered already."""
-
-    code = "backend_exists"
 
 
 class BackendDisabledError(BackendError):
@@ -339,12 +306,6 @@ class BackendBusyError(BackendError):
     default_retryable = True
 
 
-class ToolCollisionError(BackendError):
-    """Two backends list a tool under one ID; the message names both and the policies that settle it."""
-
-    code = "tool_collision"
-
-
 class ExecutionError(ToolExecError):
     """The tool was called and failed; this is what `Result.error` holds."""
 
@@ -368,6 +329,11 @@ class RemoteToolError(ExecutionError):
 
     code = "remote_tool_failed"
 
+    @property
+    def content(self) -> Sequence[Mapping[str, object]]:
+        """The parts of the reply in MCP's spelling."""
+        return self.details.get("content", ())
+
 
 class ConnectionLostError(ExecutionError):
     """The connection ended while the call was under way; whether the tool did its work is unknown."""
@@ -389,6 +355,11 @@ class ToolTimeoutError(ExecutionError, TimeoutError):
 
     code = "timeout"
     default_retryable = True
+
+    @property
+    def timeout(self) -> float | None:
+        """The time limit in seconds; None where it is unknown."""
+        return self.details.get("timeout")
 
 
 def short_id(text: str | None) -> str:

@@ -184,19 +184,19 @@ class Exec:
         *settings* are those of `MCPServer`: env, cwd, headers, transport, namespace, connect_timeout, ... The tools
         appear as `name:tool` once the server is connected: when the Exec starts, at the first call that needs it, or
         now: `await ex.add_mcp(...)`. A server that cannot be reached raises nothing; `backend_statuses` has the reason.
-        Raises ConfigurationError, BackendExistsError, and MissingExtraError without the `mcp` extra.
+        Raises ConfigurationError, BackendError, and MissingExtraError without the `mcp` extra.
         """
         return self._parts.sources.add_mcp(name, command, args, url, settings)
 
     def add_config(self, path: str | Path) -> Added:
         """Add the servers of an `mcpServers` JSON file, as Claude Desktop, Cursor and VS Code write it.
 
-        Raises ConfigurationError, BackendExistsError and MissingExtraError, with nothing added.
+        Raises ConfigurationError, BackendError and MissingExtraError, with nothing added.
         """
         return self._parts.sources.add_config(path)
 
     def add_backends(self, *backends: Backend) -> Added:
-        """Add backends of any kind; their tools appear once they are started. Raises BackendExistsError for a name in
+        """Add backends of any kind; their tools appear once they are started. Raises BackendError for a name in
         use, with none of them added."""
         return self._parts.sources.add(backends)
 

@@ -14,7 +14,7 @@ from toolexec.backend.catalog import Catalog
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
-from toolexec.errors import BackendExistsError, ConfigurationError, InvalidSchemaError
+from toolexec.errors import BackendError, ConfigurationError, InvalidSchemaError
 from toolexec.exec.home import Home
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Sources:
         """Backends that nobody has started yet."""
 
     def add(self, backends: Sequence[Backend]) -> Added:
-        """Register and adopt *backends*; raises BackendExistsError for a name in use, with none of them added."""
+        """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
         names = [backend.name for backend in backends]
         for name in names:
             if self._backends.get(name) is not None or names.count(name) > 1:
-                raise BackendExistsError(
-                    f"a backend named {name} is there already; remove it first, or choose another name", backend=name
+                raise BackendError(
+                    f"a backend named {name} is there already; remove it first, or choose another name",
+                    backend=name,
+                    code="backend_exists",
                 )
         for backend in backends:
             self._backends.register(backend)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from toolexec.errors import InvalidBindingError
+from toolexec.errors import InvalidToolError
 from toolexec.errors.hints import did_you_mean
 
 __all__ = [
@@ -103,7 +103,7 @@ def prefer_local(bindings: Sequence[Binding]) -> Binding:
 
 
 def binding_from_dict(data: Mapping[str, Any]) -> Binding:
-    """Read what `to_dict` wrote; raises InvalidBindingError for an unknown kind or a missing part."""
+    """Read what `to_dict` wrote; raises InvalidToolError for an unknown kind or a missing part."""
     kind = data.get("kind")
     detail = data.get(kind) if isinstance(kind, str) else None
     part: Mapping[str, Any] = detail if isinstance(detail, Mapping) else {}
@@ -116,7 +116,7 @@ def binding_from_dict(data: Mapping[str, Any]) -> Binding:
             return MCPBinding(_text(part, "serverName"), _text(part, "toolName"))
         case _:
             hint = did_you_mean(kind, ("local", "provider", "mcp"), otherwise="use local, provider or mcp")
-            raise InvalidBindingError(f"unknown binding kind {kind!r}; {hint}")
+            raise InvalidToolError(f"unknown binding kind {kind!r}; {hint}", code="invalid_binding")
 
 
 def _text(part: Mapping[str, Any], key: str) -> str:
@@ -127,4 +127,4 @@ def _text(part: Mapping[str, Any], key: str) -> str:
 def _require(kind: str, **parts: str) -> None:
     for label, value in parts.items():
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidBindingError(f"a {kind} binding needs the name of its {label}")
+            raise InvalidToolError(f"a {kind} binding needs the name of its {label}", code="invalid_binding")

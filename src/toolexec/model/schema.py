@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
-from toolexec.errors import InvalidSchemaError, UnsupportedSchemaError, Violation
+from toolexec.errors import InvalidSchemaError, Violation
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import NotJSONError, to_json, to_json_lossy
 from toolexec.model.schema_graph import SchemaGraph
@@ -115,7 +115,7 @@ class Schema:
     def guard(self) -> Schema:
         """Refuse what is not safe to compile, without compiling it. Returns the schema itself.
 
-        Raises UnsupportedSchemaError for another dialect, ExternalRefError for a `$ref` that leaves the document, and
+        Raises InvalidSchemaError for another dialect, ExternalRefError for a `$ref` that leaves the document, and
         InvalidSchemaError when it is too deep, or its references form a loop or multiply beyond bounds.
         """
         if not self._guarded:
@@ -205,8 +205,9 @@ def _dialect_of(schema: Any) -> type[jsonschema_rs.Validator]:
     declared = schema.get("$schema", DRAFT_2020_12) if isinstance(schema, dict) else DRAFT_2020_12
     validator = _DIALECTS.get(declared) if isinstance(declared, str) else None
     if validator is None:
-        raise UnsupportedSchemaError(
-            f"schema dialect {str(declared)[:200]!r} is not supported; use {DRAFT_2020_12} or {DRAFT_07}"
+        raise InvalidSchemaError(
+            f"schema dialect {str(declared)[:200]!r} is not supported; use {DRAFT_2020_12} or {DRAFT_07}",
+            code="unsupported_schema",
         )
     return validator
 

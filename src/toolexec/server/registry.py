@@ -16,12 +16,10 @@ from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
-    AlreadyStartedError,
-    BackendExistsError,
+    BackendError,
     BackendNotFoundError,
     BackendUnavailableError,
     ConfigurationError,
-    NotStartedError,
 )
 from toolexec.errors.hints import did_you_mean
 from toolexec.exec.facade import Exec
@@ -139,7 +137,7 @@ class ToolRegistry:
 
         Before `start` it is only taken note of, and None is given. Afterwards it is connected at once, and its status
         is given; one that cannot be reached raises BackendUnavailableError and is forgotten, so that its name is free.
-        Raises ConfigurationError for settings that make no sense, and BackendExistsError for a name in use.
+        Raises ConfigurationError for settings that make no sense, and BackendError for a name in use.
         """
         if isinstance(server, str):
             server = MCPServer(name=server, command=command, args=args, url=url, **settings)
@@ -156,8 +154,10 @@ class ToolRegistry:
 
     def _check_name(self, name: str) -> None:
         if name in self._servers or self.ex.backends.get(name) is not None:
-            raise BackendExistsError(
-                f"a backend named {name} is there already; unregister it, or choose another name", backend=name
+            raise BackendError(
+                f"a backend named {name} is there already; unregister it, or choose another name",
+                backend=name,
+                code="backend_exists",
             )
 
     async def _connect(self, server: MCPServer) -> BackendStatus:
@@ -196,11 +196,12 @@ class ToolRegistry:
 
         One that cannot be reached stays out and is tried again when it is needed; its status says why. With *strict*
         it raises BackendUnavailableError instead: then nothing is connected, no tool of a server is left behind, and
-        `start` can be called again. Raises AlreadyStartedError, and ConfigurationError after `aclose`.
+        `start` can be called again. Raises ConfigurationError when it is started already (code `already_started`), and
+        after `aclose`.
         """
         async with self._lock:
             if self._started:
-                raise AlreadyStartedError("the registry is started already; stop it first")
+                raise ConfigurationError("the registry is started already; stop it first", code="already_started")
             try:
                 statuses = await self._add([*self._servers.values()])
                 down = [status for status in statuses if status.enabled and not status.available]
@@ -245,10 +246,10 @@ class ToolRegistry:
         await self.aclose()
 
     def health_check(self) -> list[BackendStatus]:
-        """How all MCP servers are, if all that are enabled are well; raises NotStartedError, and
+        """How all MCP servers are, if all that are enabled are well; raises ConfigurationError, and
         BackendUnavailableError that names those that are not well, with reasons."""
         if not self._started:
-            raise NotStartedError("the registry is not started; call start first")
+            raise ConfigurationError("the registry is not started; call start first", code="not_started")
         statuses = [status for status in self.ex.backend_statuses() if status.name in self._servers]
         down = [status for status in statuses if status.enabled and not status.available]
         if down:

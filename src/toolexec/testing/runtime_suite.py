@@ -21,8 +21,6 @@ from toolexec.errors import (
     ClosedError,
     InvalidRequestError,
     LimitNotEnforceableError,
-    MissingCodeError,
-    MissingGatewayError,
     SandboxDeniedError,
     SandboxFailedError,
     SandboxUnavailableError,
@@ -145,8 +143,10 @@ async def a_failed_program_is_a_result(testbed: RuntimeTestbed) -> None:
 async def a_request_needs_gateway_and_code(testbed: RuntimeTestbed) -> None:
     """Without them nothing is run."""
     runtime = testbed.runtime(testbed.wasm)
-    await _refused(runtime, ExecuteRequest(code="value"), MissingGatewayError)
-    await _refused(runtime, testbed.request(" \n"), MissingCodeError)
+    error = await _refused(runtime, ExecuteRequest(code="value"), InvalidRequestError)
+    assert error.code == "missing_gateway", error.to_dict()
+    error = await _refused(runtime, testbed.request(" \n"), InvalidRequestError)
+    assert error.code == "missing_code", error.to_dict()
     await _refused(runtime, testbed.request(timeout=0), InvalidRequestError)
     assert testbed.wasm.requests == []
 

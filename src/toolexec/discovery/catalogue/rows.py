@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from toolexec.discovery.index import Registered
-from toolexec.errors import CatalogueError, InvalidBindingError, ToolConflictError
+from toolexec.errors import CatalogueError, InvalidToolError, ToolConflictError
 from toolexec.model.binding import (
     Binding,
     BindingSelector,
@@ -151,7 +151,7 @@ def read_row(row: Row) -> Stored:
         annotations, tags = _traits_of(traits)
         tool = Tool.restored(id, title, description, input, output, annotations, (), tags)
         return tool, (_binding(home, target, tool),)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidBindingError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidToolError) as error:
         raise CatalogueError(f"the stored catalogue is damaged: {row[0][:200]!r} cannot be read", op="open") from error
 
 

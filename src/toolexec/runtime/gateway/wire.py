@@ -29,7 +29,7 @@ _MAX_DETAILS = 4 << 20
 
 
 def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:
-    found = {kind.code: kind} if not kind.__name__.startswith("_") else {}
+    found = dict.fromkeys((kind.code, *vars(kind).get("further_codes", ())), kind) if kind.__name__[0] != "_" else {}
     for child in kind.__subclasses__():
         if child.__module__.startswith(errors.__name__):
             found |= _classes(child)
@@ -63,8 +63,6 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
     code = _OLD_CODES.get(code, code)
     kind = _BY_CODE.get(code, ToolExecError)
     error = kind.__new__(kind)
-    if code and kind.code != code:
-        vars(error)["code"] = code
     details = payload.get("details")
     details = details if isinstance(details, dict) else {}
     retryable = payload.get("retryable")
@@ -77,6 +75,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
         backend=_text(payload.get("backend")),
         retryable=retryable if isinstance(retryable, bool) else None,
         details=details,
+        code=code if code and kind.code != code else None,
     )
     if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
         error.violations = read_violations(details.get("violations"))

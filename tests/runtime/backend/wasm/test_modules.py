@@ -19,7 +19,6 @@ from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
     ConfigurationError,
-    InvalidModuleError,
     InvalidRequestError,
     LimitExceededError,
     SandboxFailedError,
@@ -126,19 +125,19 @@ async def test_code_may_be_the_text_format(language: ModuleLanguage, kit: Kit) -
 )
 async def test_what_is_no_module_is_refused(language: ModuleLanguage, kit: Kit, metadata: Any, says: str) -> None:
     """Each kind of wrong input is named, and nothing runs."""
-    with pytest.raises(InvalidModuleError, match=says):
+    with pytest.raises(InvalidRequestError, match=says):
         await language.execute(kit.request("print('hello')", metadata=metadata))
 
 
 async def test_text_that_does_not_parse_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """The error says where the text of a module is wrong."""
-    with pytest.raises(InvalidModuleError, match="text of the module is not valid"):
+    with pytest.raises(InvalidRequestError, match="text of the module is not valid"):
         await run(language, kit, "(module (func")
 
 
 async def test_text_that_is_too_long_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """A text of more than a million characters is not even parsed."""
-    with pytest.raises(InvalidModuleError, match="at most 1048576 characters"):
+    with pytest.raises(InvalidRequestError, match="at most 1048576 characters"):
         await run(language, kit, "(module " + ";" * (1 << 20) + ")")
 
 
@@ -146,7 +145,7 @@ async def test_text_that_is_too_long_is_refused(language: ModuleLanguage, kit: K
 async def test_a_huge_module_is_refused(kit: Kit, given: Any) -> None:
     """A module over the operator's cap is refused before it is decoded or compiled."""
     small = ModuleLanguage(WasmConfig(), max_module_bytes=16)
-    with pytest.raises(InvalidModuleError, match="at most 16 are taken"):
+    with pytest.raises(InvalidRequestError, match="at most 16 are taken"):
         await small.execute(kit.request("", metadata={"wasm_module": given}))
 
 
@@ -200,7 +199,7 @@ async def test_another_entry_can_be_named(language: ModuleLanguage, kit: Kit) ->
 async def test_an_entry_that_is_not_there_is_refused(language: ModuleLanguage, kit: Kit, entry: Any) -> None:
     """The error names what could be run instead."""
     wat = '(module (func (export "needs") (param i32)) (func (export "other")))'
-    with pytest.raises(InvalidModuleError, match="can name one of: other"):
+    with pytest.raises(InvalidRequestError, match="can name one of: other"):
         await run(language, kit, wat, metadata={"wasm_entry": entry})
 
 
@@ -414,7 +413,7 @@ async def test_imports_that_are_not_granted_are_listed(language: ModuleLanguage,
     """The error names every such import, and what there is."""
     wat = '(module (import "env" "system" (func)) (import "env" "mem" (memory 1)) (func (export "_start")))'
     with pytest.raises(
-        InvalidModuleError, match=r"not granted: env.system, env.mem; granted are wasi_snapshot"
+        InvalidRequestError, match=r"not granted: env.system, env.mem; granted are wasi_snapshot"
     ) as caught:
         await run(language, kit, wat)
     assert caught.value.details == {"imports": ["env.system", "env.mem"]}
@@ -423,20 +422,20 @@ async def test_imports_that_are_not_granted_are_listed(language: ModuleLanguage,
 async def test_a_long_list_of_imports_is_cut(language: ModuleLanguage, kit: Kit) -> None:
     """A list of a thousand names is cut."""
     wat = "(module " + "".join(f'(import "env" "f{i}" (func))' for i in range(40)) + ")"
-    with pytest.raises(InvalidModuleError, match="and 28 more"):
+    with pytest.raises(InvalidRequestError, match="and 28 more"):
         await run(language, kit, wat)
 
 
 async def test_an_import_with_another_signature_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """A function of the right name and the wrong type is named, too."""
-    with pytest.raises(InvalidModuleError, match="another signature"):
+    with pytest.raises(InvalidRequestError, match="another signature"):
         await run(language, kit, f'(module (import "{P1}" "fd_close" (func (param i64))) (func (export "_start")))')
 
 
 async def test_wasi_can_be_switched_off(kit: Kit) -> None:
     """Without it a module that imports it is refused; one that imports nothing runs."""
     language = ModuleLanguage(WasmConfig(enable_wasi=False, allowed_host_functions=()))
-    with pytest.raises(InvalidModuleError, match="granted are no imports at all"):
+    with pytest.raises(InvalidRequestError, match="granted are no imports at all"):
         await run(language, kit, printing("hello"))
     result = await run(language, kit, returning("i32.const 1"))
     assert (result.value, result.backend.details["enable_wasi"]) == (1, False)
@@ -448,7 +447,7 @@ async def test_host_functions_are_cleared_in_hardened(language: ModuleLanguage, 
     """A hardened module cannot call tools."""
     wat = calling('{"id": "kit:add", "args": {"a": 1, "b": 2}}')
     if profile == "hardened":
-        with pytest.raises(InvalidModuleError, match=r"not granted: tools.call, tools.read"):
+        with pytest.raises(InvalidRequestError, match=r"not granted: tools.call, tools.read"):
             await run(language, kit, wat, profile=profile)
     else:
         assert (await run(language, kit, wat, profile=profile)).ok
@@ -669,7 +668,7 @@ async def test_memory_is_bounded(kit: Kit, configured: int | None, asked: int, c
 
 async def test_a_second_memory_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """The limit is for all that a module uses, and holds for one memory."""
-    with pytest.raises(InvalidModuleError, match="may have one"):
+    with pytest.raises(InvalidRequestError, match="may have one"):
         await run(language, kit, '(module (memory 1) (memory 1) (func (export "_start")))')
 
 
@@ -684,7 +683,7 @@ async def test_tables_are_bounded(language: ModuleLanguage, kit: Kit) -> None:
     result = await run(language, kit, wat, limits=Limits(memory_bytes=limit))
     assert 0 < result.value * 8 <= limit // 8
     tables = "".join(f"(table $t{n} 1 funcref)" for n in range(9))
-    with pytest.raises(InvalidModuleError, match="tables"):
+    with pytest.raises(InvalidRequestError, match="tables"):
         await run(language, kit, f'(module {tables} (func (export "_start")))')
 
 
@@ -696,7 +695,7 @@ async def test_less_than_a_page_is_refused(language: ModuleLanguage, kit: Kit) -
 
 async def test_a_module_that_starts_too_large_is_refused(language: ModuleLanguage, kit: Kit) -> None:
     """Its first memory must be within the limit."""
-    with pytest.raises(InvalidModuleError, match="more memory from the start than the 4096 pages"):
+    with pytest.raises(InvalidRequestError, match="more memory from the start than the 4096 pages"):
         await run(language, kit, '(module (memory 5000) (func (export "_start")))')
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from wasmtime import Engine, FuncType, Module, WasmtimeError, wat2wasm
 
-from toolexec.errors import ConfigurationError, InvalidModuleError
+from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.process.private import PrivateDirectory
 from toolexec.runtime.backend.wasm.cache import default_folder
 from toolexec.runtime.backend.wasm.engine import engine_fingerprint
@@ -33,7 +33,7 @@ _SHOWN: Final = 12
 def module_bytes(request: ExecuteRequest, max_bytes: int) -> bytes:
     """The module of a request: from its metadata, else its code, which is WAT (`(module …)`).
 
-    Both keys of the metadata take bytes and base64, padded or not. Raises InvalidModuleError.
+    Both keys of the metadata take bytes and base64, padded or not. Raises InvalidRequestError.
     """
     for key in _KEYS:
         given = request.metadata.get(key)
@@ -41,16 +41,21 @@ def module_bytes(request: ExecuteRequest, max_bytes: int) -> bytes:
             return _checked(_decoded(key, given, max_bytes), max_bytes)
     text = request.code.strip()
     if not _is_wat(text):
-        raise InvalidModuleError(
+        raise InvalidRequestError(
             "there is no WebAssembly module: give its bytes as metadata 'wasm_module', base64 as 'wasm_module_b64', "
-            "or the text format, starting with (module, as the code"
+            "or the text format, starting with (module, as the code",
+            code="invalid_module",
         )
     if len(text) > _MAX_TEXT:
-        raise InvalidModuleError(f"a module in the text format has at most {_MAX_TEXT} characters, not {len(text)}")
+        raise InvalidRequestError(
+            f"a module in the text format has at most {_MAX_TEXT} characters, not {len(text)}", code="invalid_module"
+        )
     try:
         return _checked(bytes(wat2wasm(text)), max_bytes)
     except WasmtimeError as error:
-        raise InvalidModuleError(f"the text of the module is not valid: {_short(error)}") from error
+        raise InvalidRequestError(
+            f"the text of the module is not valid: {_short(error)}", code="invalid_module"
+        ) from error
 
 
 def _is_wat(text: str) -> bool:
@@ -67,25 +72,32 @@ def _decoded(key: str, given: Any, max_bytes: int) -> bytes:
             return data
         given = data.decode("ascii", "replace")
     if not isinstance(given, str):
-        raise InvalidModuleError(f"metadata {key!r} must be bytes or base64, not {type(given).__name__}")
+        raise InvalidRequestError(
+            f"metadata {key!r} must be bytes or base64, not {type(given).__name__}", code="invalid_module"
+        )
     text = "".join(given.split()).rstrip("=")
     if len(text) > max_bytes * 4 // 3 + 4:
-        raise InvalidModuleError(_too_large(len(text) * 3 // 4, max_bytes))
+        raise InvalidRequestError(_too_large(len(text) * 3 // 4, max_bytes), code="invalid_module")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidModuleError(f"metadata {key!r} is neither a module nor base64: {error}") from error
+        raise InvalidRequestError(
+            f"metadata {key!r} is neither a module nor base64: {error}", code="invalid_module"
+        ) from error
 
 
 def _checked(data: bytes, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
-        raise InvalidModuleError(_too_large(len(data), max_bytes))
+        raise InvalidRequestError(_too_large(len(data), max_bytes), code="invalid_module")
     if not data.startswith(_MAGIC):
-        raise InvalidModuleError(f"a WebAssembly module starts with the bytes 00 61 73 6d, not {data[:4].hex(' ')}")
+        raise InvalidRequestError(
+            f"a WebAssembly module starts with the bytes 00 61 73 6d, not {data[:4].hex(' ')}", code="invalid_module"
+        )
     if data[4:8] != _CORE:
-        raise InvalidModuleError(
+        raise InvalidRequestError(
             "this is a component (or of an unknown version); only core modules can be run, "
-            "such as those that compilers make for wasm32-wasip1"
+            "such as those that compilers make for wasm32-wasip1",
+            code="invalid_module",
         )
     return data
 
@@ -104,7 +116,7 @@ class CompiledModules:
         self._lock = threading.Lock()
 
     def get(self, data: bytes) -> Module:
-        """The compiled module; compiles it at most once at a time. Raises InvalidModuleError. Blocks."""
+        """The compiled module; compiles it at most once at a time. Raises InvalidRequestError. Blocks."""
         key = hashlib.sha256(data).digest()
         with self._lock:
             found = self._modules.get(key)
@@ -114,7 +126,7 @@ class CompiledModules:
         try:
             module = Module(self._engine, data)
         except WasmtimeError as error:
-            raise InvalidModuleError(f"the module is not valid: {_short(error)}") from error
+            raise InvalidRequestError(f"the module is not valid: {_short(error)}", code="invalid_module") from error
         with self._lock:
             self._modules[key] = module
             while len(self._modules) > self._most:
@@ -126,7 +138,7 @@ class CompiledModules:
 
 
 def check_imports(module: Module, granted: Mapping[str, Sequence[str]]) -> None:
-    """Raises InvalidModuleError that lists what *module* imports and *granted* (functions by module) does not have."""
+    """Raises InvalidRequestError that lists what *module* imports and *granted* (functions by module) does not have."""
     missing: list[str] = []
     for item in module.imports:
         name = item.name or ""
@@ -139,10 +151,11 @@ def check_imports(module: Module, granted: Mapping[str, Sequence[str]]) -> None:
             for within, names in granted.items()
             if names
         )
-        raise InvalidModuleError(
+        raise InvalidRequestError(
             f"the module imports what it is not granted: {', '.join(missing[:_SHOWN])}{more}; "
             f"granted are {offered or 'no imports at all'}",
             details={"imports": missing},
+            code="invalid_module",
         )
 
 

@@ -15,7 +15,7 @@ from wasmtime import Linker, Module
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
-from toolexec.errors import ConfigurationError, InvalidModuleError, InvalidRequestError
+from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.runtime.backend.wasm import module_tools, preview1
 from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.backend.wasm.core import CoreGuest, CoreInstance
@@ -126,7 +126,7 @@ class ModuleLanguage:
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run the module of *request*; see `SandboxBackend.execute`.
 
-        Raises InvalidModuleError for what is no module, is too large, or imports what it is not granted, and
+        Raises InvalidRequestError for what is no module, is too large, or imports what it is not granted, and
         InvalidRequestError for files, for less memory than a page, and for an entry that the module does not have.
         """
         started = monotonic()
@@ -231,9 +231,10 @@ class ModuleLanguage:
             return None
         if kind is None or kind.params or results is None:
             ready = sorted(name or "" for name, item in functions.items() if not item.params)
-            raise InvalidModuleError(
+            raise InvalidRequestError(
                 f"the module exports no function {str(entry)[:100]!r} without parameters; metadata 'wasm_entry' "
-                f"can name one of: {', '.join(ready[:20]) or 'there are none'}"
+                f"can name one of: {', '.join(ready[:20]) or 'there are none'}",
+                code="invalid_module",
             )
         instance = run.instance
         try:
@@ -248,20 +249,25 @@ class ModuleLanguage:
 
 
 def _refuse_unfit(failure: InstanceFailed, pages: int) -> None:
-    """Raises InvalidModuleError for a module that could not be instantiated; a start function that failed is none."""
+    """Raises InvalidRequestError for a module that could not be instantiated; a start function that failed is none."""
     if "exceeds memory limits" in failure.report:
-        raise InvalidModuleError(
-            f"the module needs more memory from the start than the {pages} pages that it may have; raise the limit"
+        raise InvalidRequestError(
+            f"the module needs more memory from the start than the {pages} pages that it may have; raise the limit",
+            code="invalid_module",
         ) from failure
     if "memory count too high" in failure.report:
-        raise InvalidModuleError(
-            "the module has several memories; it may have one, so that the limit on memory holds for all it uses"
+        raise InvalidRequestError(
+            "the module has several memories; it may have one, so that the limit on memory holds for all it uses",
+            code="invalid_module",
         ) from failure
     if "table count too high" in failure.report or "table minimum size" in failure.report:
-        raise InvalidModuleError("the module has more, or larger, tables than it may have") from failure
+        raise InvalidRequestError(
+            "the module has more, or larger, tables than it may have", code="invalid_module"
+        ) from failure
     if "incompatible import type" in failure.report:
-        raise InvalidModuleError(
-            f"an import of the module has another signature than what there is: {failure.message}"
+        raise InvalidRequestError(
+            f"an import of the module has another signature than what there is: {failure.message}",
+            code="invalid_module",
         ) from failure
 
 
