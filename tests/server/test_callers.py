@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, ElicitResult, UrlElicitationCapability
 from tests.server.harness import connect, gated, serving
 
+import toolexec
 from toolexec import Exec
 from toolexec.model.origin import Caller
 from toolexec.server.app import ToolServer
-from toolexec.server.callers import can_elicit
+from toolexec.server.callers import can_elicit, connection_of
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
+
+ROOT = Path(toolexec.__file__).parent
 
 
 def as_callers(server: ToolServer, callers: list[Caller | None]) -> None:
@@ -111,3 +118,26 @@ def test_who_can_be_asked(offered: Any, expected: bool) -> None:
     session = SimpleNamespace(client_capabilities=offered, can_send_request=False)
     context = SimpleNamespace(session=session, protocol_version="2025-11-25")
     assert can_elicit(context) is False
+
+
+def test_the_sdk_has_no_public_way_to_the_connection() -> None:
+    """One private attribute of the SDK is read; when this fails, there may be a public one to take its place."""
+    connection = Connection.from_envelope("2025-11-25", None, None)
+    channel: Any = SimpleNamespace(can_send_request=False)
+    session = ServerSession(channel, connection)
+    ctx: Any = SimpleNamespace(session=session)
+    assert connection_of(ctx) is connection
+    public = {name for name in dir(session) if not name.startswith("_")}
+    assert not [name for name in public if getattr(session, name, None) is connection]
+    assert "connection" not in {field.name for field in fields(ServerRequestContext)}
+
+
+def test_nothing_else_reads_private_attributes_of_the_sdk() -> None:
+    """Ruff flags each read of a private attribute, so a marker stands where one is read."""
+    marked = [
+        path.name
+        for folder in ("server", "backend/mcp")
+        for path in (ROOT / folder).rglob("*.py")
+        if "SLF001" in path.read_text()
+    ]
+    assert marked == ["callers.py"]

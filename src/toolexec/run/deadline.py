@@ -111,6 +111,11 @@ def _rest(
                     break
             else:
                 waits_for = work.send(sent)
+        ends = asyncio.get_running_loop().time() + _GRACE
+        # For a moment work that goes on is resumed in this very task, where its scopes belong and which counts as
+        # cancelled; then it is left behind.
+        while (yield from _goes_on(work, waits_for, ends, left, name)):
+            waits_for = work.send(None)
     except StopIteration as finished:
         alarm.off()
         return finished.value
@@ -121,7 +126,24 @@ def _rest(
     except BaseException:
         alarm.off()
         raise
-    return (yield from _end(work, waits_for, alarm, left, name))
+    task = left.take(work, waits_for, name)
+    if alarm.off():
+        raise DeadlineExceededError(task)
+    raise asyncio.CancelledError
+
+
+def _goes_on(
+    work: Coroutine[Any, Any, Any], waits_for: Any, ends: float, left: LeftBehind, name: str
+) -> Generator[Any, Any, bool]:
+    """Wait for what cancelled work waits for, but not longer than until *ends*; return whether to resume the work."""
+    if asyncio.get_running_loop().time() >= ends:
+        return False
+    try:
+        yield from _until_done(waits_for, ends)
+    except asyncio.CancelledError:  # the caller is cancelled, too
+        left.take(work, waits_for, name)
+        raise
+    return not _is_future(waits_for) or waits_for.done()
 
 
 def _hands_on(waits_for: Any, error: BaseException, left: LeftBehind | None) -> bool:
@@ -129,42 +151,6 @@ def _hands_on(waits_for: Any, error: BaseException, left: LeftBehind | None) -> 
     if left is None or not isinstance(error, asyncio.CancelledError):
         return False
     return waits_for is not None and type(waits_for) is not asyncio.Future and waits_for.cancel()
-
-
-def _end(
-    work: Coroutine[Any, Any, T], waits_for: Any, alarm: _Alarm, left: LeftBehind, name: str
-) -> Generator[Any, Any, T]:
-    """Wait a moment for work that was cancelled at its deadline and goes on; then leave it behind.
-
-    For that moment it is resumed in this very task, where its scopes belong, and which counts as cancelled.
-    """
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + _GRACE
-    while loop.time() < ends:
-        try:
-            yield from _until_done(waits_for, ends)
-        except asyncio.CancelledError:  # the caller is cancelled, too
-            alarm.off()
-            left.take(work, waits_for, name)
-            raise
-        if _is_future(waits_for) and not waits_for.done():
-            break
-        try:
-            waits_for = work.send(None)
-        except StopIteration as finished:
-            alarm.off()
-            return finished.value
-        except asyncio.CancelledError:
-            if alarm.off():
-                raise DeadlineExceededError from None
-            raise
-        except BaseException:
-            alarm.off()
-            raise
-    task = left.take(work, waits_for, name)
-    if alarm.off():
-        raise DeadlineExceededError(task)
-    raise asyncio.CancelledError
 
 
 @types.coroutine

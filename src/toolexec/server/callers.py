@@ -32,6 +32,7 @@ def is_modern(ctx: RequestContext) -> bool:
 def connection_of(ctx: RequestContext) -> Connection:
     """The connection that the request came on: it keeps state for its client, and says when it ends."""
     # The SDK documents `Connection.state` and `exit_stack` for handlers, but gives handlers no other way to get there.
+    # This is the only place that reads a private attribute of the SDK; a test fails as soon as there is a public one.
     return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 

@@ -122,6 +122,20 @@ async def test_over_http(serve: Serve) -> None:
         assert values(metrics, "toolexec_sessions") == {(): 0}
 
 
+async def test_a_session_counts_until_its_own_caller_ends_it(serve: Serve) -> None:
+    """To another caller it is as if it were not there, which ends nothing."""
+    metrics = Metrics()
+    auth = AuthSettings(api_keys=tuple(ApiKey(id=name, sha256=hash_key(f"{name}'s")) for name in ("ann", "eve")))
+    server = await serve(auth=auth, metrics=metrics)
+    ann, eve = ({"authorization": f"Bearer {name}'s"} for name in ("ann", "eve"))
+    opened = await server.post(INITIALIZE, ann)
+    session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    assert (await server.request("DELETE", headers=session | eve)).status_code == 404
+    assert values(metrics, "toolexec_sessions") == {(): 1}
+    assert (await server.request("DELETE", headers=session | ann)).status_code == 200
+    assert values(metrics, "toolexec_sessions") == {(): 0}
+
+
 async def test_sessions_are_limited(serve: Serve) -> None:
     """One more than allowed is refused; those that are open go on."""
     server = await serve(HttpSettings(port=0, max_sessions=2))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any, cast
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -14,8 +15,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import jsonrpc_message_adapter
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from toolexec.model.origin import Caller
@@ -32,58 +34,118 @@ from toolexec.server.http.settings import HttpSettings, check_exposure
 __all__ = ["HttpApp", "build_app"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_HANDSHAKE = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no version belongs to
 
 
-class _Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, which can be counted, and of which nobody can take all: once there are as many as there may
-    be, whoever has most gets no more, and loses the one that was not used for the longest time to a caller who has
-    fewer."""
+@dataclass(slots=True)
+class _Session:
+    """A session of the handshake era: whose it is, when it was last used, and how many requests it has just now."""
 
-    _owners: OrderedDict[str, str]  # of each session, the least recently used one first
-    _asking: ContextVar[str] = ContextVar("toolexec_session_owner", default="")
+    owner: str
+    scope: Scope
+    used: float
+    requests: int = 0
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._owners = OrderedDict()
+
+class _Sessions:
+    """The SDK's sessions, which can be counted, and of which no caller can take all: once there are as many as there
+    may be, the caller with most gets no more, and loses the one that was least recently used to a caller with fewer.
+
+    The SDK's manager is used as the ASGI application that it is: which sessions there are is read from its answers, and
+    a session is ended by the request that its own client would end it with.
+    """
+
+    def __init__(self, lowlevel: Server[Any], http: HttpSettings) -> None:
+        self._manager = StreamableHTTPSessionManager(
+            lowlevel,
+            json_response=http.json_response,
+            session_idle_timeout=http.session_idle,
+            max_request_body_size=http.max_body_bytes,
+            max_sessions=http.max_sessions,
+        )
+        self._most = http.max_sessions
+        self._idle = http.session_idle
+        self._open: OrderedDict[str, _Session] = OrderedDict()  # the least recently used one first
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Sessions can be opened in the block; at its end all are closed."""
+        return self._manager.run()
 
     def count(self) -> int:
-        return len(self._server_instances)
+        """Return how many sessions there are."""
+        self._forget_idle()
+        return len(self._open)
 
-    async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        known = header(scope, b"mcp-session-id") or ""
-        if known in self._owners:
-            self._owners.move_to_end(known)
-        caller = scope.get(CALLER)
-        name = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
-        token = self._asking.set(name or peer_of(scope))
-        try:
-            await super()._handle_stateful_request(scope, receive, send)
-        finally:
-            self._asking.reset(token)
-
-    def _admit_session(self, requestor: Any) -> Any:
-        owner = self._asking.get()
-        if self.max_sessions is not None and self.count() >= self.max_sessions:
-            self._make_room(owner)
-        transport = super()._admit_session(requestor)
-        if transport is not None and transport.mcp_session_id is not None:
-            self._owners[transport.mcp_session_id] = owner
-        return transport
-
-    async def _discard_session(self, session_id: str, transport: Any) -> None:
-        self._owners.pop(session_id, None)
-        await super()._discard_session(session_id, transport)
-
-    def _make_room(self, owner: str) -> None:
-        counts = Counter(self._owners.values())
-        most, number = counts.most_common(1)[0] if counts else ("", 0)
-        if counts[owner] + 1 >= number or self._task_group is None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of either era; only those of the handshake era have sessions."""
+        if (header(scope, b"mcp-protocol-version") or _HANDSHAKE) not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._manager.asgi_app(scope, receive, send)
             return
-        session_id = next(one for one, other in self._owners.items() if other == most)
-        logger.warning("there are %d sessions; the oldest of %s, who has %d, gives way", self.count(), most, number)
-        del self._owners[session_id]
-        transport = self._server_instances.pop(session_id)  # at once, so that there is room
-        self._task_group.start_soon(self._discard_session, session_id, transport)
+        caller = scope.get(CALLER)
+        owner = f"{caller.method}/{caller.tenant}/{caller.id}" if isinstance(caller, Caller) and caller.id else ""
+        owner = owner or peer_of(scope)
+        session_id = header(scope, b"mcp-session-id")
+        if session_id is None and scope["method"] == "POST":
+            await self._make_room(owner)
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(scope, owner, session_id, message)
+            await send(message)
+
+        session = self._open.get(session_id or "")
+        if session is None or session.owner != owner or session_id is None:
+            await self._manager.asgi_app(scope, receive, watch)
+            return
+        self._open.move_to_end(session_id)
+        session.requests += 1
+        try:
+            await self._manager.asgi_app(scope, receive, watch)
+        finally:
+            session.requests -= 1
+            session.used = monotonic()
+
+    def _note(self, scope: Scope, owner: str, session_id: str | None, start: Message) -> None:
+        """Keep a session that an answer opens, and forget one that it says is over."""
+        status: int = start["status"]
+        if session_id is None:
+            opened = next((value for key, value in start.get("headers", ()) if key.lower() == b"mcp-session-id"), b"")
+            if opened and status < 400:
+                self._open[opened.decode("latin-1")] = _Session(owner, scope, monotonic())
+        elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
+            session = self._open.get(session_id)
+            if session is not None and session.owner == owner:  # another caller is told the same of one that goes on
+                del self._open[session_id]
+
+    def _forget_idle(self) -> None:
+        """Forget sessions that the SDK has closed, as nobody has used them for so long."""
+        oldest = monotonic() - self._idle
+        for session_id, session in [*self._open.items()]:
+            if session.requests == 0 and session.used <= oldest:
+                del self._open[session_id]
+
+    async def _make_room(self, owner: str) -> None:
+        if self.count() < self._most:
+            return
+        counts = Counter(session.owner for session in self._open.values())
+        most, number = counts.most_common(1)[0]
+        if counts[owner] + 1 >= number:
+            return
+        session_id = next(one for one, session in self._open.items() if session.owner == most)
+        logger.warning("there are %d sessions; the oldest of %s, who has %d, gives way", len(self._open), most, number)
+        await self._end(session_id, self._open.pop(session_id))
+
+    async def _end(self, session_id: str, session: _Session) -> None:
+        """End a session as its own client would."""
+        headers = [(b"mcp-session-id", session_id.encode("latin-1")), (b"accept", b"application/json")]
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            """Nobody reads the answer."""
+
+        await self._manager.asgi_app({**session.scope, "method": "DELETE", "headers": headers}, receive, send)
 
 
 class HttpApp:
@@ -106,13 +168,7 @@ class HttpApp:
         self._auth = auth
         self._health = health
         self._metrics = metrics
-        self._sessions = _Sessions(
-            lowlevel,
-            json_response=http.json_response,
-            session_idle_timeout=http.session_idle,
-            max_request_body_size=http.max_body_bytes,
-            max_sessions=http.max_sessions,
-        )
+        self._sessions = _Sessions(lowlevel, http)
         if metrics is not None:
             metrics.watch_sessions(self._sessions.count)
         self._open = self._open_paths()
@@ -134,7 +190,7 @@ class HttpApp:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """The application works in the block; at its end all sessions are closed."""
-        async with self._sessions.run():
+        async with self._sessions.running():
             yield
 
     async def drain(self, grace: float) -> None:
@@ -165,7 +221,7 @@ class HttpApp:
 
     def _for_callers(self) -> ASGIApp:
         http = self._http
-        paths: dict[str, ASGIApp] = {http.path: self._sessions.asgi_app}
+        paths: dict[str, ASGIApp] = {http.path: self._sessions}
         if self._health is not None:
             paths["/health"] = self._for_operators(_get(self._report))
         if self._metrics is not None:
