@@ -185,8 +185,8 @@ def test_the_codes_are_these() -> None:
     assert further == FURTHER_CODES
 
 
-def test_there_are_no_more_classes_than_somebody_may_catch() -> None:
-    """A case that no handler tells apart is a code of its class."""
+def test_there_are_no_more_classes_than_a_handler_may_catch() -> None:
+    """A case that no handler treats apart is a code of its class."""
     assert len(ALL) <= 60
 
 
@@ -242,7 +242,7 @@ def test_an_error_may_say_more_exactly_what_happened(name: str, code: str) -> No
 
 
 def test_errors_carry_what_their_handlers_need() -> None:
-    """Typed, so that nobody looks into `details`; they read the same from an error that came over a wire."""
+    """Typed fields take the place of `details`; they read the same from an error that came over a wire."""
     assert ToolNotFoundError("ad", close=["add"]).close == ("add",)
     assert MissingExtraError("mcp", needed_for="a server").extra == "mcp"
     assert RateLimitedError("wait", details={"retry_after": 2.5}).retry_after == 2.5

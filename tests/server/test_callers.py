@@ -136,8 +136,8 @@ def test_nothing_else_reads_private_attributes_of_the_sdk() -> None:
     """Ruff flags each read of a private attribute, so a marker stands where one is read."""
     marked = [
         path.name
-        for folder in ("server", "backend/mcp")
-        for path in (ROOT / folder).rglob("*.py")
+        for package in ("server", "backend/mcp")
+        for path in (ROOT / package).rglob("*.py")
         if "SLF001" in path.read_text()
     ]
     assert marked == ["callers.py"]

@@ -65,7 +65,7 @@ ToolExecError
 
 An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
 `retryable` and `details` as far as they are known. A class has one code of its own, and some have `further_codes`, for
-cases that nobody needs to catch apart. The original failure, if any, is its `__cause__`.
+cases that no handler needs to catch apart. The original failure, if any, is its `__cause__`.
 """
 
 import warnings

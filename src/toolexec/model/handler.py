@@ -23,7 +23,7 @@ _LOG_LEVELS: Final = get_args(LogLevel)
 
 class ToolContext:
     """What a handler may ask for by annotating a parameter with it: the tool's ID, and ways to report progress and to
-    say something to whoever called.
+    say something to the caller.
 
     It is not part of the tool's input schema. `report` and `log` may be called from any thread.
     """
@@ -69,7 +69,7 @@ class Handler:
     result as its type says; what is not JSON then is converted as `to_json` does. `mode` is for sync kinds: in a worker
     `thread`, `inline` on the event loop, or in a worker `process` that is killed when the call is cancelled. `source`
     is where that process finds the function. `direct` is the function behind `call` where that takes the arguments as
-    a dict: whoever has a dict to give away may call it instead.
+    a dict: a caller that has a dict to give away may call it instead.
     """
 
     call: Callable[..., Any]

@@ -104,7 +104,7 @@ HERE = Origin()
 """The origin of calls that this very program makes for itself."""
 
 CURRENT: ContextVar[Origin] = ContextVar("toolexec_origin", default=HERE)
-"""Holds the origin of what is done just now; change it with `acting` only."""
+"""Holds the origin of the current work; change it with `acting` only."""
 
 _prefix = secrets.token_hex(6)
 _numbers = itertools.count(1)

@@ -39,7 +39,7 @@ _HANDSHAKE = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no vers
 
 @dataclass(slots=True)
 class _Session:
-    """A session of the handshake era: whose it is, when it was last used, and how many requests it has just now."""
+    """A session of the handshake era: whose it is, when it was last used, and how many requests it has now."""
 
     owner: str
     scope: Scope
@@ -118,7 +118,7 @@ class _Sessions:
                 del self._open[session_id]
 
     def _forget_idle(self) -> None:
-        """Forget sessions that the SDK has closed, as nobody has used them for so long."""
+        """Forget sessions that were idle for so long that the SDK has closed them."""
         oldest = monotonic() - self._idle
         for session_id, session in [*self._open.items()]:
             if session.requests == 0 and session.used <= oldest:
@@ -143,7 +143,7 @@ class _Sessions:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Message) -> None:
-            """Nobody reads the answer."""
+            """Drop the answer."""
 
         await self._manager.asgi_app({**session.scope, "method": "DELETE", "headers": headers}, receive, send)
 
