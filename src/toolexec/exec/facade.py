@@ -285,7 +285,7 @@ class Exec:
         """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
         `current_origin`."""
         scope, gate = self._parts.scope, self._parts.options.gate
-        return gate.view(scope.index, scope.docs, current_origin()) if gate is not None else (scope.index, scope.docs)
+        return gate.view(scope.index, scope.docs, CURRENT.get()) if gate is not None else (scope.index, scope.docs)
 
     @property
     def links(self) -> Links:
