@@ -75,7 +75,7 @@ class A2AAdapter:
         del feature
         return False
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """See `Adapter.to_tool`. A whole card is refused; `card_to_provider` reads it."""
         del names
         return converting(_NAME, "to_tool", lambda: _read(plain(form)))
@@ -85,7 +85,7 @@ class A2AAdapter:
         return converting(_NAME, "from_tool", lambda: _write(tool, options or FormOptions()), tool_id=tool.id)
 
 
-def card_to_provider(card: Any) -> ProviderCard:
+def card_to_provider(card: object) -> ProviderCard:
     """Return an agent card (A2A 1.0, or 0.3) as a provider's card: JSON data, or the message of `a2a-sdk`.
 
     Raises ConversionError for a card without name, description, version or any interface, and for a skill that is none.
@@ -334,7 +334,7 @@ def _written_flows(name: str, flows: dict[str, Any], losses: Losses) -> dict[str
     return {chosen: written}
 
 
-def _requirements(value: Any) -> list[dict[str, list[str]]]:
+def _requirements(value: object) -> list[dict[str, list[str]]]:
     """Alternatives of schemes with their scopes, from the words of 1.0 or those of 0.3."""
     found: list[dict[str, list[str]]] = []
     for item in value if isinstance(value, list | tuple) else ():
@@ -344,12 +344,12 @@ def _requirements(value: Any) -> list[dict[str, list[str]]]:
     return found
 
 
-def _scopes(value: Any) -> list[str]:
+def _scopes(value: object) -> list[str]:
     listed = value.get("list") if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
     return texts(listed)
 
 
-def _written(requirements: Any) -> list[dict[str, Any]]:
+def _written(requirements: object) -> list[dict[str, Any]]:
     found = _requirements(requirements)
     return [{"schemes": {name: {"list": scopes} for name, scopes in item.items()}} for item in found]
 

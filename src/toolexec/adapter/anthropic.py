@@ -54,7 +54,7 @@ class AnthropicAdapter:
         """Return whether a tool that is not strict can hold the keyword."""
         return feature in DIALECTS["anthropic"].features
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """See `Adapter.to_tool`. A tool that Anthropic itself defines, such as `bash_20250124`, is none."""
         return converting(self.name, "to_tool", lambda: _read(form, names))
 
@@ -89,7 +89,7 @@ class AnthropicAdapter:
         )
 
 
-def _read(form: Any, names: NameMap | None) -> Tool:
+def _read(form: object, names: NameMap | None) -> Tool:
     data = plain(form)
     kind = data.get("type")
     if kind is not None and kind != "custom":

@@ -81,7 +81,7 @@ class Adapter(Protocol):
         """What the form is called."""
         ...
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """Return the tool that *form* describes: JSON data, or an object of the vendor's package. *names* gives a name
         its ID back. Raises ConversionError when it is no such form."""
         ...
@@ -126,7 +126,7 @@ def plain(form: Any) -> dict[str, Any]:
     return json.loads(text)
 
 
-def identity(name: Any, names: NameMap | None) -> dict[str, Any]:
+def identity(name: object, names: NameMap | None) -> dict[str, Any]:
     """Name, namespace and version for a vendor's name: those of the ID that *names* has for it, else of the name itself
     read as an ID, else just the name. Raises ValueError when there is none."""
     if not isinstance(name, str) or not name:
@@ -166,7 +166,7 @@ def lose_fields(tool: Tool, held: Collection[str], name: str, adapter: str, loss
     Namespace and version are said to be in *name* if that is made from the tool's ID.
     """
     in_name = name != tool.name
-    fields: tuple[tuple[str, Any], ...] = (
+    fields: tuple[tuple[str, object], ...] = (
         ("namespace", tool.namespace),
         ("version", tool.version),
         ("title", tool.title),

@@ -25,7 +25,7 @@ _LARGER: Final = frozenset(
 _SMALLER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"})
 
 
-def combined(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any] | None:
+def combined(left: Mapping[str, object], right: Mapping[str, object]) -> dict[str, Any] | None:
     """Return what fits *left* and *right*; what they say of the value is that of *left*. None where no schema says it
     without `allOf`."""
     closed = [node for node in (left, right) if "additionalProperties" in node or "unevaluatedProperties" in node]
@@ -44,11 +44,11 @@ def combined(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def _names(node: Mapping[str, Any]) -> set[str]:
+def _names(node: Mapping[str, object]) -> set[str]:
     return {*_mapping(node.get("properties")), *(f"/{name}" for name in _mapping(node.get("patternProperties")))}
 
 
-def _both(key: str, left: Any, right: Any) -> Any:
+def _both(key: str, left: object, right: object) -> Any:
     """Return the value of a keyword that says what two of its values say; None if there is none."""
     if key == "properties" and isinstance(left, dict) and isinstance(right, dict):
         return {**right, **left, **{name: _each(left[name], right[name]) for name in left if name in right}}
@@ -70,16 +70,16 @@ def _each(left: Any, right: Any) -> Any:
     return left if same_json(left, right) else {"allOf": [left, right]}
 
 
-def _types(left: Any, right: Any) -> Any:
+def _types(left: object, right: object) -> Any:
     lists = [[name for name in _listed(value) if isinstance(name, str)][:_MAX_TYPES] for value in (left, right)]
     kept = [name for name in lists[0] if name in lists[1] or (name == "integer" and "number" in lists[1])]
     kept += [name for name in lists[1] if name == "integer" and "number" in lists[0] and name not in kept]
     return (kept[0] if len(kept) == 1 else kept) if kept else None
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -97,7 +97,7 @@ MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", 
 """The keywords whose value has schemas by name."""
 
 
-def subschemas(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def subschemas(node: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """Yield the schemas directly in *node*, in its order, each with the JSON pointer that leads there (`/items`,
     ...)."""
     for key, value in node.items():
@@ -109,7 +109,7 @@ def subschemas(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"/{key}/{pointer(name)}", child) for name, child in value.items())
 
 
-def used_features(schema: Any) -> Iterator[tuple[str, SchemaFeature]]:
+def used_features(schema: object) -> Iterator[tuple[str, SchemaFeature]]:
     """Yield every feature that *schema* uses, with the JSON pointer of the subschema that does: from the outside in,
     and in the order of the features for each."""
     pending: list[tuple[str, Any]] = [("", schema)]

@@ -148,10 +148,10 @@ class _Work:
             node, source = merged, target
         return node, trail, ""
 
-    def _inlines(self, target: Any, trail: tuple[int, ...]) -> bool:
+    def _inlines(self, target: object, trail: tuple[int, ...]) -> bool:
         return not self.dialect.ref_siblings and id(target) not in trail and len(trail) < _MAX_LEVELS
 
-    def _place(self, target: Any, ref: str, trail: tuple[int, ...]) -> tuple[Any, str]:
+    def _place(self, target: object, ref: str, trail: tuple[int, ...]) -> tuple[Any, str]:
         if id(target) in trail:
             return "dropped", f"{ref} leads back to itself"
         return "rewritten", "the definition stands in its place"
@@ -176,7 +176,7 @@ class _Work:
             node, trail = whole, below
         return node, trail
 
-    def _inlined(self, part: Any, trail: tuple[int, ...]) -> tuple[dict[str, Any] | None, tuple[int, ...]]:
+    def _inlined(self, part: object, trail: tuple[int, ...]) -> tuple[dict[str, Any] | None, tuple[int, ...]]:
         """Return a part of an `allOf` with the definition in place of its reference; None where that cannot be."""
         seen = trail
         while isinstance(part, dict) and "$ref" in part:
@@ -213,7 +213,7 @@ class _Work:
             result["description"] = described(result.get("description"), words)
         return result
 
-    def _has(self, key: str, value: Any, node: dict[str, Any]) -> bool:
+    def _has(self, key: str, value: object, node: dict[str, Any]) -> bool:
         """Return whether the dialect has the keyword with this value."""
         dialect = self.dialect
         if key in ALWAYS:
@@ -232,7 +232,7 @@ class _Work:
             return isinstance(value, list) and all(_type_of(item) in dialect.enum_types for item in value)
         return True
 
-    def _value(self, key: str, value: Any, path: str, level: int, trail: tuple[int, ...]) -> Any:
+    def _value(self, key: str, value: object, path: str, level: int, trail: tuple[int, ...]) -> Any:
         """Return the value of a keyword that stays, with the schemas in it made to fit."""
         if key in MAPS_OF_SCHEMAS and isinstance(value, dict):
             fitted: dict[str, Any] = {}

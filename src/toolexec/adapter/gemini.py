@@ -73,7 +73,7 @@ class GeminiAdapter:
         """Return whether the declarations that it writes can hold the keyword."""
         return feature in DIALECTS[self._dialect].features
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """See `Adapter.to_tool`."""
         return converting(self.name, "to_tool", lambda: _read(form, names))
 
@@ -109,7 +109,7 @@ class GeminiAdapter:
         return bool(schema.keys() - {"type", "properties", "required", "additionalProperties"})
 
 
-def _read(form: Any, names: NameMap | None) -> Tool:
+def _read(form: object, names: NameMap | None) -> Tool:
     data = _camel(plain(form))
     declarations = data.get("functionDeclarations")
     if declarations is not None:
@@ -138,7 +138,7 @@ def _schema(data: dict[str, Any], key: str) -> dict[str, Any] | None:
     return _json_schema(given) if isinstance(given, dict) else None
 
 
-def _json_schema(node: Any) -> Any:
+def _json_schema(node: object) -> Any:
     """Return a node of OpenAPI's subset in the words of JSON Schema: types in lower case, null as a type."""
     if not isinstance(node, dict):
         return node
@@ -157,7 +157,7 @@ def _json_schema(node: Any) -> Any:
     return result
 
 
-def _keyword(item: tuple[str, Any]) -> tuple[str, Any]:
+def _keyword(item: tuple[str, object]) -> tuple[str, Any]:
     """Return one keyword with its value, and what is in that."""
     name, value = _SCHEMA_NAMES.get(item[0], item[0]), item[1]
     if name == "type" and isinstance(value, str):

@@ -36,7 +36,7 @@ class MCPAdapter:
         """Return all of them: MCP's schemas are JSON Schema 2020-12."""
         return feature in DIALECTS["mcp"].features
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """See `Adapter.to_tool`."""
         return form if isinstance(form, Tool) else converting(self.name, "to_tool", lambda: _read(form, names))
 
@@ -70,7 +70,7 @@ class MCPAdapter:
         return Converted(form={**form, "name": name}, name=name, tool_id=tool.id, warnings=losses.warnings())
 
 
-def listed_schema(schema: Any) -> dict[str, Any]:
+def listed_schema(schema: object) -> dict[str, Any]:
     """Write an object's schema as every MCP client takes it: the type `object` at the root, and objects, not booleans,
     as the schemas of its properties. It accepts the same objects."""
     if not isinstance(schema, dict):
@@ -82,11 +82,11 @@ def listed_schema(schema: Any) -> dict[str, Any]:
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
-def _no_boolean(schema: Any) -> Any:
+def _no_boolean(schema: object) -> Any:
     return ({} if schema else {"not": {}}) if isinstance(schema, bool) else schema
 
 
-def _read(form: Any, names: NameMap | None) -> Tool:
+def _read(form: object, names: NameMap | None) -> Tool:
     data = plain(form)
     if not isinstance(data.get("name"), str) or not data["name"]:
         raise ValueError("it has no name")

@@ -50,7 +50,7 @@ class OpenAIAdapter:
         """Return whether a function that is not strict can hold the keyword."""
         return feature in DIALECTS["openai"].features
 
-    def to_tool(self, form: Any, *, names: NameMap | None = None) -> Tool:
+    def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """See `Adapter.to_tool`."""
         return converting(self.name, "to_tool", lambda: _read(form, names))
 
@@ -90,7 +90,7 @@ class OpenAIAdapter:
         )
 
 
-def _read(form: Any, names: NameMap | None) -> Tool:
+def _read(form: object, names: NameMap | None) -> Tool:
     data = plain(form)
     kind = data.get("type", "function")
     if kind != "function":

@@ -31,7 +31,7 @@ class References:
         self._taken = set(defined) if isinstance(defined, dict) else set()
         self._defined = defined if isinstance(defined, dict) else {}
 
-    def target(self, node: dict[str, Any], ref: Any) -> Any:
+    def target(self, node: dict[str, Any], ref: object) -> Any:
         """Return the schema that *ref* in *node* stands for; None when it leads nowhere."""
         if not isinstance(ref, str):
             return None
@@ -42,7 +42,7 @@ class References:
             return None
         return next((target for target in found if isinstance(target, dict | bool)), None)
 
-    def use(self, target: Any, ref: str) -> str:
+    def use(self, target: object, ref: str) -> str:
         """Return the reference to write for *target*, which *ref* stands for; its definition is put into `pending`."""
         if target is self._root:
             return ROOT
@@ -63,7 +63,7 @@ class References:
         return found
 
 
-def modern(node: Any, role: str = "schema") -> Any:
+def modern(node: object, role: str = "schema") -> Any:
     """Return a draft-07 schema in the words of 2020-12: `items` that is a list, `additionalItems`, `dependencies`.
 
     `$schema` goes, and nothing of *node* is changed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from toolexec.adapter.a2a import A2AAdapter
 from toolexec.adapter.anthropic import AnthropicAdapter
@@ -66,7 +65,7 @@ class AdapterRegistry:
 
     def convert(
         self,
-        form: Any,
+        form: object,
         source: str,
         target: str,
         *,

@@ -175,5 +175,5 @@ def _need_type(node: dict[str, Any], path: str, losses: Losses) -> None:
         losses.add("type", path, "loosened", "any value as text, a number or a boolean")
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: object) -> str:
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "object")

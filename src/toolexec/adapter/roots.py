@@ -48,7 +48,7 @@ def as_object(root: dict[str, Any], dialect: Dialect, references: References, lo
     return {**node, "type": object_type(node.get("type", "object"))}
 
 
-def object_type(kind: Any) -> str:
+def object_type(kind: object) -> str:
     """Give `object` for a type that objects have; raises InvalidSchemaError for any other."""
     if kind == "object" or (isinstance(kind, list) and "object" in kind):
         return "object"
@@ -114,9 +114,9 @@ def _choice(sets: list[list[str]]) -> str:
     return f"give one of these: {'; '.join(' and '.join(names) or 'nothing more' for names in sets)}"[:500]
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[str]:
+def _list(value: object) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

@@ -94,7 +94,7 @@ class _Strict:
             if most and have > most:
                 raise _NotStrictError("", f"it has {have} {what}; {most} is the most")
 
-    def _node(self, node: Any, path: str, level: int) -> None:
+    def _node(self, node: object, path: str, level: int) -> None:
         if not isinstance(node, dict):
             return
         if not node.keys() & {"type", "anyOf", "$ref", "enum", "const"}:
@@ -134,7 +134,7 @@ class _Strict:
         node["required"] = required
 
 
-def _or_null(node: Any) -> Any:
+def _or_null(node: object) -> Any:
     """Return the schema, or null."""
     if not isinstance(node, dict):
         return node
@@ -208,7 +208,7 @@ class _Cleaning:
         self._root = root
         self._known: dict[int, bool] = {}
 
-    def cleaned(self, node: Any, value: Any, level: int) -> Any:
+    def cleaned(self, node: object, value: object, level: int) -> Any:
         """Return the value without them."""
         node = _target(node, self._root)
         if not isinstance(node, dict) or level > _MAX_LEVELS:
@@ -228,7 +228,7 @@ class _Cleaning:
             if item is not None or name in required or self._takes_null(properties.get(name, True), 0)
         }
 
-    def _takes_null(self, node: Any, level: int) -> bool:
+    def _takes_null(self, node: object, level: int) -> bool:
         node = _target(node, self._root)
         if not isinstance(node, dict) or level > _MAX_LEVELS:
             return node is not False
@@ -246,13 +246,13 @@ class _Cleaning:
         return all(any(self._takes_null(branch, level + 1) for branch in choice) for choice in choices)
 
 
-def _target(node: Any, root: dict[str, Any]) -> Any:
+def _target(node: object, root: dict[str, Any]) -> Any:
     """Return the schema itself, or the definition that it is a reference to."""
     for _ in range(_MAX_LINKS):
         ref = node.get("$ref") if isinstance(node, dict) else None
         if not isinstance(ref, str) or not ref.startswith("#/"):
             return node
-        found: Any = root
+        found: object = root
         for step in ref[2:].split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None

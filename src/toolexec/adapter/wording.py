@@ -12,7 +12,7 @@ _MAX_PHRASE: Final = 200
 _MAX_WORDS: Final = 600
 
 
-def phrase(keyword: str, value: Any) -> str:
+def phrase(keyword: str, value: object) -> str:
     """Return what `keyword: value` asks for, in a few words; empty when it asks for nothing, or takes too long to say.
 
     >>> phrase("minimum", 1), phrase("maxItems", 1), phrase("enum", [1, None]), phrase("uniqueItems", False)
@@ -26,7 +26,7 @@ def phrase(keyword: str, value: Any) -> str:
     return text if len(text) <= _MAX_PHRASE else ""
 
 
-def described(description: Any, phrases: Sequence[str]) -> str:
+def described(description: object, phrases: Sequence[str]) -> str:
     """Return the description with the phrases behind it in brackets, as many of them as fit.
 
     >>> described("How many.", ["minimum 1", "maximum 500"])
@@ -42,7 +42,7 @@ def described(description: Any, phrases: Sequence[str]) -> str:
     return f"{text} ({', '.join(kept)})" if text else f"({', '.join(kept)})"
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -55,7 +55,7 @@ def _flag(word: str) -> Callable[[Any], str]:
     return lambda value: word if value is True else ""
 
 
-def _additional(value: Any) -> str:
+def _additional(value: object) -> str:
     return "" if isinstance(value, bool) else f"other properties: {_json(value)}"
 
 

@@ -26,7 +26,7 @@ def read_stdin() -> str:
         raise ConfigurationError(f"stdin is not UTF-8 text: {error}") from error
 
 
-def read_args(words: Sequence[str], schema: Any, stdin: Callable[[], str] = read_stdin) -> dict[str, Any]:
+def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> dict[str, Any]:
     """The arguments that *words* spell for a tool with this input *schema*.
 
     A word is a JSON object, `@file.json`, `-` (JSON on stdin), `key=value` or `key:=JSON`; later ones win over earlier
@@ -52,7 +52,7 @@ def read_args(words: Sequence[str], schema: Any, stdin: Callable[[], str] = read
     return args
 
 
-def _pair(word: str, schema: Any) -> tuple[str, Any, bool]:
+def _pair(word: str, schema: object) -> tuple[str, Any, bool]:
     """The key, the value, and whether more words may add to it."""
     key, equals, text = word.partition("=")
     if not equals or not key.strip(":"):
@@ -72,7 +72,7 @@ def _pair(word: str, schema: Any) -> tuple[str, Any, bool]:
     return key, value, False
 
 
-def _item(text: str, schema: Any, root: Any) -> Any:
+def _item(text: str, schema: object, root: object) -> Any:
     """One item of a list."""
     items = follow(schema, root).get("items")
     return text if "string" in accepted_types(items, root) else _json_or_text(text)
@@ -137,7 +137,7 @@ def read_chain(source: str, stdin: Callable[[], str] = read_stdin) -> list[Step]
     return [_step(Step, step, number) for number, step in enumerate(steps)]
 
 
-def _step(kind: type[Step], data: Any, number: int) -> Step:
+def _step(kind: type[Step], data: object, number: int) -> Step:
     if not isinstance(data, dict):
         raise InvalidChainError(f"step {number} must be an object with a tool, not {_kind(data)}")
     try:

@@ -294,7 +294,7 @@ class _Row(NamedTuple):
     took: Text
 
 
-def _cells(record: Mapping[str, Any], depth: int = 0) -> _Row:
+def _cells(record: Mapping[str, object], depth: int = 0) -> _Row:
     from rich.text import Text
 
     from toolexec.cli.tables import duration_text
@@ -316,7 +316,7 @@ def _cells(record: Mapping[str, Any], depth: int = 0) -> _Row:
     )
 
 
-def _what(record: Mapping[str, Any]) -> str:
+def _what(record: Mapping[str, object]) -> str:
     kind = str(record.get("what" if record.get("kind") == "start" else "kind", ""))
     if kind == "call":
         return str(record.get("tool", ""))
@@ -327,7 +327,7 @@ def _what(record: Mapping[str, Any]) -> str:
     return kind + "".join(f" {name}={str(value)[:16]}" for name, value in facts.items())
 
 
-def _line(record: Mapping[str, Any]) -> Text:
+def _line(record: Mapping[str, object]) -> Text:
     from rich.text import Text
 
     return Text("  ").join(cell for cell in _cells(record) if cell.plain)

@@ -134,7 +134,7 @@ async def _time(work: Callable[[], Awaitable[Any]]) -> float:
     return perf_counter() - started
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 

@@ -76,7 +76,7 @@ class _Bars(BuildView):
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
         super().__init__()
-        columns: tuple[Any, ...] = (
+        columns: tuple[object, ...] = (
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),

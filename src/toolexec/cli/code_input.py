@@ -71,7 +71,7 @@ class Program:
 
     text: str
     language: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, object] = field(default_factory=dict[str, Any])
 
 
 def read_program(options: CodeOptions) -> Program:

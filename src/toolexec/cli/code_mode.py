@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -140,7 +140,7 @@ def code(
     perform_command(context, lambda session: command.run(session, options), config, as_json, tools_needed=False)
 
 
-def _perform_with_default(context: typer.Context, command: Any, as_json: bool) -> None:
+def _perform_with_default(context: typer.Context, command: object, as_json: bool) -> None:
     """Perform a command that has to do with the sandboxes of this machine, and no tools."""
     from toolexec.exec import Exec
 

@@ -194,7 +194,7 @@ def _written(toolset: Toolset) -> dict[str, Any]:
     return {key: value for key, value in toolset.to_dict().items() if key != "name"}
 
 
-def _without_none(value: Any) -> Any:
+def _without_none(value: object) -> Any:
     """The value as TOML can have it: without null."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}

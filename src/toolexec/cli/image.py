@@ -47,7 +47,7 @@ class ImageOptions:
     replace: bool = False
 
 
-def _perform(context: typer.Context, command: Any, as_json: bool) -> None:
+def _perform(context: typer.Context, command: object, as_json: bool) -> None:
     """Perform a command that has to do with the images of this user, and no tools."""
     from toolexec.exec import Exec
 

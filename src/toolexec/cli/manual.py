@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -26,7 +26,7 @@ def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> Rend
     """The documentation as far as its level goes; *config* goes into the example command, *stub* says how code calls
     the tool."""
     parts: list[RenderableType] = [_head(doc)]
-    schema: Any = {}
+    schema: object = {}
     if doc.tool is not None:
         schema = doc.tool.input_schema.to_json()
         rows = parameters(schema)
@@ -109,7 +109,7 @@ def _parameter_table(rows: Sequence[Parameter]) -> Table:
     return table
 
 
-def _without_names(schema: Any) -> Text:
+def _without_names(schema: object) -> Text:
     """What to say of arguments that the schema does not name."""
     if (isinstance(schema, Mapping) and schema.get("additionalProperties") is False) or schema is False:
         return Text("none", style="dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from toolexec.cli.terminal import Screen, one_line
 from toolexec.model.call import Progress as Report
@@ -27,7 +27,7 @@ class _Watch:
     def __init__(self, console: Console, label: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns: tuple[Any, ...] = (
+        columns: tuple[object, ...] = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),

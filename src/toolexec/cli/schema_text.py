@@ -26,7 +26,7 @@ class Parameter:
     description: str
 
 
-def follow(schema: Any, root: Any) -> Mapping[str, Any]:
+def follow(schema: object, root: object) -> Mapping[str, Any]:
     """The schema that *schema* stands for, after its local references; an empty one where that leads nowhere."""
     for _ in range(_MAX_DEPTH):
         if not isinstance(schema, Mapping):
@@ -40,7 +40,7 @@ def follow(schema: Any, root: Any) -> Mapping[str, Any]:
     return {}
 
 
-def accepted_types(schema: Any, root: Any, depth: int = 0) -> set[str]:
+def accepted_types(schema: object, root: object, depth: int = 0) -> set[str]:
     """The JSON types that a value may have as far as the schema names them; empty when it leaves that open."""
     schema = follow(schema, root)
     found = set(_named_types(schema))
@@ -55,12 +55,12 @@ def accepted_types(schema: Any, root: Any, depth: int = 0) -> set[str]:
     return found
 
 
-def _named_types(schema: Mapping[str, Any]) -> list[str]:
+def _named_types(schema: Mapping[str, object]) -> list[str]:
     kinds = schema.get("type")
     return [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: object) -> str:
     match value:
         case bool():
             return "boolean"
@@ -76,7 +76,7 @@ def _type_of(value: Any) -> str:
             return "object"
 
 
-def parameters(schema: Any) -> list[Parameter]:
+def parameters(schema: object) -> list[Parameter]:
     """The properties of an object's schema, the required ones first."""
     top = follow(schema, schema)
     properties, required = top.get("properties"), top.get("required")
@@ -100,7 +100,7 @@ def parameters(schema: Any) -> list[Parameter]:
     return sorted(found, key=lambda parameter: not parameter.required)
 
 
-def type_words(schema: Any, root: Any, depth: int = 0) -> str:
+def type_words(schema: object, root: object, depth: int = 0) -> str:
     """The type in a few words: `integer, 1 to 10`, `"a" | "b"`, `list of string`, `object {x, y}`."""
     schema = follow(schema, root)
     if depth > _MAX_DEPTH:
@@ -117,7 +117,7 @@ def type_words(schema: Any, root: Any, depth: int = 0) -> str:
     return " | ".join(words) or ("object" if "properties" in schema else "any")
 
 
-def _one_type(kind: str, schema: Mapping[str, Any], root: Any, depth: int) -> str:
+def _one_type(kind: str, schema: Mapping[str, object], root: object, depth: int) -> str:
     match kind:
         case "array":
             items = schema.get("items")
@@ -137,7 +137,7 @@ def _one_type(kind: str, schema: Mapping[str, Any], root: Any, depth: int) -> st
             return kind
 
 
-def _bounds(schema: Mapping[str, Any]) -> str:
+def _bounds(schema: Mapping[str, object]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if low is not None and high is not None:

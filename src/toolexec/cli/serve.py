@@ -132,7 +132,7 @@ def serve(
     raise typer.Exit(_run((*shared, *(config or ())), given, settings or []))
 
 
-def _run(files: tuple[Path, ...], given: Mapping[str, Any], settings: list[str]) -> int:
+def _run(files: tuple[Path, ...], given: Mapping[str, object], settings: list[str]) -> int:
     """Serve until it is over, and give the exit code; all that is said goes to stderr."""
     from toolexec.cli.terminal import Screen
 
@@ -155,7 +155,7 @@ def _run(files: tuple[Path, ...], given: Mapping[str, Any], settings: list[str])
 
 def load_for_serving(
     files: tuple[Path, ...],
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     settings: list[str],
     screen: Screen | None = None,
     *,

@@ -51,7 +51,7 @@ class Block(BaseModel):
     )
 
 
-def _key(default: Any, help: str, *, secret: bool = False, ge: float | None = None, le: float | None = None) -> Any:
+def _key(default: object, help: str, *, secret: bool = False, ge: float | None = None, le: float | None = None) -> Any:
     return Field(default, description=help, json_schema_extra={"secret": True} if secret else None, ge=ge, le=le)
 
 
@@ -311,7 +311,7 @@ class Key:
     block: str
     name: str
     kind: Kind
-    default: Any
+    default: object
     help: str
     secret: bool = False
 

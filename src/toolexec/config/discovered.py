@@ -98,13 +98,13 @@ def find_servers(places: Places | None = None) -> tuple[list[DiscoveredServer], 
     return found, problems
 
 
-def _of_project(data: Mapping[str, Any], folder: Path) -> Any:
+def _of_project(data: Mapping[str, object], folder: Path) -> Any:
     projects = data.get("projects")
     project = projects.get(str(folder)) if isinstance(projects, Mapping) else None
     return project.get("mcpServers") if isinstance(project, Mapping) else None
 
 
-def _is_toolexec(entry: Mapping[str, Any]) -> bool:
+def _is_toolexec(entry: Mapping[str, object]) -> bool:
     """Return whether it is this program: it would serve itself."""
     args = entry.get("args")
     words = [str(entry.get("command") or ""), *(map(str, args) if isinstance(args, list) else ())]
@@ -124,7 +124,7 @@ def _add(found: list[DiscoveredServer], new: DiscoveredServer) -> None:
 
 
 def _take(
-    name: str, program: str, file: Path, entry: Mapping[str, Any], places: Places, secrets: dict[str, str]
+    name: str, program: str, file: Path, entry: Mapping[str, object], places: Places, secrets: dict[str, str]
 ) -> DiscoveredServer:
     from toolexec.backend.mcp.files import read_mcp_server
     from toolexec.backend.secrets import SecretResolver
@@ -149,7 +149,7 @@ def _take(
     return found
 
 
-def _settled(value: Any, folder: Path) -> Any:
+def _settled(value: object, folder: Path) -> Any:
     """Return the value with the folder that VS Code would fill in."""
     if isinstance(value, str):
         return re.sub(r"\$\$(?!\{)", "$$$$", value).replace("${workspaceFolder}", str(folder))
@@ -167,7 +167,7 @@ class _Hiding:
         self._found = found
         self._secrets = secrets
 
-    def hide(self, key: str, value: Any) -> Any:
+    def hide(self, key: str, value: object) -> Any:
         if key in ("env", "headers") and isinstance(value, Mapping):
             return {name: self._text(key, name, item) for name, item in value.items()}
         if key == "args" and isinstance(value, list):

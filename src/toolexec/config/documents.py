@@ -114,7 +114,7 @@ def _read(path: Path, mistakes: Mistakes, place: str) -> str | None:
         return None
 
 
-def _is_ours(path: Path, data: Any) -> bool:
+def _is_ours(path: Path, data: object) -> bool:
     """Return whether a JSON file is for toolexec, and not just an mcpServers file of another program."""
     if not isinstance(data, Mapping):
         return False

@@ -47,17 +47,17 @@ def _with_unit(value: str, pattern: str, units: Mapping[str, float]) -> float:
     return float(match[1]) * units[match[2]]
 
 
-def _seconds(value: Any) -> Any:
+def _seconds(value: object) -> Any:
     return _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]*)", _TIME_UNITS) if isinstance(value, str) else value
 
 
-def _size(value: Any) -> Any:
+def _size(value: object) -> Any:
     if isinstance(value, str):
         value = _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]?)(?:i?b)?", _SIZE_UNITS)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _rate(value: Any) -> str | float:
+def _rate(value: object) -> str | float:
     """Return a rate as `Rate.parse` reads it, or calls in one second; 0 for none."""
     from toolexec.run.layers.rate_limit import Rate as Parsed
 
@@ -152,7 +152,7 @@ def kind_of(field: FieldInfo) -> Kind:
     return Kind(kind.name, f"{kind.expects}, {bounds}", kind.parse)
 
 
-def _derived(annotation: Any) -> Kind:
+def _derived(annotation: object) -> Kind:
     if get_origin(annotation) is Literal:
         words = get_args(annotation)
         return Kind(" / ".join(words), f"one of {', '.join(words)}")
@@ -176,7 +176,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return *value* with dates as strings: JSON data, whatever it was read from."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}

@@ -82,7 +82,7 @@ class Layers:
             self._add_toolsets(document, table.pop(TOOLSETS))
         self._take(plain(table), document, "file")
 
-    def _add_toolsets(self, document: Document, table: Any) -> None:
+    def _add_toolsets(self, document: Document, table: object) -> None:
         if not isinstance(table, Mapping):
             self._mistakes.add(document.where((TOOLSETS,)), f"{TOOLSETS} must be a table of toolsets")
             return
@@ -92,7 +92,7 @@ class Layers:
                 data=plain(data), where=document.where(place), origin=document.origin(place)
             )
 
-    def _take(self, table: Mapping[str, Any], source: Source, layer: str) -> None:
+    def _take(self, table: Mapping[str, object], source: Source, layer: str) -> None:
         """Validate *table* as a whole, report what is wrong where it is, and take the rest."""
         given = dict(_given(table))
         try:
@@ -147,7 +147,7 @@ class Layers:
         known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
         self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
 
-    def add_flags(self, flags: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    def add_flags(self, flags: Mapping[str, object], names: Mapping[str, str]) -> None:
         """Take what the command line says: texts or values by the path of their key; *names* has what was typed."""
         for path, value in flags.items():
             typed = names.get(path, f"--set {path}")
@@ -157,7 +157,7 @@ class Layers:
             else:
                 self._add_value(key, value, "flag", typed)
 
-    def _add_value(self, key: Key, value: Any, layer: str, name: str) -> None:
+    def _add_value(self, key: Key, value: object, layer: str, name: str) -> None:
         """Take a value or a string from the variable or the flag *name*."""
         try:
             read = key.kind.parse(value) if isinstance(value, str) else value
@@ -167,7 +167,7 @@ class Layers:
         self._take(key.table(read), _Named(name), layer)
 
 
-def _given(table: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _given(table: Mapping[str, object], outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the place and the value of every key that there is in *table*."""
     for name, value in table.items():
         place = (*outer, name)
@@ -178,7 +178,7 @@ def _given(table: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[tu
             yield place, value
 
 
-def _nested(given: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+def _nested(given: Mapping[tuple[str, ...], object]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for (*outer, name), value in given.items():
         reduce(lambda inner, each: inner.setdefault(each, {}), outer, table)[name] = value
@@ -191,7 +191,7 @@ def _place(location: Place) -> Place:
     return next(keys, location)
 
 
-def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], Any]) -> str:
+def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) -> str:
     path = ".".join(map(str, place))
     if error == "extra_forbidden":
         return f"unknown key {path}; {_meant(place)}"

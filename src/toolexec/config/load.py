@@ -27,7 +27,7 @@ def load_settings(
     paths: Sequence[str | Path],
     *,
     environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
+    flags: Mapping[str, object] | None = None,
     flag_names: Mapping[str, str] | None = None,
     serving: bool = False,
 ) -> LoadedConfig:
@@ -156,13 +156,13 @@ class _Servers:
                 )
             self._add(str(name), own, where, document.origin(here), document.file.parent)
 
-    def override(self, name: str, entry: Any, variable: str) -> None:
+    def override(self, name: str, entry: object, variable: str) -> None:
         """Take a server from a variable in place of the one with this name, whatever its case; or add it."""
         known = next((each for each in self.found if folded(each) == folded(name)), name.lower())
         self.found.pop(known, None)
         self._add(known, entry, variable, variable, Path())
 
-    def _add(self, name: str, entry: Any, where: str, origin: str, folder: Path) -> None:
+    def _add(self, name: str, entry: object, where: str, origin: str, folder: Path) -> None:
         from toolexec.backend.mcp.files import read_mcp_server
 
         try:

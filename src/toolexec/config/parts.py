@@ -89,7 +89,7 @@ class _EgressSecretEntry(Block):
     plain_http: bool = False
 
 
-def _entry(model: type[Block], data: Any, subject: str) -> dict[str, Any]:
+def _entry(model: type[Block], data: object, subject: str) -> dict[str, Any]:
     """Return what *data* gives of *model*; raises ConfigurationError, which has no value of it."""
     try:
         entry = model.model_validate(data)
@@ -105,7 +105,7 @@ def _entry(model: type[Block], data: Any, subject: str) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in entry.model_fields_set}
 
 
-def api_key(data: Any) -> ApiKey:
+def api_key(data: object) -> ApiKey:
     """Return one API key; raises ConfigurationError, which says nothing of its values."""
     from toolexec.server.auth import ApiKey
 
@@ -199,7 +199,7 @@ def sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     return SandboxSettings(**values, egress=Egress(hosts=hosts, secrets=secrets) if hosts else None)
 
 
-def egress_secret(data: Mapping[str, Any]) -> tuple[str, Secret]:
+def egress_secret(data: Mapping[str, object]) -> tuple[str, Secret]:
     """Return a placeholder and its secret; raises ConfigurationError, which says nothing of its value."""
     from toolexec.runtime.egress.policy import Secret
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from toolexec.backend.secrets import FILL_IN, references_in
 from toolexec.config.loaded import LoadedConfig
@@ -46,7 +45,7 @@ def _references(loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
         yield from _within(f"sandboxes.egress_secrets[{number}]", table)
 
 
-def _within(key: str, value: Any) -> Iterator[tuple[str, str, str]]:
+def _within(key: str, value: object) -> Iterator[tuple[str, str, str]]:
     if isinstance(value, str):
         for provider, name in references_in(value):
             yield key, provider, name

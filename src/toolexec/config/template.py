@@ -50,7 +50,7 @@ _EXAMPLES: Final = {
 }
 
 
-def toml_value(value: Any) -> str:
+def toml_value(value: object) -> str:
     """Return a JSON value as TOML on one line; raises TypeError for None, which TOML does not have."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -69,17 +69,17 @@ def toml_key(name: str) -> str:
     return name if _BARE.fullmatch(name) else toml_value(name)
 
 
-def render_server(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
+def render_server(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
     """Return one server as a TOML table, with *notes* above it as comments."""
     return _render("mcpServers", name, entry, notes)
 
 
-def render_toolset(name: str, entry: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
+def render_toolset(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
     """Return one toolset as a TOML table, with *notes* above it as comments."""
     return _render("toolsets", name, entry, notes)
 
 
-def _render(block: str, name: str, entry: Mapping[str, Any], notes: Sequence[str]) -> str:
+def _render(block: str, name: str, entry: Mapping[str, object], notes: Sequence[str]) -> str:
     lines = [f"# {line}" for note in notes for line in (textwrap.wrap(note, _WIDTH) or [""])]
     lines.append(f"[{block}.{toml_key(name)}]")
     lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in entry.items()]
@@ -130,7 +130,7 @@ def shown_settings(loaded: LoadedConfig) -> dict[str, Any]:
     return found
 
 
-def _without_secret(entry: Any) -> Any:
+def _without_secret(entry: object) -> Any:
     """Return one entry of a secret setting: of a table (an API key) all but its hash, of anything else nothing."""
     if not isinstance(entry, Mapping):
         return REDACTED
@@ -154,7 +154,7 @@ def _server(entry: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _only_reference(value: Any) -> Any:
+def _only_reference(value: object) -> Any:
     return value if isinstance(value, str) and _REFERENCE.fullmatch(value) else REDACTED
 
 

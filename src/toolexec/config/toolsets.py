@@ -72,5 +72,5 @@ def check_served(loaded: LoadedConfig, known: Mapping[str, Any], mistakes: Mista
             mistakes.add(value.where((number,)), f"there is no toolset {name!r}; {_hint(name, known)}")
 
 
-def _hint(name: str, known: Mapping[str, Any]) -> str:
+def _hint(name: str, known: Mapping[str, object]) -> str:
     return did_you_mean(name, known) or f"write one as [{BLOCK}.{name}]"

@@ -46,7 +46,7 @@ class SchemaInfo:
 
     required: tuple[str, ...] = ()
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    defaults: Mapping[str, object] = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON-able data."""

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from toolexec.discovery.explanation import Explains
 from toolexec.discovery.facets import CountsFacets, Facets, count_facets
@@ -384,7 +383,7 @@ class InMemoryIndex:
         return None if filters is None or filters == Filters() else Selection(filters, self._entries.get)
 
 
-def _check_types(tool: Any, binding: Any) -> None:
+def _check_types(tool: object, binding: object) -> None:
     if not isinstance(tool, Tool) or not isinstance(binding, LocalBinding | ProviderBinding | MCPBinding):
         raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from toolexec.adapter.provider_card import ProviderCard
 from toolexec.errors import ConfigurationError, ProviderNotFoundError
@@ -94,7 +94,7 @@ class InMemoryProviderStore:
         return ProviderNotFoundError(f"no provider {id}{hint}", details={"close": close})
 
 
-def _checked(id: Any) -> str:
+def _checked(id: object) -> str:
     if not isinstance(id, str) or not id.strip():
         raise ConfigurationError("a provider's ID must be a text, and not empty", code="invalid_provider")
     if len(id) > _MAX_ID or not id.isprintable():

@@ -123,7 +123,7 @@ class Metadata:
 
     __slots__ = ("category", "input_modes", "output_modes", "security_summary", "summary")
 
-    def __init__(self, meta: Mapping[str, Any]) -> None:
+    def __init__(self, meta: Mapping[str, object]) -> None:
         self.summary: str = _text(meta.get("summary"))
         self.category: str = _text(meta.get("category"))
         self.input_modes: tuple[str, ...] = _texts(meta.get("inputModes"))
@@ -184,11 +184,11 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def _schemes(meta: Mapping[str, Any]) -> set[str]:
+def _schemes(meta: Mapping[str, object]) -> set[str]:
     required, schemes = meta.get("securityRequirements"), meta.get("securitySchemes")
     if isinstance(required, list) and required:
         return {str(name) for item in required if isinstance(item, dict) for name in item}

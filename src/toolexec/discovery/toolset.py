@@ -267,7 +267,7 @@ class Toolset:
         return cls._read(data, name, 1)
 
     @classmethod
-    def _read(cls, data: Any, name: str, depth: int) -> Toolset:
+    def _read(cls, data: object, name: str, depth: int) -> Toolset:
         known = [each.name for each in _KEYS]
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"a toolset must be a mapping of {', '.join(known)}, not {type(data).__name__}")
@@ -363,12 +363,12 @@ def _places(entry: Registered) -> tuple[str, str, str]:
     return binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"
 
 
-def _check_text(name: str, value: Any, most: int) -> None:
+def _check_text(name: str, value: object, most: int) -> None:
     if not isinstance(value, str) or len(value) > most:
         raise ConfigurationError(f"{name} of a toolset must be a text of at most {most} characters")
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
+def _texts(name: str, value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, Sequence | AbstractSet) or len(items) > _MAX_TEXTS:
         raise ConfigurationError(f"{name} of a toolset must be a list of texts, at most {_MAX_TEXTS}")
@@ -427,7 +427,7 @@ def _described(toolset: Toolset) -> str:
     return f"{what}, except {' and '.join(without)}" if without else what
 
 
-def _matters(name: str, value: Any) -> bool:
+def _matters(name: str, value: object) -> bool:
     return value is not None and (bool(value) or name not in ("all_tags", "no_tags"))
 
 

@@ -22,7 +22,7 @@ class ToolBuilder:
         self._parts: dict[str, Any] = {"name": name}
         self._annotations = ToolAnnotations()
 
-    def _put(self, **parts: Any) -> ToolBuilder:
+    def _put(self, **parts: object) -> ToolBuilder:
         self._parts |= parts
         return self
 

@@ -27,7 +27,7 @@ class FunctionTool(Generic[P, R]):
         self.handler = handler
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self.__name__: Any | str = getattr(function, "__name__", tool.name)
+        self.__name__: object | str = getattr(function, "__name__", tool.name)
         self.__qualname__ = getattr(function, "__qualname__", tool.name)
         self.__module__ = getattr(function, "__module__", __name__)
 
@@ -52,7 +52,7 @@ class ToolSettings(TypedDict, total=False):
     destructive: bool | None
     open_world: bool | None
     icons: Iterable[Icon]
-    meta: Mapping[str, Any]
+    meta: Mapping[str, object]
 
 
 class _AllSettings(ToolSettings, total=False):
@@ -123,7 +123,7 @@ def declare(
     *,
     inline: bool = False,
     killable: bool = False,
-    local_names: Mapping[str, Any] | None = None,
+    local_names: Mapping[str, object] | None = None,
     **parts: Unpack[ToolSettings],
 ) -> FunctionTool[..., Any]:
     """The same as `tool(...)` applied to *function*."""

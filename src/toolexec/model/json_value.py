@@ -174,7 +174,7 @@ def _own(value: Any, room: int) -> Any:
     return [item if type(item) in _FLAT else _own(item, room) for item in own]
 
 
-def _unusual(value: Any) -> Any:
+def _unusual(value: object) -> Any:
     """What `to_json` gives for a value that is large, of other types, or not JSON."""
     if is_too_large(value):
         raise NotJSONError([_too_large(value)])
@@ -186,7 +186,7 @@ def _unusual(value: Any) -> Any:
     return _converted(value)
 
 
-def _converted(value: Any) -> Any:
+def _converted(value: object) -> Any:
     """A value that is not JSON yet, as plain JSON; raises NotJSONError."""
     problems: list[Violation] = []
     try:
@@ -206,7 +206,7 @@ def to_json_lossy(value: object) -> Any:
     return _copied(value) if _is_nearly_json(value) else _Conversion(None, _MAX_LOSSY_DEPTH).plain(value, None, 0)
 
 
-def own_args(args: Mapping[str, Any]) -> Mapping[str, Any]:
+def own_args(args: Mapping[str, object]) -> Mapping[str, Any]:
     """Give arguments as plain JSON that shares no nested dict or list with *args*.
 
     A dict of nothing but strings, numbers, booleans and None is given as it is: whoever takes arguments makes a
@@ -225,7 +225,7 @@ def own_args(args: Mapping[str, Any]) -> Mapping[str, Any]:
     return to_json(args)
 
 
-def own_parts(args: Mapping[str, Any]) -> Mapping[str, Any]:
+def own_parts(args: Mapping[str, object]) -> Mapping[str, Any]:
     """Give arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
 
     What is flat, and what is not JSON, is given as it is: the runner looks at it again, and refuses it.
@@ -304,7 +304,7 @@ def _is_nearly_json(value: object) -> bool:
         return False
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """A copy of a value that is nearly JSON, as plain JSON."""
     global _copied
     from pydantic_core import to_jsonable_python
@@ -356,7 +356,7 @@ class _Conversion:
             reason = f"cannot be read: {type(error).__name__}: {shorten(str(error), 200)}"
             return self._problem(value, trail, f"{kind.__name__} {reason}")
 
-    def _other(self, value: Any, trail: _Trail, depth: int) -> Any:
+    def _other(self, value: object, trail: _Trail, depth: int) -> Any:
         """The JSON form of what is of no type that JSON has itself."""
         kind: type[Any] = type(value)
         if isinstance(value, Enum):
@@ -405,7 +405,7 @@ class _Conversion:
             plain[name] = self.plain(item, (trail, name), depth + 1)
         return plain
 
-    def _array(self, value: Iterable[Any], trail: _Trail, depth: int) -> Any:
+    def _array(self, value: Iterable[object], trail: _Trail, depth: int) -> Any:
         if depth >= self._levels:
             return self._too_deep(trail)
         plain: list[Any] = []
@@ -417,20 +417,20 @@ class _Conversion:
             plain.append(self.plain(item, (trail, number), depth + 1))
         return plain
 
-    def _key(self, key: Any, trail: _Trail) -> str | None:
+    def _key(self, key: object, trail: _Trail) -> str | None:
         """A key as text; None, with the problem reported, for one that cannot be text."""
         name = _text_of_key(key.value if isinstance(key, Enum) else key)
         if name is None:
             name = self._problem(key, trail, f"the key {shorten(_safe(repr, key))} is not text")
         return name
 
-    def _model(self, value: Any, trail: _Trail, depth: int) -> Any:
+    def _model(self, value: object, trail: _Trail, depth: int) -> Any:
         """A pydantic model, or another object that pydantic can write."""
         from pydantic_core import to_jsonable_python
 
         unknown: list[Any] = []
 
-        def form(part: Any) -> Any:
+        def form(part: object) -> Any:
             try:
                 return to_json(part)
             except NotJSONError:
@@ -469,7 +469,7 @@ class _Conversion:
             raise _EnoughError
         return stand_in
 
-    def _problem(self, value: Any, trail: _Trail, message: str, got: str | None = "") -> Any:
+    def _problem(self, value: object, trail: _Trail, message: str, got: str | None = "") -> Any:
         """Report what is wrong at *trail*; or give what stands for the value."""
         if self._report is None:
             return _stand_in(value)
@@ -489,7 +489,7 @@ class _Conversion:
         return None
 
 
-def _text_of_key(key: Any) -> str | None:
+def _text_of_key(key: object) -> str | None:
     """A key as `json.dumps` writes it, or the exact string that its value is in JSON; None for one that has neither."""
     if isinstance(key, str):
         return str.__str__(key)
@@ -517,7 +517,7 @@ def _of_array(value: Any) -> Any:
     return None if type(plain) is type(value) else plain
 
 
-def _known_form(value: Any) -> Any:
+def _known_form(value: object) -> Any:
     """The JSON form of numbers, and of dates, paths and the like, which pydantic knows how to write; else None."""
     if isinstance(value, numbers.Real):
         if isinstance(value, numbers.Integral):
@@ -535,20 +535,20 @@ def _known_form(value: Any) -> Any:
         return None
 
 
-def _hint(value: Any) -> str:
+def _hint(value: object) -> str:
     if isinstance(value, Iterator):
         return "; make a list of it"
     return "; await it" if isinstance(value, Awaitable) else ""
 
 
-def _stand_in(value: Any) -> str:
+def _stand_in(value: object) -> str:
     """What stands for a value that has no JSON form."""
     if isinstance(value, float):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return shorten(_safe(str, value), 1000).encode("utf-8", "replace").decode()
 
 
-def _safe(write: Callable[[Any], str], value: Any) -> str:
+def _safe(write: Callable[[Any], str], value: object) -> str:
     try:
         return write(value)
     except Exception:  # code of the value's own

@@ -96,12 +96,12 @@ class Redactor:
 class _Walk:
     """One copy of one value."""
 
-    def __init__(self, redact: Redactor, schema: Mapping[str, Any] | None) -> None:
+    def __init__(self, redact: Redactor, schema: Mapping[str, object] | None) -> None:
         self._text = redact.text
         self._knows = redact.knows
         self._shortest = _MIN_LENGTH if redact.knows_any else 12
         self._schema = schema
-        self.root: tuple[Mapping[str, Any], ...] = (schema,) if schema is not None else ()
+        self.root: tuple[Mapping[str, object], ...] = (schema,) if schema is not None else ()
         self._left = 1_000_000
 
     def copy(self, value: Any, depth: int, schemas: tuple[Mapping[str, Any], ...]) -> Any:
@@ -126,7 +126,9 @@ class _Walk:
             return self._list(cast("Sequence[Any]", value), depth, schemas)
         return self._text(value if isinstance(value, str) else repr(value))
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int, schemas: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+    def _mapping(
+        self, value: Mapping[Any, object], depth: int, schemas: tuple[Mapping[str, object], ...]
+    ) -> dict[str, Any]:
         copy: dict[str, Any] = {}
         for key, item in value.items():
             name = key if type(key) is str else str(key)
@@ -144,7 +146,7 @@ class _Walk:
             copy["value"] = REDACTED
         return copy
 
-    def _list(self, value: Sequence[Any], depth: int, schemas: tuple[Mapping[str, Any], ...]) -> list[Any]:
+    def _list(self, value: Sequence[object], depth: int, schemas: tuple[Mapping[str, object], ...]) -> list[Any]:
         copy: list[Any] = []
         pair = len(value) == 2
         told = False
@@ -159,11 +161,11 @@ class _Walk:
         return copy
 
 
-def _says_nothing(value: Any) -> bool:
+def _says_nothing(value: object) -> bool:
     return value is None or value is True or value is False or value in ("", REDACTED)
 
 
-def has_secret_marks(schema: Any) -> bool:
+def has_secret_marks(schema: object) -> bool:
     """Whether a JSON Schema marks anything as secret; only then it is worth walking along it."""
     todo: list[Any] = [schema]
     for node in todo:
@@ -177,12 +179,12 @@ def has_secret_marks(schema: Any) -> bool:
     return False
 
 
-def _is_marked(schema: Mapping[str, Any]) -> bool:
+def _is_marked(schema: Mapping[str, object]) -> bool:
     return schema.get("format") == "password" or any(schema.get(mark) is True for mark in _MARKS)
 
 
 def _applicable(
-    schemas: tuple[Mapping[str, Any], ...], root: Mapping[str, Any] | None
+    schemas: tuple[Mapping[str, object], ...], root: Mapping[str, object] | None
 ) -> tuple[Mapping[str, Any], ...]:
     """The schemas with those that they refer to or are put together from."""
     found: list[Mapping[str, Any]] = list(schemas)
@@ -199,7 +201,7 @@ def _applicable(
     return tuple(found[:_MAX_SCHEMAS])
 
 
-def _referred(reference: Any, root: Any) -> Any:
+def _referred(reference: object, root: object) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     node = root
@@ -214,7 +216,7 @@ def _referred(reference: Any, root: Any) -> Any:
     return node
 
 
-def _of_property(schemas: tuple[Mapping[str, Any], ...], name: str) -> tuple[Mapping[str, Any], ...]:
+def _of_property(schemas: tuple[Mapping[str, object], ...], name: str) -> tuple[Mapping[str, Any], ...]:
     found: list[Any] = []
     for schema in schemas:
         properties = schema.get("properties")
@@ -228,7 +230,7 @@ def _of_property(schemas: tuple[Mapping[str, Any], ...], name: str) -> tuple[Map
     return tuple(part for part in found if isinstance(part, Mapping))
 
 
-def _of_item(schemas: tuple[Mapping[str, Any], ...], place: int) -> tuple[Mapping[str, Any], ...]:
+def _of_item(schemas: tuple[Mapping[str, object], ...], place: int) -> tuple[Mapping[str, Any], ...]:
     found: list[Any] = []
     for schema in schemas:
         for word in ("prefixItems", "items"):
@@ -237,11 +239,11 @@ def _of_item(schemas: tuple[Mapping[str, Any], ...], place: int) -> tuple[Mappin
     return tuple(part for part in found if isinstance(part, Mapping))
 
 
-def _sequence(value: Any) -> list[Any]:
+def _sequence(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _values(value: Any) -> list[Any]:
+def _values(value: object) -> list[Any]:
     return list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
 
 

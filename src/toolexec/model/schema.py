@@ -186,7 +186,7 @@ SchemaLike: TypeAlias = Schema | Mapping[str, Any] | bool | str | bytes | bytear
 """What is accepted wherever a schema is asked for."""
 
 
-def same_json(left: Any, right: Any) -> bool:
+def same_json(left: object, right: object) -> bool:
     """Equality of JSON values: `1` equals `1.0`, `True` does not equal `1`, the order of keys does not matter."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -201,7 +201,7 @@ def _canonical(text: str) -> str:
     return json.dumps(json.loads(text, parse_int=float), sort_keys=True)
 
 
-def _dialect_of(schema: Any) -> type[jsonschema_rs.Validator]:
+def _dialect_of(schema: object) -> type[jsonschema_rs.Validator]:
     declared = schema.get("$schema", DRAFT_2020_12) if isinstance(schema, dict) else DRAFT_2020_12
     validator = _DIALECTS.get(declared) if isinstance(declared, str) else None
     if validator is None:
@@ -255,7 +255,7 @@ def _reason_of(error: Exception, schema: Any, path: Sequence[str | int]) -> str:
     return str(error).split("\n", 1)[0].replace(MASK, _encode(to_json_lossy(value))[:60])[:300]
 
 
-def _place_of(error: Exception, schema: Any) -> list[str | int]:
+def _place_of(error: Exception, schema: object) -> list[str | int]:
     """The path to the place in *schema* that an error of the compiler is about; empty for the root."""
     path: list[str | int] = list(getattr(error, "instance_path", ()))
     dangling = re.search(r"Pointer '(.*?)' does not exist", str(error))
@@ -264,7 +264,7 @@ def _place_of(error: Exception, schema: Any) -> list[str | int]:
     return path
 
 
-def _path_of_reference(schema: Any, reference: str) -> list[str | int]:
+def _path_of_reference(schema: object, reference: str) -> list[str | int]:
     """Where in *schema* is a `$ref` with this text; empty when it is nowhere."""
     pending: list[tuple[list[str | int], Any]] = [([], schema)]
     while pending:

@@ -37,7 +37,7 @@ class SchemaGraph:
     may follow, and sometimes more. Raises InvalidSchemaError when the document is nested more than 100 levels deep.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: object) -> None:
         self.root = root
         self.nodes: list[Node] = []
         self._homes: dict[int, tuple[Any, str]] = {}
@@ -45,7 +45,7 @@ class SchemaGraph:
         self._anchors: dict[str, list[Node]] = {}
         self._collect(root)
 
-    def _collect(self, root: Any) -> None:
+    def _collect(self, root: object) -> None:
         """Take in a schema and all that it contains, but not the plain values in it, such as a default."""
         pending: list[tuple[Any, int, str, Any, str]] = [(root, 1, "schema", self.root, _NO_BASE)]
         while pending:
@@ -60,7 +60,7 @@ class SchemaGraph:
             elif isinstance(node, list):
                 pending.extend((child, depth + 1, role, home, base) for child in node)
 
-    def _take_in(self, node: Node, home: Any, base: str) -> tuple[Any, str]:
+    def _take_in(self, node: Node, home: object, base: str) -> tuple[Any, str]:
         self.nodes.append(node)
         name = node.get("$id")
         if isinstance(name, str):
@@ -146,7 +146,7 @@ def _role_below(role: str, key: str) -> str:
     return "schema" if role == "named" else "plain"
 
 
-def _at(node: Any, fragment: str) -> Any:
+def _at(node: object, fragment: str) -> Any:
     for escaped in unquote(fragment)[1:].split("/"):
         step = escaped.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):
@@ -165,5 +165,5 @@ def _join(base: str, address: str) -> str:
         return address
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

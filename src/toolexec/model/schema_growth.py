@@ -34,16 +34,16 @@ _SHUFFLES: Final = 3
 class Validator(Protocol):
     """What is needed of a compiled schema."""
 
-    def is_valid(self, instance: Any) -> bool:
+    def is_valid(self, instance: object) -> bool:
         """Whether the value conforms."""
         ...
 
-    def iter_errors(self, instance: Any) -> Any:
+    def iter_errors(self, instance: object) -> Any:
         """Every way in which it does not."""
         ...
 
 
-def bounded(validator: jsonschema_rs.Validator, schema: Any) -> Validator:
+def bounded(validator: jsonschema_rs.Validator, schema: object) -> Validator:
     """The validator itself if its schema cannot multiply checks, else one that counts before it works.
 
     `is_valid` follows a recursive reference at most once per value, because the library remembers the answers there,
@@ -62,11 +62,11 @@ def bounded(validator: jsonschema_rs.Validator, schema: Any) -> Validator:
 
 
 class _IsValid(Protocol):
-    def __call__(self, instance: Any) -> bool: ...
+    def __call__(self, instance: object) -> bool: ...
 
 
 class _IterErrors(Protocol):
-    def __call__(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]: ...
+    def __call__(self, instance: object) -> Iterator[jsonschema_rs.ValidationError]: ...
 
 
 class CountingValidator:
@@ -83,14 +83,14 @@ class CountingValidator:
         self.is_valid: _IsValid = self._count_and_check if always else validator.is_valid
         self.iter_errors: _IterErrors = validator.iter_errors
 
-    def _count_and_check(self, instance: Any) -> bool:
+    def _count_and_check(self, instance: object) -> bool:
         return self.checkable(instance) and self._validator.is_valid(instance)
 
-    def checkable(self, instance: Any) -> bool:
+    def checkable(self, instance: object) -> bool:
         """Whether `is_valid` can answer for this value within bounds."""
         return not self.always or self._counter.within(instance, MAX_CHECKS)
 
-    def explainable(self, instance: Any) -> bool:
+    def explainable(self, instance: object) -> bool:
         """Whether `iter_errors` ends within bounds for this value."""
         return self._counter.within(instance, MAX_EXPLAINED)
 
@@ -139,7 +139,7 @@ class _Counter:
                 break
         return most, recursive
 
-    def within(self, value: Any, limit: int) -> bool:
+    def within(self, value: object, limit: int) -> bool:
         """Whether checking *value* takes at most *limit* checks of subschemas, none of them cut short."""
         try:
             return self._count(self.root, value, limit, {}, _Budget()) <= limit
@@ -233,7 +233,7 @@ def _members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     return ((f".{name}", item) for name, item in value.items())
 
 
-def _items(value: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _items(value: Sequence[object]) -> Iterator[tuple[str, Any]]:
     return ((str(position), item) for position, item in enumerate(value))
 
 

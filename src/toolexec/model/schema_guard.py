@@ -9,7 +9,7 @@ multiplies from one level of the value to the next is bounded at each check inst
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import InvalidSchemaError
 from toolexec.model.schema_graph import MAX_SCHEMA_DEPTH, SchemaGraph, too_deep
@@ -44,7 +44,7 @@ def has_references(text: str) -> bool:
     return 'Ref"' in text or '"$ref"' in text or "\\u" in text
 
 
-def _checks(graph: SchemaGraph, node: Any, costs: dict[int, int], trail: tuple[int, ...]) -> int:
+def _checks(graph: SchemaGraph, node: object, costs: dict[int, int], trail: tuple[int, ...]) -> int:
     """How often one value is checked by *node*, with all references that apply to that same value followed."""
     if not isinstance(node, dict):
         return 1

@@ -225,7 +225,7 @@ class SettingsGuard:
 
     def _annotation(self, part: inspect.Parameter) -> Any:
         """The annotation of a parameter, read in the module where it is written: of a field, that of its class."""
-        home: Any = self.owner or self.function
+        home: object = self.owner or self.function
         for cls in self.owner.__mro__ if self.owner is not None else ():
             if part.name in inspect.get_annotations(cls):
                 home = cls
@@ -257,7 +257,7 @@ def checked(
     Names that the module loads lazily, by a `__getattr__` of its own, are found there.
     """
 
-    def decorate(target: Any) -> Any:
+    def decorate(target: object) -> Any:
         owner = target if isinstance(target, type) else None
         function: Callable[..., Any] = owner.__init__ if owner is not None else target  # type: ignore[misc]
         guard = SettingsGuard(what, error, function, owner, homes, leave)
@@ -265,14 +265,14 @@ def checked(
         check = guard.check
 
         @functools.wraps(function)
-        def guarded(*args: Any, **named: Any) -> Any:
+        def guarded(*args: object, **named: object) -> Any:
             check(args, named)
             return function(*args, **named)
 
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def awaited(*args: Any, **named: Any) -> Any:
+            async def awaited(*args: object, **named: object) -> Any:
                 check(args, named)
                 return await function(*args, **named)
 
@@ -296,7 +296,7 @@ def checked(
 
 
 def check_settings(
-    what: str, kind: type, settings: Mapping[str, Any], *, error: type[ToolExecError] = ConfigurationError
+    what: str, kind: type, settings: Mapping[str, object], *, error: type[ToolExecError] = ConfigurationError
 ) -> None:
     """Check *settings* against the TypedDict *kind*; raises *error* as `checked` does."""
     known = _kinds_of(kind)
@@ -355,7 +355,7 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, None) or _NameOnly(name, (), {})
 
 
-def _annotation(text: Any, module: str, homes: Mapping[str, str] | None = None) -> Any:
+def _annotation(text: object, module: str, homes: Mapping[str, str] | None = None) -> Any:
     """The type that an annotation means."""
     if not isinstance(text, str):
         return text
@@ -366,18 +366,18 @@ def _annotation(text: Any, module: str, homes: Mapping[str, str] | None = None) 
 
 
 @functools.cache
-def _cached_kind(annotation: Any) -> _Kind:
+def _cached_kind(annotation: object) -> _Kind:
     return _make_kind(annotation)
 
 
-def _kind(annotation: Any) -> _Kind:
+def _kind(annotation: object) -> _Kind:
     try:
         return _cached_kind(annotation)
     except TypeError:  # it cannot be hashed
         return _make_kind(annotation)
 
 
-def _make_kind(annotation: Any) -> _Kind:
+def _make_kind(annotation: object) -> _Kind:
     if annotation is None:
         annotation = types.NoneType
     if annotation in _PLAIN:
@@ -404,7 +404,7 @@ def _make_kind(annotation: Any) -> _Kind:
     return _ANYTHING
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if type(value) is not float and (type(value) is bool or not isinstance(value, (int, float))):
         return False
     try:
@@ -430,8 +430,8 @@ _PLAIN: Final[Mapping[Any, _Kind]] = {
 _SCALARS: Final = (_PLAIN[bool], _PLAIN[int], _PLAIN[float])
 
 
-def _one_of(values: tuple[Any, ...]) -> _Kind:
-    def fits(value: Any) -> bool:
+def _one_of(values: tuple[object, ...]) -> _Kind:
+    def fits(value: object) -> bool:
         return any(type(value) is type(choice) and value == choice for choice in values)
 
     listed = f"{'one of ' if len(values) > 1 else ''}{', '.join(map(str, values))}"
@@ -445,10 +445,10 @@ def _either(choices: list[_Kind]) -> _Kind:
     slow = [choice.fits for choice in choices if choice is not _PLAIN[types.NoneType]]
     one = slow[0]
 
-    def fits_one(value: Any) -> bool:
+    def fits_one(value: object) -> bool:
         return type(value) in quick or one(value)
 
-    def fits_any(value: Any) -> bool:
+    def fits_any(value: object) -> bool:
         return type(value) in quick or any(fits(value) for fits in slow)
 
     return _Kind(
@@ -474,7 +474,7 @@ def _collection(is_sequence: bool, args: tuple[Any, ...]) -> _Kind:
         items = _either([_kind(choice) for choice in args])
     kinds = abc.Sequence if is_sequence else abc.Collection
 
-    def holds(value: Any) -> bool:
+    def holds(value: object) -> bool:
         return isinstance(value, kinds) and not isinstance(value, (*_STRINGS, abc.Mapping))
 
     def fits(value: Any) -> bool:
@@ -488,7 +488,7 @@ def _mapping(key: Any = Any, value: Any = Any) -> _Kind:
     keys, items = _kind(key), _kind(value)
     all_quick = keys.quick.issuperset
 
-    def holds(value: Any) -> bool:
+    def holds(value: object) -> bool:
         return type(value) is dict or isinstance(value, abc.Mapping)
 
     def fits(value: Any) -> bool:
@@ -528,7 +528,7 @@ def _members(protocol: type) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _has(value: Any, member: str) -> bool:
+def _has(value: object, member: str) -> bool:
     try:
         return hasattr(value, member)
     except Exception:
@@ -569,7 +569,7 @@ def _explain(what: str, kind: _Kind, value: Any, place: str, secret: bool = Fals
     return f"{what}: {place} must be {kind.one}, not {_shown(value, secret or not scalar)}{f'; {hint}' if hint else ''}"
 
 
-def _shown(value: Any, secret: bool) -> str:
+def _shown(value: object, secret: bool) -> str:
     """The value as a message can show it: short, and nothing that may be a secret."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18):
         return repr(value)

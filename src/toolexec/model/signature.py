@@ -34,7 +34,11 @@ class Signature:
 
 
 def read_signature(
-    function: Callable[..., Any], kind: HandlerKind, *, descriptions: Mapping[str, str], local_names: Mapping[str, Any]
+    function: Callable[..., Any],
+    kind: HandlerKind,
+    *,
+    descriptions: Mapping[str, str],
+    local_names: Mapping[str, object],
 ) -> Signature:
     """Read *function*; *descriptions* are for parameters without one of their own.
 
@@ -72,7 +76,7 @@ def read_signature(
     )
 
 
-def _hints(function: Callable[..., Any], name: str, local_names: Mapping[str, Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], name: str, local_names: Mapping[str, object]) -> dict[str, Any]:
     target = function if inspect.isroutine(function) else getattr(function, "func", function.__call__)
     try:
         return typing.get_type_hints(target, localns=dict(local_names) or None, include_extras=True)
@@ -81,7 +85,7 @@ def _hints(function: Callable[..., Any], name: str, local_names: Mapping[str, An
 
 
 def _parameters(
-    function: Callable[..., Any], name: str, hints: Mapping[str, Any]
+    function: Callable[..., Any], name: str, hints: Mapping[str, object]
 ) -> tuple[list[inspect.Parameter], str | None, str | None]:
     found: list[inspect.Parameter] = []
     context: str | None = None
@@ -121,7 +125,7 @@ def _schemas(
     return {key: dict(schema) for (key, _), schema in by_key.items()}, rest.get("$defs", {})
 
 
-def _described(schema: dict[str, Any], description: str | None, hint: Any) -> dict[str, Any]:
+def _described(schema: dict[str, Any], description: str | None, hint: object) -> dict[str, Any]:
     if "description" in schema:
         return schema
     for extra in getattr(hint, "__metadata__", ()):
@@ -130,7 +134,7 @@ def _described(schema: dict[str, Any], description: str | None, hint: Any) -> di
     return schema | {"description": description} if description else schema
 
 
-def _with_default(schema: dict[str, Any], default: Any, adapter: pydantic.TypeAdapter[Any]) -> dict[str, Any]:
+def _with_default(schema: dict[str, Any], default: object, adapter: pydantic.TypeAdapter[Any]) -> dict[str, Any]:
     if "default" in schema:
         return schema
     try:
@@ -140,7 +144,7 @@ def _with_default(schema: dict[str, Any], default: Any, adapter: pydantic.TypeAd
     return schema | {"default": value}
 
 
-def _is_plain(annotation: Any, *, given: bool = False) -> bool:
+def _is_plain(annotation: object, *, given: bool = False) -> bool:
     """Whether values of this annotation are JSON already, and JSON is already what it asks for.
 
     Of values that are *given* from outside, an int inside of something else is not: `2.0` is an integer to JSON Schema,
@@ -164,7 +168,7 @@ def _is_plain(annotation: Any, *, given: bool = False) -> bool:
     return False
 
 
-def _is_int(annotation: Any) -> bool:
+def _is_int(annotation: object) -> bool:
     """Whether this is `int` or `int | None`."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _is_int(typing.get_args(annotation)[0])
@@ -180,7 +184,7 @@ def _converter(
 
     validators = {name: adapter.validate_python for name, adapter in adapters.items()}
 
-    def convert(args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def convert(args: Mapping[str, object]) -> Mapping[str, Any]:
         converted = args
         for name in whole:
             value = args.get(name)
@@ -208,7 +212,9 @@ def _violation(name: str, problem: Any) -> Violation:
     return Violation(path=path, keyword=str(problem["type"]), message=str(problem["msg"]))
 
 
-def _output(annotation: Any, kind: HandlerKind, name: str) -> tuple[dict[str, Any] | None, Callable[[Any], Any] | None]:
+def _output(
+    annotation: object, kind: HandlerKind, name: str
+) -> tuple[dict[str, Any] | None, Callable[[Any], Any] | None]:
     """The schema of the result, and what its type says about how it is written: of a model the fields that this type
     has, and serializers that only an annotation names. All else is what `to_json` makes of the value itself."""
     if kind in ("generator", "async_generator"):
@@ -222,7 +228,7 @@ def _output(annotation: Any, kind: HandlerKind, name: str) -> tuple[dict[str, An
     if _is_plain(annotation):
         return schema, None
 
-    def finish(value: Any) -> Any:
+    def finish(value: object) -> Any:
         if is_too_large(value):  # the runner says so
             return value
         try:
@@ -234,5 +240,5 @@ def _output(annotation: Any, kind: HandlerKind, name: str) -> tuple[dict[str, An
     return schema, finish
 
 
-def _is_reply(annotation: Any) -> bool:
+def _is_reply(annotation: object) -> bool:
     return getattr(annotation, "__name__", "") in ("ToolReply", "CallToolResult")

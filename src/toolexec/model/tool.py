@@ -385,5 +385,5 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _flag(value: Any) -> bool | None:
+def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None

@@ -22,7 +22,7 @@ _REDACTED = "***"
 
 
 def describe_error(
-    error: jsonschema_rs.ValidationError, schema: Any, value: Any, secrets: SchemaGraph | None = None
+    error: jsonschema_rs.ValidationError, schema: object, value: object, secrets: SchemaGraph | None = None
 ) -> Violation:
     """Path, keyword, what was expected and what was found; *error* came from checking *value* against *schema*.
 
@@ -51,7 +51,7 @@ def describe_error(
     )
 
 
-def _shown(value: Any, *, secret: bool) -> str:
+def _shown(value: object, *, secret: bool) -> str:
     """How a message speaks of the value: small ones as they are, secrets and containers not at all."""
     if secret or isinstance(value, dict | list | tuple):
         return "the value"
@@ -60,7 +60,7 @@ def _shown(value: Any, *, secret: bool) -> str:
 
 
 def _unexpected(
-    names: Sequence[str], schema_path: Sequence[str | int], schema: Any, message: str
+    names: Sequence[str], schema_path: Sequence[str | int], schema: object, message: str
 ) -> tuple[list[str], str]:
     parent = _at(schema, list(schema_path)[:-1])
     known = list(parent.get("properties", {})) if isinstance(parent, dict) else []
@@ -95,7 +95,7 @@ def _marks_secret(node: Node) -> bool:
     return node.get("writeOnly") is True or node.get("format") == "password"
 
 
-def _all_at(graph: SchemaGraph, nodes: Iterable[Any]) -> list[Node]:
+def _all_at(graph: SchemaGraph, nodes: Iterable[object]) -> list[Node]:
     """*nodes* and every subschema that looks at the same value."""
     found: dict[int, Node] = {}
     pending = list(nodes)
@@ -107,7 +107,7 @@ def _all_at(graph: SchemaGraph, nodes: Iterable[Any]) -> list[Node]:
     return list(found.values())
 
 
-def _found(value: Any) -> Any:
+def _found(value: object) -> Any:
     """Small values as they are; containers and long text as a short description, so that errors stay small."""
     if isinstance(value, dict):
         return f"object with {len(value)} keys"
@@ -120,7 +120,7 @@ def _found(value: Any) -> Any:
     return value
 
 
-def _bounded(expected: Any) -> Any:
+def _bounded(expected: object) -> Any:
     try:
         text = json.dumps(expected, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -59,7 +59,7 @@ async def code(stage: Stage) -> Outcome:
     return Outcome(data, (value_text(result.value), Text(), _comparison(result, data), _note(result)))
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     """Bytes of JSON, as a model would get them."""
     return len(json.dumps(value, ensure_ascii=False).encode())
 

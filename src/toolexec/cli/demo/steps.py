@@ -148,7 +148,7 @@ async def measure(stage: Stage) -> Outcome:
     return Outcome(data, (table, note))
 
 
-async def _time(stage: Stage, tool_id: str, args: Mapping[str, Any], calls: int) -> float:
+async def _time(stage: Stage, tool_id: str, args: Mapping[str, object], calls: int) -> float:
     """The seconds that *calls* calls take, one after the other."""
     (await stage.ex.run_tool(tool_id, args)).raise_for_error()
     began = perf_counter()

@@ -67,7 +67,7 @@ class Argument:
         return ".".join(self.names)
 
 
-def property_name(name: Any) -> str:
+def property_name(name: object) -> str:
     """Return the name as a step of a path, quoted where needed; empty for one that no path should hold."""
     if not isinstance(name, str) or len(name) > _MAX_NAME:
         return ""
@@ -152,7 +152,7 @@ def arguments_of(text: str) -> list[Argument]:
     return sorted(found, key=lambda argument: not argument.required)
 
 
-def _argument(node: Any, resolved: dict[str, Any], root: Any, names: tuple[str, ...], required: bool) -> Argument:
+def _argument(node: object, resolved: dict[str, Any], root: object, names: tuple[str, ...], required: bool) -> Argument:
     """Return one argument; of alternatives it has the type of the first that is not null."""
     effective = resolved
     if not _kind(resolved):
@@ -179,7 +179,7 @@ def _parse(text: str) -> Any:
     return json.loads(text) if len(text) <= _MAX_TEXT else None
 
 
-def _resolved(node: Any, root: Any) -> tuple[dict[str, Any] | None, str]:
+def _resolved(node: object, root: object) -> tuple[dict[str, Any] | None, str]:
     """Return the subschema that *node* stands for, and the name under which it is kept, if it is a reference."""
     named = ""
     for _ in range(_MAX_LINKS):
@@ -194,7 +194,7 @@ def _resolved(node: Any, root: Any) -> tuple[dict[str, Any] | None, str]:
     return None, ""
 
 
-def _pointed(root: Any, reference: str) -> Any:
+def _pointed(root: object, reference: str) -> Any:
     node = root
     for escaped in unquote(reference).split("/")[1:]:
         step = escaped.replace("~1", "/").replace("~0", "~")
@@ -209,7 +209,7 @@ def _parts(node: dict[str, Any]) -> Iterator[Any]:
             yield from parts[:_MAX_PARTS]
 
 
-def _conjunction(node: dict[str, Any], root: Any) -> Iterator[dict[str, Any]]:
+def _conjunction(node: dict[str, Any], root: object) -> Iterator[dict[str, Any]]:
     """Yield the subschemas that must hold as well."""
     parts = node.get("allOf")
     for part in parts[:_MAX_PARTS] if isinstance(parts, list) else ():

@@ -137,7 +137,7 @@ class Observations:
                 self._called(consumer, times)
 
 
-def _loaded(link: Any, place: int) -> Observed:
+def _loaded(link: object, place: int) -> Observed:
     parts: dict[str, Any] = link if isinstance(link, dict) else {}
     producer, path, tool, argument = (parts.get(key) for key in ("producer", "path", "tool", "argument"))
     seen, of = parts.get("seen"), parts.get("of")
@@ -154,9 +154,9 @@ def _loaded(link: Any, place: int) -> Observed:
     raise ConfigurationError(f"observed link number {place} cannot be read: {problem}; nothing was loaded")
 
 
-def _is_text(value: Any) -> TypeGuard[str]:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= _MAX_ID
 
 
-def _is_count(value: Any) -> TypeGuard[int]:
+def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 < value <= _MAX_COUNT

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.links.leaves import PATH, property_name
 from toolexec.discovery.words import words_of
@@ -67,7 +67,7 @@ def _bare(argument: str) -> str:
     return argument.removeprefix(place)
 
 
-def _path(expression: Any) -> str:
+def _path(expression: object) -> str:
     """Return a runtime expression as a path; empty unless it points into the response's body."""
     if not isinstance(expression, str) or len(expression) > _MAX_EXPRESSION or not expression.startswith(_BODY):
         return ""

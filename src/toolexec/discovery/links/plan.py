@@ -60,7 +60,7 @@ class MissingArgument:
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     places: tuple[Place, ...] = ()
     producers: tuple[Producer, ...] = ()
-    example: Any = None
+    example: object = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON-able data, without what is empty."""
@@ -98,7 +98,7 @@ def plan_chain(
     links: Links,
     index: Index,
     goal: str,
-    given: Mapping[str, Any] | None = None,
+    given: Mapping[str, object] | None = None,
     *,
     depth: int = 3,
     visible: VisibleID | None = None,
@@ -123,7 +123,7 @@ def plan_chain(
     return work.plan
 
 
-def set_argument(args: dict[str, Any], names: Sequence[str], value: Any) -> None:
+def set_argument(args: dict[str, Any], names: Sequence[str], value: object) -> None:
     """Put *value* where *names* lead to, in objects that are made where there are none."""
     for name in names[:-1]:
         inner = args.get(name)
@@ -133,7 +133,7 @@ def set_argument(args: dict[str, Any], names: Sequence[str], value: Any) -> None
     args[names[-1]] = value
 
 
-def literal(value: Any, level: int = 0) -> Any:
+def literal(value: object, level: int = 0) -> Any:
     """Return a copy of *value* in which nothing is taken for a reference."""
     if isinstance(value, Mapping):
         if (len(value) == 1 and next(iter(value)) in _REFERRING) or level >= _MAX_DEPTH:
@@ -224,7 +224,7 @@ class _Planning:
         self.plan.confidence *= producer.score
         which = f"; the {'next' if item else 'first'} one is taken" if "[]" in path else ""
         if many and "[]" in path and tool.annotations.read_only:
-            value: Any = producer.reference(step, many=True)
+            value: object = producer.reference(step, many=True)
             which = "; all of them are taken"
         else:
             self.guesses = self.guesses or "[]" in path
@@ -372,7 +372,7 @@ def _slot(tool: Tool, taken: Input) -> _Slot:
     return (tool.namespace, taken.slot, kind) if taken.slot else (tool.id, taken.name, "")
 
 
-def _at(values: Any, names: Sequence[str]) -> Any:
+def _at(values: object, names: Sequence[str]) -> Any:
     for name in names:
         if not isinstance(values, Mapping) or name not in values:
             return _NOTHING
@@ -388,5 +388,5 @@ def _bounded(taken: Input) -> dict[str, Any]:
     return {"type": taken.argument.kind, "description": taken.argument.description[:200]}
 
 
-def _is_small(value: Any) -> bool:
+def _is_small(value: object) -> bool:
     return isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 200)

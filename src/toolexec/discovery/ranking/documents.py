@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toolexec.discovery.ranking.postings import MAX_COUNT
 from toolexec.discovery.ranking.vocabulary import Vocabulary
@@ -88,7 +88,7 @@ def _parameters(schema_text: str) -> str:
     """Return the names and descriptions of the top-level parameters of a schema."""
     if '"properties"' not in schema_text:
         return ""
-    schema: Any = _decode(schema_text)[0]
+    schema: object = _decode(schema_text)[0]
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return ""

@@ -44,8 +44,8 @@ class GuardedEmbedder:
 
     def __init__(self, embedder: Embedder, *, pause: float) -> None:
         self._embedder = embedder
-        name: Any = getattr(embedder, "name", None)
-        batch: Any = getattr(embedder, "batch", 64)
+        name: object = getattr(embedder, "name", None)
+        batch: object = getattr(embedder, "batch", 64)
         self.name: str = (name if isinstance(name, str) and name else type(embedder).__name__)[:_MAX_NAME]
         self.deterministic: bool = getattr(embedder, "deterministic", False) is True
         self.blocks: bool = getattr(embedder, "blocks", True) is not False

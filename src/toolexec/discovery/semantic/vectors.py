@@ -234,7 +234,7 @@ def _checked(vectors: Sequence[Sequence[float]], length: int) -> Sequence[Sequen
         raise ConfigurationError(message) from error
 
 
-def _checked_dimensions(dimensions: Any) -> int:
+def _checked_dimensions(dimensions: object) -> int:
     if not isinstance(dimensions, int) or not 1 <= dimensions <= MAX_DIMENSIONS:
         raise ConfigurationError(f"vectors have 1 to {MAX_DIMENSIONS:,} numbers, not {dimensions!r}")
     return dimensions
