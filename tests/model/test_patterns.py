@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import toolexec
 from toolexec.model.patterns import lazy_pattern
 
 
@@ -25,3 +27,16 @@ def test_nothing_is_compiled_before_the_first_use() -> None:
     wrong = lazy_pattern("(")
     with pytest.raises(re.error):
         wrong.search("")
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Refuse what Python before 3.11.5 matches wrongly (python/cpython#106052): a possessive group that goes back inside."""
+    package = Path(toolexec.__file__).parent
+    possessive = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>")
+    found = [
+        f"{path.relative_to(package)}:{number}: {line.strip()}"
+        for path in sorted(package.rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if possessive.search(line)
+    ]
+    assert not found, found

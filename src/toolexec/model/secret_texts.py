@@ -185,11 +185,11 @@ def _end_of_quoted(text: str, at: int, mark: str) -> int:
     if len(mark) > 1:
         end = text.find(mark, at)
         return end if end >= 0 else len(text)
-    ends = re.compile(rf"[^{mark}\\]*+(?:\\.[^{mark}\\]*+)*+", re.DOTALL).match(text, at)
+    ends = re.compile(rf"[^{mark}\\]*+(?:\\.[^{mark}\\]*+)*", re.DOTALL).match(text, at)
     return ends.end() if ends is not None else len(text)
 
 
-_STRUCTURE: Final = lazy_pattern(r"[\[\]{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"?", re.DOTALL)
+_STRUCTURE: Final = lazy_pattern(r"[\[\]{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*\"?", re.DOTALL)
 
 
 def _end_of_nested(text: str, at: int) -> int:

@@ -31,12 +31,14 @@ PIECE: Final = 1 << 14
 _STEPS: Final = 100
 _MAX_DEPTH: Final = 200
 _SIZES: Final = (PIECE >> 6, PIECE >> 3, PIECE)
-_STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
-_FLAT: Final = rf'[\[{{](?:{_STRING}|[^"\[\]{{}}]++)*+[\]}}]'
-_VALUE: Final = rf'(?:{_STRING}|[\[{{](?:{_STRING}|{_FLAT}|[^"\[\]{{}}]++)*+[\]}}]|[^\s"\[\]{{}},]++)'
-_ITEMS: Final = re.compile(rf"(?:\s*+{_VALUE}\s*+,)++", re.DOTALL)
-_MEMBERS: Final = re.compile(rf"(?:\s*+{_STRING}\s*+:\s*+{_VALUE}\s*+,)++", re.DOTALL)
-_CHARACTERS: Final = re.compile(r'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])++', re.DOTALL)
+# Groups are repeated greedily, not possessively: before 3.11.5 Python matches too much then (python/cpython#106052). As
+# the alternatives begin with different characters, there is one way to match, and going back takes linear time.
+_STRING: Final = r'"(?:[^"\\]++|\\.)*"'
+_FLAT: Final = rf'[\[{{](?:{_STRING}|[^"\[\]{{}}]++)*[\]}}]'
+_VALUE: Final = rf'(?:{_STRING}|[\[{{](?:{_STRING}|{_FLAT}|[^"\[\]{{}}]++)*[\]}}]|[^\s"\[\]{{}},]++)'
+_ITEMS: Final = re.compile(rf"(?:\s*+{_VALUE}\s*+,)+", re.DOTALL)
+_MEMBERS: Final = re.compile(rf"(?:\s*+{_STRING}\s*+:\s*+{_VALUE}\s*+,)+", re.DOTALL)
+_CHARACTERS: Final = re.compile(r'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])+', re.DOTALL)
 _FIRST_HALF: Final = re.compile(r"\\u[dD][89abAB]..")
 _NUMBER: Final = re.compile(r"[-+0-9.eE]++")
 _AFTER: Final = frozenset(" \t\n\r,:]}")

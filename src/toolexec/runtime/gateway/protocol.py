@@ -155,8 +155,9 @@ class TooManyPartsError(ValueError):
 
 
 _HEAD: Final = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w{1,64})"\s*,\s*"id"\s*:\s*"(\w{0,64})"')
-_TOKENS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
-_STRINGS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TOKENS: Final = re.compile(r'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
+# A string without an end is one match as well: beginning again at each of its quotes would take quadratic time.
+_STRINGS: Final = re.compile(r'"(?:[^"\\]++|\\.)*"?', re.DOTALL)
 
 
 def check_parts(text: str, count: int) -> None:

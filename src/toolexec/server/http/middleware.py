@@ -49,7 +49,7 @@ _HEADERS = (
 _EXPOSED = "mcp-session-id, www-authenticate, retry-after"
 
 # A text that does not end is one token as well: beginning anew at each of its quotes would take quadratic time.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
 _PARSE_ERROR = -32700
 _DIGITS = 18
 
