@@ -20,7 +20,7 @@ demo: $(DEMO)
 	@$(BIN)/toolexec demo
 
 test: $(STAMP)
-	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=90
+	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180
 
 test-full: test
 	@$(BIN)/python tests/gate.py --tier full $(PARALLEL) -q

@@ -246,6 +246,17 @@ async def test_a_call_can_be_cancelled(bench: Bench) -> None:
     await run
 
 
+async def test_a_call_can_be_cancelled_before_it_begins(bench: Bench) -> None:
+    """Answer a call that comes together with its cancellation, and free its ID."""
+    run = await bench.begin()
+    await bench.say(call("1", "hold"), {"type": "cancel", "id": "1"})
+    assert codes(await bench.hear()) == [("error", "1", "protocol")]
+    await bench.say(call("1"))
+    assert codes(await bench.hear()) == [("response", "1", "")]
+    await bench.say(result())
+    await run
+
+
 async def test_programs_run_one_after_the_other(bench: Bench) -> None:
     """Each with its own tools and ID; request IDs may be used again."""
     first = await bench.begin()

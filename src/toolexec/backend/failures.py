@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from typing import Any
 
 from toolexec.backend.here import here
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError
 from toolexec.model.json_value import NotJSONError
 
-__all__ = ["contained", "handler_failure", "is_cancelled", "result_not_json"]
+__all__ = ["cancel_begun", "contained", "handler_failure", "is_cancelled", "result_not_json"]
 
 _MOST_TEXT = 2000
 
@@ -52,6 +53,14 @@ def is_cancelled() -> bool:
     """Return whether a cancellation was asked of the current task; also true where there is no task."""
     task = _task()
     return task is None or task.cancelling() > 0
+
+
+def cancel_begun(task: asyncio.Task[Any]) -> None:
+    """Cancel *task* after its first step.
+
+    A task that is cancelled before never enters its `try`: what its `finally` settles for others stays open for ever.
+    """
+    task.get_loop().call_soon(task.cancel)
 
 
 def result_not_json(name: str, error: NotJSONError, what: str = "returned something") -> InvalidResultError:

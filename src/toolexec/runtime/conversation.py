@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from toolexec.backend.failures import cancel_begun
 from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import ExecuteRequest
@@ -344,7 +345,7 @@ class _Run:
     def cancel(self, message_id: str) -> None:
         task = self._tasks.get(message_id)
         if task is not None:
-            task.cancel()
+            cancel_begun(task)
 
     async def room(self) -> None:
         """Wait until another request can be worked on."""
@@ -369,7 +370,7 @@ class _Run:
         self._room.set()
         tasks = [*self._tasks.values()]
         for task in tasks:
-            task.cancel()
+            cancel_begun(task)
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_GRACE)
             if left:

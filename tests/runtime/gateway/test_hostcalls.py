@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import json
 import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from time import monotonic
@@ -242,6 +243,23 @@ class TestTogether:
             (answer,) = await guest.exchange(("cancel", "1", {}), ("cancel", "99", {}), wait())
             assert (answer["id"], answer["type"]) == ("1", "error")
             assert testbed.stopped == ["wait"]
+
+    async def test_cancelling_before_it_begins(self, testbed: GatewayTestbed) -> None:
+        """Answer a call that comes together with its cancellation."""
+        async with guest_of(testbed) as guest:
+            frame = (("run_tool", "1", {"id": "suite:wait"}), ("cancel", "1", {}), wait())
+            (answer,) = await asyncio.wait_for(guest.exchange(*frame), 30)
+            assert (answer["id"], answer["type"]) == ("1", "error")
+
+    async def test_stopping_before_it_begins(self, testbed: GatewayTestbed) -> None:
+        """Let the guest's thread go when it is stopped right after its call reached the event loop."""
+        async with guest_of(testbed) as guest:
+            call = asyncio.ensure_future(guest.exchange(("run_tool", "1", {"id": "suite:wait"})))
+            await asyncio.sleep(0)  # the thread starts, and asks the loop for the call while the loop is held
+            time.sleep(0.2)
+            asyncio.get_running_loop().call_soon(guest.gateway.stop)
+            with pytest.raises(GuestStoppedError):
+                await asyncio.wait_for(call, 30)
 
 
 class TestNotes:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from toolexec.backend.failures import is_cancelled
+from toolexec.backend.failures import cancel_begun, is_cancelled
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
 from toolexec.errors import ProtocolError
@@ -77,6 +77,7 @@ class HostCalls:
         self._lock = threading.Lock()  # guards what follows
         self._ready: dict[str, str] = {}
         self._pending = 0  # requests whose answers the guest has not heard; touched in its thread only
+        self._asked_to_cancel: list[str] = []  # by the frame that is being taken
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
         self._bell = threading.Lock()  # held while there is nothing to hear
         self._bell.acquire()
@@ -96,9 +97,11 @@ class HostCalls:
         if wait is None:
             if len(requests) != 1:
                 raise ProtocolError("a frame that blocks has one request, or says what it waits for")
+            self._cancel_asked()
             return f"[{self._answer_one(requests[0])}]"
         if requests:
             self._start(requests)
+        self._cancel_asked()
         timeout = wait.payload.get("timeout")
         seconds = None
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
@@ -113,6 +116,7 @@ class HostCalls:
         requests, _ = self._take(frame)
         if requests:
             self._start(requests)
+        self._cancel_asked()
 
     def _start(self, requests: list[Message]) -> None:
         """Have calls made that nobody waits for here: by the helpers where a handler is sync, else by the loop."""
@@ -198,7 +202,7 @@ class HostCalls:
             elif kind == "wait":
                 wait = message
             elif kind == "cancel":
-                self._loop.call_soon_threadsafe(self._cancel, message.id)
+                self._asked_to_cancel.append(message.id)
             elif kind == "release":
                 self._server.release(message)
             elif kind in ("print", "println"):
@@ -210,6 +214,12 @@ class HostCalls:
             else:
                 raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
         return requests, wait
+
+    def _cancel_asked(self) -> None:
+        """Cancel what a frame asked to, once its requests are on their way: one of them may be meant."""
+        for message_id in self._asked_to_cancel:
+            self._loop.call_soon_threadsafe(self._cancel, message_id)
+        self._asked_to_cancel.clear()
 
     def _count(self, message: Message) -> None:
         """Take note of a request; a guest that asks on and on without hearing the answers is ended."""
@@ -346,7 +356,7 @@ class HostCalls:
     def _cancel(self, message_id: str) -> None:
         task = self._tasks.get(message_id)
         if task is not None:
-            task.cancel()
+            cancel_begun(task)
 
     def _settle(self, message_id: str, answer: str) -> None:
         """Keep an answer, and wake the guest if it waits for it.
@@ -387,7 +397,7 @@ class HostCalls:
 
     def _cancel_all(self) -> None:
         for task in [*self._tasks.values()]:
-            task.cancel()
+            cancel_begun(task)
         if any(job.state in ("waiting", "running") for job in self._jobs):
             self._loop.call_later(_GRACE_SECONDS, self._give_up)
 
