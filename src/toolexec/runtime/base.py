@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
-from toolexec.code.limits import LimitsEnforced
+from toolexec.code.limits import LimitsEnforced, trace_of
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import InvalidRequestError, SandboxFailedError, ToolExecError
 from toolexec.runtime.outcome import Ending, judge
@@ -158,6 +158,7 @@ def result_of(
         value=payload.get("value") if error is None else None,
         stdout=request.output.text("stdout"),
         stderr=request.output.text("stderr"),
+        tool_calls=trace_of(request.gateway),
         duration=perf_counter() - began,
         files=files,
         error=located(error, backend) if error is not None else None,
