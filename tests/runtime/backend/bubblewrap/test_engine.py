@@ -401,7 +401,7 @@ async def test_a_rate_of_cpu_time_is_held() -> None:
     async with started(engine, make_spec(code, cpus=0.05)) as container:
         assert await asyncio.wait_for(container.stream.read(), LONG) == b"burnt\n"
         assert container._group is not None
-        folder = container._group._folders["cpu"]
+        folder = container._group._directories["cpu"]
         stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
         assert int(stat["nr_throttled"]) > 0
 
@@ -668,7 +668,7 @@ async def test_control_groups_can_be_required(
 async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits without a controller are enforced by other means."""
     require_bwrap()
-    folders = require_cgroups()._folders
+    folders = require_cgroups()._directories
     monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": folders["memory"]}))
     engine = engine_of()
     assert (await engine.check()).ok
