@@ -207,7 +207,7 @@ class TestEveryError:
 
     def test_it_says_when(self, kind: type[ToolExecError]) -> None:
         """Its docstring is its own, and begins with one plain sentence; only fields of its own need more."""
-        text = kind.__dict__.get("__doc__") or ""
+        text = (kind.__dict__.get("__doc__") or "").partition(">>> ")[0].rstrip()  # an example may follow
         assert re.match(r"^[A-Z].{10,}[.;]", text.strip(), re.DOTALL), text
         assert "\n\n" not in text or "__init__" in vars(kind)
 

@@ -115,10 +115,11 @@ def test_a_name_that_is_not_there() -> None:
 
 
 def test_every_name_of_the_front_door_says_what_it_is() -> None:
-    """Each has a docstring of its own, not the one that a dataclass makes up."""
+    """Each has a docstring of its own, not the one that a dataclass makes up, with an example."""
     for name in sorted(set(toolexec.__all__) - {"__version__"}):
         thing = getattr(toolexec, name)
         assert len(inspect.getdoc(thing) or "") > 20, name
+        assert ">>> " in (inspect.getdoc(thing) or ""), f"{name} has no example; tests/test_docs.py runs it"
         if inspect.isclass(thing):
             assert not (thing.__doc__ or "").startswith(f"{name}("), name
 

@@ -31,7 +31,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize(("kind", "too_much"), [("shared", False), ("own", True)])
 async def test_shared_memory_counts_once(kind: str, too_much: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell forks that share 40 MB from forks that have as much each."""
+    """Distinguish forks that share 40 MB from forks that have as much each."""
     monkeypatch.setattr(module, "_MAX_GROWTH_BYTES", 200 << 20)
     async with Watch() as watch:
         child = subprocess.Popen([sys.executable, "-c", FORKS, kind], stdout=subprocess.PIPE, start_new_session=True)

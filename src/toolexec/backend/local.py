@@ -54,6 +54,15 @@ class LocalBackend:
     dict; it is looked up at each call, so entries may be added to it later. *threads* bounds the worker threads. A
     thread whose call was given up (at its time limit, or cancelled) is lost and replaced, up to 256 at a time; calls
     for which there is no thread left are refused with BackendBusyError.
+
+    >>> from toolexec import Exec
+    >>> from toolexec import LocalBinding, Tool
+    >>> tool = Tool(name="double", namespace="math", input_schema={"type": "object"})
+    >>> handlers = {"double": lambda args: args["x"] * 2}
+    >>> with Exec(local_handlers=handlers).sync as ex:
+    ...     _ = ex.add(tool, binding=LocalBinding("double"))
+    ...     ex.run_tool("math:double", {"x": 4}).value
+    8
     """
 
     kind: BindingKind = "local"

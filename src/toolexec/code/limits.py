@@ -51,6 +51,11 @@ class Limits:
     `max_tool_calls` and `max_chain_steps` count what the code asks for. `cpu_ms` is a budget of CPU time in
     milliseconds, `cpus` a rate (1.5 is one and a half cores), `memory_bytes` and `disk_bytes` sizes, `pids` a number of
     processes. Raises InvalidLimitsError for a value that is negative or no number.
+
+    >>> from toolexec import Exec
+    >>> with Exec(code_limits=Limits(memory_bytes=64 << 20)).sync as ex:
+    ...     ex.execute_code("return 'x' * 100_000_000").error.code
+    'limit_exceeded'
     """
 
     max_tool_calls: int = 0

@@ -283,6 +283,13 @@ class CodeResult:
     SandboxViolationError) or lost its sandbox (SandboxFailedError); everything captured until then is here all the
     same: what it printed, its tool calls in order, its files. `duration` is in seconds. `files` are those that the code
     made or changed. `backend` says where it ran, `limits_enforced` which bounds would really have stopped the program.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
+    ...     result = ex.execute_code("print('adding')\\nreturn tools.math.add(a=1, b=2)")
+    >>> result.value, result.stdout, [call.tool_id for call in result.tool_calls]
+    (3, 'adding\\n', ['math:add'])
     """
 
     value: Any = None

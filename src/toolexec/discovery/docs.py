@@ -32,7 +32,14 @@ MAX_REFS = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocEntry:
     """Documentation for one tool, written by a person. Over-long texts are cut: summary at 200 characters, notes at
-    2,000, each of at most 20 references at 500."""
+    2,000, each of at most 20 references at 500.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add", doc=DocEntry(notes="Exact for integers."))
+    ...     ex.get_tool_doc("math:add").notes
+    'Exact for integers.'
+    """
 
     summary: str = ""
     notes: str = ""
@@ -69,6 +76,16 @@ class ToolDoc:
 
     `producers` are, for each argument (of the `full` level), the tools whose results have a value for it; they are
     worked out by `find_producers`, if there is one, when they are first read.
+
+    >>> from toolexec import Exec
+    >>> def add(a: int, b: int = 1) -> int:
+    ...     'Adds two numbers.'
+    ...     return a + b
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(add, "math:add")
+    ...     doc = ex.get_tool_doc("math:add")
+    >>> doc.summary, dict(doc.example_call)
+    ('Adds two numbers.', {'a': 1})
     """
 
     id: str

@@ -24,7 +24,15 @@ MAX_RESULT_HINT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExample:
-    """A call worth showing: what it does, its arguments, and what comes back."""
+    """A call worth showing: what it does, its arguments, and what comes back.
+
+    >>> from toolexec import DocEntry, Exec
+    >>> with Exec().sync as ex:
+    ...     example = ToolExample(title="Small numbers", args={"a": 1, "b": 2}, result_hint="3")
+    ...     _ = ex.add(lambda a, b: a + b, "math:add", doc=DocEntry(examples=(example,)))
+    ...     [(example.title, dict(example.args)) for example in ex.get_tool_doc("math:add").examples]
+    [('Small numbers', {'a': 1, 'b': 2})]
+    """
 
     title: str = ""
     description: str = ""

@@ -79,6 +79,14 @@ class InMemoryIndex:
     """An `Index` in this process's memory, bulk and browsable, ranked by BM25 unless another *searcher* is given.
 
     *selector* picks the preferred one of several bindings (default: local, then provider, then mcp).
+
+    >>> from toolexec import Exec, Tool
+    >>> index = InMemoryIndex()
+    >>> tool = Tool(name="add", namespace="math", description="Adds two numbers.", input_schema={"type": "object"})
+    >>> with Exec(index=index).sync as ex:
+    ...     _ = ex.add(tool, handler=sum)
+    >>> [found.id for found in index.search("add numbers", 1)]
+    ['math:add']
     """
 
     def __init__(self, searcher: Searcher | None = None, *, selector: BindingSelector = prefer_local) -> None:

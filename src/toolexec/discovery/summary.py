@@ -33,6 +33,14 @@ class Summary:
     now, or None. `score` is set by a search: higher is better, comparable within one answer only. `explanation` is
     there when the search was asked for it. `produces` says where in the tool's result the value is (JMESPath, `@` for
     all of it, `?` where the result is not described) that a search by `produces` asked for.
+
+    >>> from toolexec import Exec, Tool
+    >>> tool = Tool(name="add", namespace="math", description="Adds two numbers.", input_schema={"type": "object"})
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(tool, handler=sum)
+    ...     found = ex.search_tools("add numbers")[0]
+    >>> found.id, found.short_description, found.bindings
+    ('math:add', 'Adds two numbers.', ('local:local',))
     """
 
     id: str
@@ -90,6 +98,12 @@ class Filters:
     the tool has all of them. `backend` matches the kind
     (`mcp`) or the name (`git`) of any binding. The four hints match the annotation as a caller would read it: a tool
     that does not say whether it is destructive counts as destructive unless it is read-only.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda: 1, "a:one"), ex.add(lambda: 2, "b:two")
+    ...     [found.id for found in ex.search_tools("", filters=Filters(namespace="b"))]
+    ['b:two']
     """
 
     namespace: str | None = None

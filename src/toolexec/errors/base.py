@@ -18,6 +18,14 @@ class ToolExecError(Exception):
 
     `code` says what happened; an error may carry one of its class's `further_codes`, which say it more exactly. `op` is
     the step that failed, `retryable` whether the same call may succeed later, and `details` are further data, as JSON.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     try:
+    ...         ex.run_tool("math:ad")
+    ...     except ToolExecError as error:
+    ...         error.code, error.retryable
+    ('tool_not_found', False)
     """
 
     code: str = "internal"
@@ -85,7 +93,14 @@ class ToolExecError(Exception):
 
 
 class ConfigurationError(ToolExecError):
-    """Options, a file or an argument make no sense; nothing has run."""
+    """Options, a file or an argument make no sense; nothing has run.
+
+    >>> from toolexec import Exec
+    >>> Exec(tool_timeuot=5)
+    Traceback (most recent call last):
+        ...
+    toolexec.errors.base.ConfigurationError: ...did you mean ...
+    """
 
     code = "configuration"
     further_codes = ("already_started", "invalid_detail", "invalid_provider", "not_started")

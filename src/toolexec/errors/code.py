@@ -48,6 +48,12 @@ class CodeError(CodeExecutionError):
 
     `line` and `column` are those of the author's own text (1-based; 0 is unknown), `source` is that line, `kind` the
     name of the exception's class in the program and `traceback` the program's own, with nothing of the sandbox in it.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     error = ex.execute_code("x = 1\\nreturn x / 0").error
+    >>> error.kind, error.line, error.source
+    ('ZeroDivisionError', 2, 'return x / 0')
     """
 
     code = "code_error"
@@ -89,7 +95,14 @@ class SandboxViolationError(CodeExecutionError):
 
 
 class LimitExceededError(ToolExecError):
-    """Code used up what it was granted, such as its memory (`details["resource"]`); the result has what it did."""
+    """Code used up what it was granted, such as its memory (`details["resource"]`); the result has what it did.
+
+    >>> from toolexec import Exec, Limits
+    >>> with Exec().sync as ex:
+    ...     result = ex.execute_code("while True: pass", limits=Limits(cpu_ms=50))
+    >>> result.error.code, result.error.details["resource"]
+    ('limit_exceeded', 'cpu')
+    """
 
     code = "limit_exceeded"
 
@@ -145,7 +158,16 @@ class InvalidLimitsError(InvalidRequestError):
 
 
 class SandboxUnavailableError(SandboxError):
-    """No sandbox can take the request; the message says why and what to install or configure."""
+    """No sandbox can take the request; the message says why and what to install or configure.
+
+    >>> from toolexec import Exec
+    >>> with Exec(runtime_backends={"hardened": []}).sync as ex:
+    ...     try:
+    ...         ex.execute_code("return 1", profile="hardened")
+    ...     except SandboxUnavailableError as error:
+    ...         error.code
+    'sandbox_unavailable'
+    """
 
     code = "sandbox_unavailable"
     default_never_began = True

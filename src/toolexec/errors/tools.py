@@ -106,7 +106,17 @@ class InvalidChainError(ToolExecError):
 
 
 class ToolNotFoundError(ToolExecError):
-    """No tool has this ID. `details["close"]` lists similar IDs, best first."""
+    """No tool has this ID. `details["close"]` lists similar IDs, best first.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
+    ...     try:
+    ...         ex.run_tool("math:ad")
+    ...     except ToolNotFoundError as error:
+    ...         error.details["close"]
+    ['math:add']
+    """
 
     code = "tool_not_found"
     default_never_began = True
@@ -199,7 +209,19 @@ class _ValidationError(ToolExecError):
 
 
 class InputValidationError(_ValidationError):
-    """The arguments do not fit the tool's input schema; `violations` lists every one. Nothing has run."""
+    """The arguments do not fit the tool's input schema; `violations` lists every one. Nothing has run.
+
+    >>> from toolexec import Exec
+    >>> def divmod_of(a: int, b: int) -> list[int]:
+    ...     return [*divmod(a, b)]
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(divmod_of, "math:divmod")
+    ...     try:
+    ...         ex.run_tool("math:divmod", {"a": "seven"})
+    ...     except InputValidationError as error:
+    ...         [(violation.path, violation.expected) for violation in error.violations]
+    [('', 'b'), ('/a', ['integer'])]
+    """
 
     code = "validation_input"
     default_never_began = True
@@ -285,7 +307,17 @@ class BackendDisabledError(BackendError):
 
 class BackendUnavailableError(BackendError):
     """The backend is not connected; the message has the reason and, for a process, the last lines it printed. Callers
-    and models read another one, with the backend's name and what to do (`public`)."""
+    and models read another one, with the backend's name and what to do (`public`).
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add_mcp("gone", command="no-such-program")
+    ...     try:
+    ...         ex.run_tool("gone:ping")
+    ...     except BackendUnavailableError as error:
+    ...         error.code, error.retryable
+    ('backend_unavailable', True)
+    """
 
     code = "backend_unavailable"
     default_retryable = True
@@ -307,7 +339,17 @@ class BackendBusyError(BackendError):
 
 
 class ExecutionError(ToolExecError):
-    """The tool was called and failed; this is what `Result.error` holds."""
+    """The tool was called and failed; this is what `Result.error` holds.
+
+    >>> from toolexec import Exec
+    >>> def fail():
+    ...     raise RuntimeError("no paper")
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(fail, "printer:print")
+    ...     result = ex.run_tool("printer:print")
+    >>> isinstance(result.error, ExecutionError), result.error.code
+    (True, 'handler_failed')
+    """
 
     code = "execution_failed"
 
@@ -351,7 +393,17 @@ class ConnectionLostError(ExecutionError):
 
 
 class ToolTimeoutError(ExecutionError, TimeoutError):
-    """The call took longer than its time limit and was stopped, or had not begun by then (`never_began`)."""
+    """The call took longer than its time limit and was stopped, or had not begun by then (`never_began`).
+
+    >>> import asyncio
+    >>> from toolexec import Exec
+    >>> async def slow():
+    ...     await asyncio.sleep(60)
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(slow, "job:slow")
+    ...     ex.run_tool("job:slow", timeout=0.05).error.code
+    'timeout'
+    """
 
     code = "timeout"
     default_retryable = True

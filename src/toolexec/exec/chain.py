@@ -43,6 +43,13 @@ class Step:
     `name`. With `stop_on_error` false the chain goes on after a failure, and "previous" stays the last value there was.
     `timeout` is in seconds for each attempt. `retries` is how many more attempts follow a retryable failure, after a
     pause of `retry_pause` seconds that doubles each time; only for tools that are read-only or idempotent.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
+    ...     first = Step("math:add", {"a": 1, "b": 2})
+    ...     ex.run_chain([first, Step("math:add", {"a": {"$ref": "steps.0"}, "b": 4})]).value
+    7
     """
 
     tool_id: str
@@ -80,6 +87,14 @@ class ChainResult:
     `value` is that of the last step that ran (None if it has none; one that breaks its output schema is there beside
     the error), `error` the failure that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one
     entry for each step.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
+    ...     first = Step("math:add", {"a": 1, "b": 2})
+    ...     result = ex.run_chain([first, Step("math:add", {"a": {"$ref": "steps.0"}, "b": 4})])
+    ...     result.value, len(result.steps)
+    (7, 2)
     """
 
     value: Any = None

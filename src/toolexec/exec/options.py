@@ -70,6 +70,11 @@ class Options:
     long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
+
+    >>> from toolexec import Exec
+    >>> options = Options(default_timeout=5, result_bytes=100_000)
+    >>> Exec(options, default_timeout=10).options.default_timeout
+    10
     """
 
     index: Index | None = None

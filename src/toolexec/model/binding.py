@@ -25,7 +25,11 @@ BindingKind: TypeAlias = Literal["local", "provider", "mcp"]
 
 @dataclass(frozen=True, slots=True)
 class LocalBinding:
-    """A handler in this process, by its registered name."""
+    """A handler in this process, by its registered name.
+
+    >>> LocalBinding("double").kind
+    'local'
+    """
 
     kind: ClassVar[BindingKind] = "local"
     name: str

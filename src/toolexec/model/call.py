@@ -17,7 +17,17 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a call has come: `done` of `total` (None when unknown), and a word on what is going on."""
+    """How far a call has come: `done` of `total` (None when unknown), and a word on what is going on.
+
+    >>> from toolexec import Exec, ToolContext
+    >>> def work(context: ToolContext) -> str:
+    ...     context.report(1, 2, "half")
+    ...     return "done"
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(work, "job:work")
+    ...     next(event.data for event in ex.stream_tool("job:work"))
+    {'progress': 1, 'total': 2, 'message': 'half'}
+    """
 
     done: float
     total: float | None = None

@@ -17,6 +17,14 @@ class ToolReply:
     Handlers may return one to send an image along, or to report an error without raising. `content` holds the parts
     in MCP's spelling, so that every kind, known here or not, is kept as it came. `structured` counts only when
     `has_structured` is true (null is a value too).
+
+    >>> from toolexec import Exec
+    >>> def draw() -> ToolReply:
+    ...     return ToolReply(content=[{"type": "image", "data": "aGk=", "mimeType": "image/png"}])
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(draw, "art:draw")
+    ...     ex.run_tool("art:draw").reply.content[0]["mimeType"]
+    'image/png'
     """
 
     content: Sequence[Mapping[str, Any]] = ()

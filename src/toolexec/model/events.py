@@ -17,6 +17,14 @@ class StreamEvent:
     """One event of a stream: any number of `progress` and `chunk`, then exactly one `done` or `error`.
 
     `data` is the progress (as a dict), the chunk, the whole value, or the error as a dict; `error` is the exception.
+
+    >>> from toolexec import Exec
+    >>> def count(to: int):
+    ...     yield from range(to)
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(count, "math:count")
+    ...     [(event.kind, event.data) for event in ex.stream_tool("math:count", {"to": 2})]
+    [('chunk', 0), ('chunk', 1), ('done', [0, 1])]
     """
 
     kind: EventKind

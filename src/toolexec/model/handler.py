@@ -26,6 +26,15 @@ class ToolContext:
     say something to the caller.
 
     It is not part of the tool's input schema. `report` and `log` may be called from any thread.
+
+    >>> from toolexec import Exec
+    >>> def work(context: ToolContext) -> str:
+    ...     context.report(1, 2, "half")
+    ...     return "done"
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(work, "job:work")
+    ...     [(event.kind, event.data) for event in ex.stream_tool("job:work")]
+    [('progress', {'progress': 1, 'total': 2, 'message': 'half'}), ('done', 'done')]
     """
 
     __slots__ = ("_callback", "_hear", "tool_id")

@@ -30,6 +30,9 @@ class ToolAnnotations:
 
     `read_only`: no side effects. `idempotent`: repeating a call changes nothing more. `destructive`: may destroy data;
     None means unknown and is read as yes, unless the tool is read-only. `open_world`: touches things outside.
+
+    >>> ToolAnnotations(read_only=True).destructive is None
+    True
     """
 
     title: str = ""

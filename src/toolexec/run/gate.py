@@ -104,6 +104,15 @@ class Gate:
     Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit; the time limit and
     the call itself are inside of all of them. So a call that is refused is traced and audited, no approver is asked
     for what is forbidden anyway, and waiting for approval uses up no limit.
+
+    >>> from toolexec import Exec, Policy, Rule
+    >>> gate = Gate(policy=Policy([Rule("deny", tools="shop:refund", reason="ask the shop")]))
+    >>> with Exec(gate=gate).sync as ex:
+    ...     _ = ex.add(lambda: "paid", "shop:refund")
+    ...     ex.run_tool("shop:refund")
+    Traceback (most recent call last):
+        ...
+    toolexec.errors.gate.PolicyError: the policy (rule 1) forbids this call of shop:refund: ask the shop; ...
     """
 
     def __init__(

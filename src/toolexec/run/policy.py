@@ -70,6 +70,13 @@ class Policy:
     A tool that a caller may not call, whatever the arguments, is hidden from that caller.
 
     Raises ConfigurationError for an effect that there is not, and for rules that are none.
+
+    >>> from toolexec import Exec, Gate, Rule
+    >>> policy = Policy([Rule("allow", tools="shop:*"), Rule("deny", tools="shop:delete_*")])
+    >>> with Exec(gate=Gate(policy=policy)).sync as ex:
+    ...     _ = ex.add(lambda: 4.5, "shop:price"), ex.add(lambda: None, "shop:delete_order")
+    ...     [found.id for found in ex.search_tools("")]
+    ['shop:price']
     """
 
     def __init__(

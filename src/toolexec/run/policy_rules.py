@@ -66,6 +66,13 @@ class Rule:
     `reason` is told to whoever is refused or asked; `name` is what the rule is called there.
 
     Raises ConfigurationError for what makes no sense.
+
+    >>> from toolexec import Exec, Gate, Policy
+    >>> small = Rule("allow", tools="shop:refund", when={"amount": {"below": 50}})
+    >>> with Exec(gate=Gate(policy=Policy([small], default="deny"))).sync as ex:
+    ...     _ = ex.add(lambda amount: "paid", "shop:refund")
+    ...     ex.run_tool("shop:refund", {"amount": 20}).value
+    'paid'
     """
 
     effect: Effect

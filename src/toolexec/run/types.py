@@ -23,6 +23,13 @@ class Result:
     tool that answers in parts (an MCP tool, or a handler that returns a ToolReply), with every image, link and
     resource. `warnings` are breaches of the output schema where those do not count as a failure. `handle` is set when
     `value` is only the outline of a value that was too large: the whole is kept under it.
+
+    >>> from toolexec import Exec
+    >>> with Exec().sync as ex:
+    ...     _ = ex.add(lambda a, b: a + b, "math:add")
+    ...     result = ex.run_tool("math:add", {"a": 5, "b": 3})
+    >>> result.ok, result.value, result.tool_id
+    (True, 8, 'math:add')
     """
 
     tool_id: str

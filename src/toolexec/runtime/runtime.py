@@ -79,6 +79,11 @@ class Runtime:
 
     Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
     `Executor`: it stops code at the deadline by itself.
+
+    >>> from toolexec.runtime.backend.wasm import WasmBackend
+    >>> runtime = Runtime([WasmBackend()])
+    >>> [backend.kind for backend in runtime.backends]
+    ['wasm']
     """
 
     keeps_deadline = True

@@ -53,6 +53,10 @@ class MCPServer:
     a changed secret is in use after the next one. Without, every text is taken as it is. `hidden` are values that are
     taken out of all that the server says. The repr shows no arguments, environment, headers or URL query, which may
     hold secrets. Raises ConfigurationError for what cannot work.
+
+    >>> server = MCPServer(name="git", command="uvx", args=["mcp-server-git"], namespace="vcs")
+    >>> server.name, server.namespace
+    ('git', 'vcs')
     """
 
     name: str
