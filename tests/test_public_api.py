@@ -163,6 +163,7 @@ def _loaded_by(statement: str) -> set[str]:
         ("from toolexec import Exec, Step, tool, Result, ToolExecError, Options", HEAVY),
         ("from toolexec import Exec; Exec()", HEAVY),
         ("from toolexec import Exec; Exec().sync", HEAVY),
+        ("import toolexec.server.tools.catalogue", ("mcp", "mcp_types", "starlette", "uvicorn")),  # as `toolexec bench`
     ],
 )
 def test_importing_loads_nothing_heavy(statement: str, heavy: tuple[str, ...]) -> None:

@@ -13,8 +13,8 @@ from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
 from toolexec.model.content import image, text
 from toolexec.model.redaction import redactor
 from toolexec.model.schema import Schema
-from toolexec.server.logs import Notices
 from toolexec.server.tools.errors import error_object
+from toolexec.server.tools.running import Notices
 from toolexec.server.tools.schemas import ERROR
 from toolexec.server.tools.values import other_parts
 from toolexec.server.tools.wording import clean_schema, public_reason

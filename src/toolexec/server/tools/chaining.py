@@ -10,10 +10,9 @@ from toolexec.exec.chain import ChainResult, Step
 from toolexec.model.content import text as text_part
 from toolexec.run.results import Shown
 from toolexec.run.types import StepResult
-from toolexec.server.logs import Notices
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
-from toolexec.server.tools.running import BACKEND, MAX_BYTES, lowest, result_parts
+from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, lowest, result_parts
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, closed, count, outcome
 from toolexec.server.tools.values import (
     as_json,

@@ -8,11 +8,10 @@ from typing import Any, Final
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings
-from toolexec.server.logs import Notices
 from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
-from toolexec.server.tools.running import MAX_BYTES
+from toolexec.server.tools.running import MAX_BYTES, Notices
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, TEXT, TEXTS, closed, count, outcome, text
 from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside
 

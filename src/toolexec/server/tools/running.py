@@ -1,19 +1,20 @@
-"""The tool that runs a tool: run_tool."""
+"""The tool that runs a tool: run_tool; and the progress that all tools of the server report."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from toolexec.errors import ToolExecError
+from toolexec.model.call import Progress, ProgressCallback, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.content import text as text_part
 from toolexec.model.schema import same_json
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
 from toolexec.run.types import Result
-from toolexec.server.logs import Notices
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_reply
 from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, closed, outcome, text
@@ -29,7 +30,7 @@ from toolexec.server.tools.values import (
     tool_data,
 )
 
-__all__ = ["BACKEND", "MAX_BYTES", "RUN_TOOL", "failure_parts", "lowest", "result_parts", "warnings_of"]
+__all__ = ["BACKEND", "MAX_BYTES", "RUN_TOOL", "Notices", "failure_parts", "lowest", "result_parts", "warnings_of"]
 
 _MAX_WARNINGS: Final = 10
 _SHORT: Final = 600
@@ -216,3 +217,42 @@ RUN_TOOL: Final = MetaTool(
     open_world=True,
     once=True,
 )
+
+
+class Notices:
+    """Passes progress on to who asked for it, in the order and with the numbers that MCP wants: each one greater than
+    the one before. Nothing is passed on before `start` and after `end`; all is quiet when nobody asked."""
+
+    def __init__(self, callback: ProgressCallback | None) -> None:
+        self._callback = callback
+        self._last = -1.0
+        self._total: float | None = None
+        self._open = False
+
+    @property
+    def callback(self) -> ProgressCallback | None:
+        """What to give to who reports progress; None when nobody asked."""
+        return self.hear if self._callback is not None else None
+
+    def start(self, total: float | None = None) -> None:
+        """Say that work begins."""
+        self._open = True
+        self.hear(Progress(done=0, total=total, message="started"))
+
+    def hear(self, progress: Progress) -> None:
+        """Pass *progress* on if it is one."""
+        if self._callback is None or not self._open:
+            return
+        if progress.done > self._last and math.isfinite(progress.done):
+            self._last, self._total = progress.done, progress.total
+            tell(self._callback, progress)
+
+    def step(self, message: str) -> None:
+        """Say that one more of who knows how many is done."""
+        self.hear(Progress(done=self._last + 1, message=message))
+
+    def end(self, message: str = "finished") -> None:
+        """Say that the work is over, unless the last notice said so; what comes later is dropped."""
+        done = self._last + 1 if self._total is None else self._total
+        self.hear(Progress(done=done, total=done, message=message))
+        self._open = False
