@@ -32,6 +32,8 @@ OWN_TEMP = tempfile.mkdtemp(prefix="w", dir=os.environ[_RUN])
 os.environ["TMPDIR"] = tempfile.tempdir = OWN_TEMP
 os.environ["XDG_STATE_HOME"] = os.path.join(OWN_TEMP, "state")  # audit logs keep their keys and heads there
 
+_IS_WORKER = False
+
 # A shell starts background jobs with SIGINT ignored, and children inherit that: then no test can interrupt a child.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,7 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the tier from the command line; the workers of xdist get it from the environment."""
-    if not hasattr(config, "workerinput"):
+    global _IS_WORKER
+    _IS_WORKER = hasattr(
+        config, "workerinput"
+    )  # the environment tells it, too, but a run inside of a test inherits that
+    if not _IS_WORKER:
         tiers.choose(config.getoption("--tier"))
     settings.load_profile("soak" if config.getoption("--tier") == "soak" else "repeatable")
 
@@ -87,7 +93,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print a failure when it happens: the summary of a run that is stopped from outside is never printed."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+    if report.failed and not _IS_WORKER:
         print(
             f"\n{time.strftime('%H:%M:%S')} FAILED {report.nodeid} ({report.when})\n{report.longreprtext[-3000:]}",
             flush=True,
