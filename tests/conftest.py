@@ -51,9 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take the tier from the command line; the workers of xdist get it from the environment."""
     global _IS_WORKER
-    _IS_WORKER = hasattr(
-        config, "workerinput"
-    )  # the environment tells it, too, but a run inside of a test inherits that
+    _IS_WORKER = hasattr(config, "workerinput")  # not from the environment: a run inside of a test inherits that
     if not _IS_WORKER:
         tiers.choose(config.getoption("--tier"))
     settings.load_profile("soak" if config.getoption("--tier") == "soak" else "repeatable")
