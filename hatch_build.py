@@ -18,7 +18,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILDER = ("componentize-py>=0.25.1,<0.26", "tzdata")
-PACKAGE = "toolexec.runtime.backend.wasm"
+PACKAGE = "toolexec.runtime.wasm"
 SKIP = "TOOLEXEC_SKIP_COMPONENT"
 
 

@@ -16,9 +16,9 @@ from tests.engines.containerd import NAMESPACE, ContainerdDaemon
 from tests.engines.docker import DockerDaemon
 
 from toolexec.code.limits import Limits
-from toolexec.runtime.container.backend import ContainerBackend
-from toolexec.runtime.container.config import DEFAULT_LIMITS, ContainerConfig
-from toolexec.runtime.image.store import ImageStore, StoredImage
+from toolexec.runtime.containers.backend import ContainerBackend
+from toolexec.runtime.containers.config import DEFAULT_LIMITS, ContainerConfig
+from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["IMAGE", "KINDS", "Place", "place"]
 
@@ -58,7 +58,7 @@ def _timed(*command: str) -> float:
 
 @contextmanager
 def _bubblewrap(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig
+    from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
 
     namespaces = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
     user = ("--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin")
@@ -71,7 +71,7 @@ def _bubblewrap(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _docker(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+    from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
 
     daemon = DockerDaemon()
     try:
@@ -97,7 +97,7 @@ def _docker(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _containerd(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.backend.containerd import ContainerdBackend, ContainerdConfig
+    from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
 
     daemon = ContainerdDaemon()
     count = 0
@@ -138,9 +138,9 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
 
 @contextmanager
 def _gvisor(image: StoredImage) -> Iterator[Place]:
-    from toolexec.runtime.backend.gvisor import GvisorBackend, GvisorConfig
-    from toolexec.runtime.container.builder import spec_for
-    from toolexec.runtime.container.oci import oci_config
+    from toolexec.runtime.containers.builder import spec_for
+    from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
+    from toolexec.runtime.containers.oci import oci_config
 
     runsc = shutil.which("runsc") or "runsc"
     spec = spec_for(

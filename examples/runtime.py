@@ -28,8 +28,8 @@ from wasmtime import wat2wasm
 from toolexec import Exec, ToolExecError
 from toolexec.code import CodeResult, Limits, Tools
 from toolexec.runtime import ExecuteRequest, Runtime
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
-from toolexec.runtime.backend.wasm import WasmBackend
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
+from toolexec.runtime.wasm import WasmBackend
 
 # A module is usually a file produced by a compiler. This one returns 42.
 MODULE = bytes(wat2wasm('(module (func (export "_start") (result i32) i32.const 42))'))

@@ -19,12 +19,12 @@ from toolexec.model.binding import ProviderBinding, binding_from_dict
 from toolexec.run.gate import Gate
 from toolexec.run.layers.rate_limit import RateLimit
 from toolexec.run.policy_conditions import Condition
-from toolexec.runtime.backend.bubblewrap import BubblewrapConfig
-from toolexec.runtime.backend.docker import DockerConfig
-from toolexec.runtime.backend.gvisor import GvisorConfig
-from toolexec.runtime.backend.unsafe.backend import UnsafeConfig
-from toolexec.runtime.backend.wasm import WasmConfig
+from toolexec.runtime.containers.bubblewrap import BubblewrapConfig
+from toolexec.runtime.containers.docker import DockerConfig
+from toolexec.runtime.containers.gvisor import GvisorConfig
 from toolexec.runtime.sandboxes import SandboxSettings
+from toolexec.runtime.unsafe_host.backend import UnsafeConfig
+from toolexec.runtime.wasm import WasmConfig
 from toolexec.server.settings import ServeSettings
 
 

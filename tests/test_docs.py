@@ -33,9 +33,9 @@ import toolexec
 from toolexec import errors
 from toolexec.code import Tools
 from toolexec.runtime import CANDIDATES, ExecuteRequest
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
-from toolexec.runtime.backend.wasm import WasmBackend
-from toolexec.runtime.backend.wasm.stdlib import LIMITED, STDLIB, UNAVAILABLE
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
+from toolexec.runtime.wasm import WasmBackend
+from toolexec.runtime.wasm.stdlib import LIMITED, STDLIB, UNAVAILABLE
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(toolexec.__file__).parent
@@ -338,8 +338,9 @@ def public_names() -> set[str]:
         "toolexec",
         *(f"toolexec.{name}" for name in "model model.version discovery backend run code exec errors".split()),
         "toolexec.runtime",
-        *(f"toolexec.runtime.backend.{name}" for name in "wasm unsafe docker containerd gvisor kata".split()),
-        *(f"toolexec.runtime.gateway.{name}" for name in "base direct proxy".split()),
+        *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
+        *(f"toolexec.runtime.containers.{name}" for name in "docker containerd gvisor kata".split()),
+        *(f"toolexec.runtime.protocol.{name}" for name in "base direct proxy".split()),
     )
     names = {word for package in packages for word in package.split(".")}
     for module in map(importlib.import_module, packages):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolexec.runtime.backend.wasm import WasmBackend
+from toolexec.runtime.wasm import WasmBackend
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

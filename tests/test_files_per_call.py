@@ -34,7 +34,5 @@ def test_the_reading_guide_names_the_files(kind: str, heading: str) -> None:
     listed = re.findall(r"^\| `(\S+)` \|", section, re.MULTILINE)
     files = {*passed(kind)}
     assert {*listed} - files == set(), "the call does not pass these"
-    prewarming = {
-        name for name in files if name.startswith("runtime/backend/wasm/")
-    }  # the next guest, at the same time
+    prewarming = {name for name in files if name.startswith("runtime/wasm/")}  # the next guest, at the same time
     assert files - prewarming - {*listed} == set(), "the guide does not name these"

@@ -17,7 +17,7 @@ import pytest
 import toolexec
 
 ROOT = Path(toolexec.__file__).parent
-INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.backend.wasm.app")  # programs that run inside of sandboxes
+INSIDE = ("toolexec.runtime.guest.", "toolexec.runtime.wasm.app")  # programs that run inside of sandboxes
 MODULES = sorted(
     info.name
     for info in pkgutil.walk_packages([str(ROOT)], "toolexec.")

@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.meter import Meter, run_program
 from toolexec import Exec
-from toolexec.runtime.backend.wasm.backend import WasmBackend
+from toolexec.runtime.wasm.backend import WasmBackend
 
 CALLS = 200
 PAUSE = 0.01

@@ -107,8 +107,8 @@ _MOVED = {
     "StepResult": "toolexec.run",
     "ToolBuilder": "toolexec.model",
     "TraceEvent": "toolexec.run",
-    "WasmBackend": "toolexec.runtime.backend.wasm",
-    "WasmConfig": "toolexec.runtime.backend.wasm",
+    "WasmBackend": "toolexec.runtime.wasm",
+    "WasmConfig": "toolexec.runtime.wasm",
 }
 """What was here before: it can be imported from here for one more release."""
 

@@ -153,6 +153,6 @@ def process() -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture(scope="session")
 def sandbox() -> None:
     """The embedded sandbox, built before the clock of a single test runs."""
-    from toolexec.runtime.backend.wasm.programs import load_program
+    from toolexec.runtime.wasm.programs import load_program
 
     load_program()

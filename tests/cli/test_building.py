@@ -13,7 +13,7 @@ from toolexec.cli.building import BuildStoppedError, announce_builds, prepare_sa
 from toolexec.cli.terminal import Screen
 from toolexec.errors import InvalidRequestError
 from toolexec.process.steps import BuildStep, run_work
-from toolexec.runtime.backend.wasm.backend import WasmBackend
+from toolexec.runtime.wasm.backend import WasmBackend
 
 STEPS = [
     BuildStep(name="wait", fraction=None, message="waiting"),

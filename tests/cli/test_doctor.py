@@ -12,8 +12,8 @@ import pytest
 Cli = Callable[..., Any]
 OWN = """
 from toolexec import Exec
-from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
-from toolexec.runtime.backend.wasm.backend import WasmBackend
+from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
+from toolexec.runtime.wasm.backend import WasmBackend
 
 class Few(WasmBackend):
     languages = frozenset({"python", "wasm"})

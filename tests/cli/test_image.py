@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from tests.engines.images import TEST_IMAGE, test_image
-from tests.runtime.image.test_build import require_debootstrap
-from tests.runtime.image.trees import make_tree
+from tests.runtime.images.test_build import require_debootstrap
+from tests.runtime.images.trees import make_tree
 
-from toolexec.runtime.image.build import Recipe
-from toolexec.runtime.image.lock import Lock
-from toolexec.runtime.image.store import Facts, ImageStore, StoredImage
+from toolexec.runtime.images.build import Recipe
+from toolexec.runtime.images.lock import Lock
+from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
 
 Cli = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolexec.cli import sandbox as command
-from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
+from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
 Cli = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
 
 from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.container.backend import ContainerBackend
+from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.testing.escape_battery import run_battery
 from toolexec.testing.escapes import ESCAPES
 from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets

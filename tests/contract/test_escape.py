@@ -17,9 +17,9 @@ import pytest
 
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
-from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
+from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing import escape_battery
 from toolexec.testing.escape_battery import BatteryReport, run_battery
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, watch

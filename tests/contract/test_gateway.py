@@ -15,11 +15,11 @@ import pytest
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.tools import Tools
-from toolexec.runtime.gateway.connections import Connection, connect_pipes, connect_socket, memory_pair
-from toolexec.runtime.gateway.proxy import ProxyGateway
-from toolexec.runtime.gateway.serving import serve_gateway
-from toolexec.runtime.gateway.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
-from toolexec.runtime.gateway.stdio import start_process
+from toolexec.runtime.protocol.connections import Connection, connect_pipes, connect_socket, memory_pair
+from toolexec.runtime.protocol.proxy import ProxyGateway
+from toolexec.runtime.protocol.serving import serve_gateway
+from toolexec.runtime.protocol.sockets import connect_tcp, connect_unix, listen_tcp, listen_unix
+from toolexec.runtime.protocol.stdio import start_process
 from toolexec.testing.gateway_suite import GATEWAY_CHECKS, check_gateway, run_gateway_check
 from toolexec.testing.gateway_testbed import GatewayParts
 
@@ -27,10 +27,10 @@ from toolexec.testing.gateway_testbed import GatewayParts
 # there to the tools, which are here, and the answers all the way back.
 RELAY = """
 import asyncio, socket, sys
-from toolexec.runtime.gateway.connections import connect_socket
-from toolexec.runtime.gateway.proxy import ProxyGateway
-from toolexec.runtime.gateway.serving import serve_gateway
-from toolexec.runtime.gateway.stdio import own_stdio
+from toolexec.runtime.protocol.connections import connect_socket
+from toolexec.runtime.protocol.proxy import ProxyGateway
+from toolexec.runtime.protocol.serving import serve_gateway
+from toolexec.runtime.protocol.stdio import own_stdio
 
 async def main():
     async with ProxyGateway(await own_stdio()) as gateway:

@@ -9,7 +9,7 @@ import pytest
 
 from toolexec.code.types import CodeResult
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.router import Runtime
 from toolexec.testing.runtime_suite import RUNTIME_CHECKS, check_runtime, run_runtime_check
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
-from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
-from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
+from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing.sandbox_snippets import BASH, JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, check_sandbox, run_sandbox_check
 

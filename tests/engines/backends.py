@@ -10,7 +10,7 @@ from tests.engines.bubblewrap import require_bwrap
 from tests.engines.gvisor import require_runsc
 from tests.engines.images import test_image
 
-from toolexec.runtime.container.backend import ContainerBackend
+from toolexec.runtime.containers.backend import ContainerBackend
 
 __all__ = ["KINDS", "Make", "maker"]
 
@@ -26,28 +26,28 @@ def maker(kind: str, request: pytest.FixtureRequest) -> Make:
     image = test_image().name
     match kind:
         case "bubblewrap":
-            from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig
+            from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
 
             require_bwrap()
             return lambda **settings: BubblewrapBackend(BubblewrapConfig(**{"image": image, **settings}))
         case "docker":
-            from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
 
             host = request.getfixturevalue("docker_daemon").host
             return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
         case "podman":
-            from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+            from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
 
             host = request.getfixturevalue("podman_service").host
             return lambda **settings: DockerBackend(DockerConfig(**{"image": image, "host": host, **settings}))
         case "containerd":
-            from toolexec.runtime.backend.containerd import ContainerdBackend, ContainerdConfig
+            from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
 
             daemon = request.getfixturevalue("containerd_daemon")
             place: dict[str, Any] = {"address": daemon.socket, "snapshotter": daemon.snapshotter, "image": image}
             return lambda **settings: ContainerdBackend(ContainerdConfig(**{**place, **settings}))
         case _:
-            from toolexec.runtime.backend.gvisor import GvisorBackend, GvisorConfig
+            from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
 
             require_runsc()
             return lambda **settings: GvisorBackend(GvisorConfig(**{"image": image, **settings}))

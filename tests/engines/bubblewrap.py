@@ -13,10 +13,10 @@ from tests.tiers import missing
 
 from toolexec.code.limits import Limits
 from toolexec.process.cgroup import Cgroups, find_cgroups
-from toolexec.runtime.backend.bubblewrap import BubblewrapConfig, BubblewrapEngine
-from toolexec.runtime.backend.bubblewrap.container import BubblewrapContainer
-from toolexec.runtime.container.builder import tmpfs_mounts
-from toolexec.runtime.container.spec import ContainerSpec, Resources
+from toolexec.runtime.containers.bubblewrap import BubblewrapConfig, BubblewrapEngine
+from toolexec.runtime.containers.bubblewrap.container import BubblewrapContainer
+from toolexec.runtime.containers.builder import tmpfs_mounts
+from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
 __all__ = [
     "engine_of",

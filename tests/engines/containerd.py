@@ -18,7 +18,7 @@ import pytest
 from tests.engines.images import test_image
 from tests.tiers import missing
 
-from toolexec.runtime.backend.containerd import ContainerdConfig, ContainerdEngine
+from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
 
 __all__ = [
     "NAMESPACE",

@@ -21,7 +21,7 @@ from tests.engines.certificates import make_certificates
 from tests.engines.images import TEST_IMAGE, test_image
 from tests.tiers import missing
 
-from toolexec.runtime.image.store import ImageStore
+from toolexec.runtime.images.store import ImageStore
 
 __all__ = [
     "DockerDaemon",

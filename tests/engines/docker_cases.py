@@ -19,10 +19,10 @@ from tests.engines.docker import IMAGE, DockerDaemon, request
 from toolexec.code.limits import Limits
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
 from toolexec.process.owner import OWNER_LABEL, this_owner
-from toolexec.runtime.backend.docker import DockerEngine
-from toolexec.runtime.container.builder import spec_for
-from toolexec.runtime.container.engine import Container, Exit, Image
-from toolexec.runtime.container.spec import ContainerSpec, Mount
+from toolexec.runtime.containers.builder import spec_for
+from toolexec.runtime.containers.docker import DockerEngine
+from toolexec.runtime.containers.engine import Container, Exit, Image
+from toolexec.runtime.containers.spec import ContainerSpec, Mount
 
 ECHO = """
 import os
@@ -335,7 +335,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
     engine: DockerEngine, daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after each step, and at some times in between."""
-    from toolexec.runtime.backend.docker.api import DockerAPI
+    from toolexec.runtime.containers.docker.api import DockerAPI
 
     moments: list[str] = []
     wanted = ""

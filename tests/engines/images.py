@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.tiers import missing
 
-from toolexec.runtime.image.store import ImageStore, StoredImage
+from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["TEST_IMAGE", "test_image"]
 

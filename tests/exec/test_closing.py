@@ -13,10 +13,10 @@ from toolexec import Exec
 from toolexec.code.types import CodeResult
 from toolexec.errors import ClosedError, CodeTimeoutError
 from toolexec.exec.code import CodeSettings
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
-from toolexec.runtime.backend.wasm.backend import WasmBackend
-from toolexec.runtime.backend.wasm.config import WasmConfig
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
+from toolexec.runtime.wasm.backend import WasmBackend
+from toolexec.runtime.wasm.config import WasmConfig
 
 PATIENCE = 240  # the first program on a machine waits until the sandbox is built
 PROGRAM = """

@@ -33,8 +33,8 @@ from toolexec.errors import (
     ToolNotAllowedError,
 )
 from toolexec.run import ToolCall
-from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 

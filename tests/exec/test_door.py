@@ -25,9 +25,9 @@ from toolexec.errors import ConfigurationError, InvalidChainError, InvalidToolEr
 from toolexec.exec.code import CodeSettings
 from toolexec.exec.options import ExecSettings
 from toolexec.model.settings import SettingsGuard, guards
-from toolexec.runtime.backend.wasm.config import WasmConfig, WasmSettings
+from toolexec.runtime.wasm.config import WasmConfig, WasmSettings
 
-OPTIONAL = ("toolexec.runtime.backend.wasm.app", "toolexec.runtime.guest.", "toolexec.testing", "toolexec.integrations")
+OPTIONAL = ("toolexec.runtime.wasm.app", "toolexec.runtime.guest.", "toolexec.testing", "toolexec.integrations")
 for _info in pkgutil.walk_packages(toolexec.__path__, "toolexec."):
     if not _info.name.startswith(OPTIONAL) and "__main__" not in _info.name:
         importlib.import_module(_info.name)

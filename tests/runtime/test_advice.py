@@ -11,7 +11,7 @@ import pytest
 from toolexec import Exec
 from toolexec.errors import CodeError
 from toolexec.runtime.advice import INSTEAD, Failure, PackageSource, advise, distribution_of
-from toolexec.runtime.backend.wasm import WasmBackend, science
+from toolexec.runtime.wasm import WasmBackend, science
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 KNOWN = {

@@ -10,10 +10,10 @@ import pytest
 
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, cache_state, examine, served_profiles
-from toolexec.runtime.runtime import CANDIDATES, Runtime
+from toolexec.runtime.router import CANDIDATES, Runtime
+from toolexec.runtime.wasm.backend import WasmBackend
 
 
 class _Few(WasmBackend):

@@ -27,7 +27,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.runtime.engine import RuntimeEngine
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.router import Runtime
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 

@@ -9,9 +9,9 @@ import pytest
 from toolexec import Exec
 from toolexec.errors import ProtocolError
 from toolexec.model.declare import declare
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
-from toolexec.runtime.gateway import protocol
-from toolexec.runtime.gateway.protocol import Message, decode_frame
+from toolexec.runtime.protocol import messages
+from toolexec.runtime.protocol.messages import Message, decode_frame
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
 
 MOST = 20_000
 MANY = f"[[]] * {MOST + 1}"
@@ -21,8 +21,8 @@ SENTENCE = "what is sent is too large: there are more than 20,000 lists and obje
 @pytest.fixture(autouse=True)
 def less_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is lower here, so that these tests are quick."""
-    assert protocol.MAX_CONTAINERS == 1_000_000
-    monkeypatch.setattr(protocol, "MAX_CONTAINERS", MOST)
+    assert messages.MAX_CONTAINERS == 1_000_000
+    monkeypatch.setattr(messages, "MAX_CONTAINERS", MOST)
 
 
 def message(number: int, containers: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolexec import Exec, Tool
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
 
 PYTHON = """
 try:

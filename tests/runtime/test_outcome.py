@@ -15,8 +15,8 @@ from toolexec.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
-from toolexec.runtime.gateway.wire import error_payload
 from toolexec.runtime.outcome import Ending, judge
+from toolexec.runtime.protocol.wire import error_payload
 
 FAILED = {
     "error": {"message": "ZeroDivisionError: division by zero", "kind": "ZeroDivisionError", "line": 2, "source": "1/0"}

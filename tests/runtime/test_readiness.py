@@ -15,11 +15,11 @@ from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.backend.wasm.backend import WasmBackend
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.doctor import Finding, examine
 from toolexec.runtime.readiness import LIMITS, Measurement
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.router import Runtime
+from toolexec.runtime.wasm.backend import WasmBackend
 
 ALL = dict.fromkeys(LIMITS, True)
 

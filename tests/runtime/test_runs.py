@@ -15,11 +15,11 @@ import pytest
 from toolexec import Exec
 from toolexec.errors import CodeTimeoutError
 from toolexec.model.declare import declare
-from toolexec.runtime.backend.bubblewrap import BubblewrapBackend
-from toolexec.runtime.backend.unsafe import UnsafeHostBackend
-from toolexec.runtime.backend.wasm.guest_run import GuestRuns
-from toolexec.runtime.backend.wasm.instance import Instance
+from toolexec.runtime.containers.bubblewrap import BubblewrapBackend
 from toolexec.runtime.runs import Alarms, Deadline
+from toolexec.runtime.unsafe_host import UnsafeHostBackend
+from toolexec.runtime.wasm.guest_run import GuestRuns
+from toolexec.runtime.wasm.instance import Instance
 
 LONG = 30
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from toolexec.exec import Exec
     from toolexec.process.steps import BuildStep, OnStep
-    from toolexec.runtime.runtime import Runtime
+    from toolexec.runtime.router import Runtime
 
 __all__ = ["BuildStoppedError", "BuildView", "announce_builds", "prepare_sandbox", "watch_build"]
 
@@ -144,7 +144,7 @@ def announce_builds(runtime: Runtime, on_step: OnStep, packages: tuple[str, ...]
     """
     from dataclasses import replace
 
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
+    from toolexec.runtime.wasm.backend import WasmBackend
 
     for backend in runtime.backends:
         if isinstance(backend, WasmBackend):
@@ -161,8 +161,8 @@ async def prepare_sandbox(
     SandboxUnavailableError when it cannot be built, and InvalidRequestError for an unknown profile.
     """
     from toolexec.code.engine import ALIASES
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
-    from toolexec.runtime.runtime import effective_profile
+    from toolexec.runtime.router import effective_profile
+    from toolexec.runtime.wasm.backend import WasmBackend
 
     runtime = ex.runtime
     announce_builds(runtime, view, packages)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from toolexec.cli.building import BuildView
     from toolexec.cli.session import Session
-    from toolexec.runtime.image.store import ImageStore, StoredImage
+    from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]
 
@@ -134,8 +134,8 @@ async def build(session: Session, options: ImageOptions) -> int:
     Raises ConfigurationError for options that make no sense, and when it cannot be built.
     """
     from toolexec.errors import ConfigurationError
-    from toolexec.runtime.image.dockerfile import build_dockerfile
-    from toolexec.runtime.image.store import ImageStore
+    from toolexec.runtime.images.dockerfile import build_dockerfile
+    from toolexec.runtime.images.store import ImageStore
 
     store = ImageStore()
     if options.dockerfile is not None:
@@ -161,8 +161,8 @@ async def build(session: Session, options: ImageOptions) -> int:
 
 def _from_debian(store: ImageStore, options: ImageOptions, view: BuildView) -> tuple[StoredImage, bool]:
     from toolexec.errors import ConfigurationError
-    from toolexec.runtime.image.build import Recipe, build_image
-    from toolexec.runtime.image.lock import Lock
+    from toolexec.runtime.images.build import Recipe, build_image
+    from toolexec.runtime.images.lock import Lock
 
     known = Lock.read(options.lock) if options.lock is not None and options.lock.exists() else None
     recipe = Recipe(
@@ -216,8 +216,8 @@ async def _make(
 
 async def import_(session: Session, source: Path, name: str) -> int:
     """Bring in an image from *source*. Raises ConfigurationError when it is none, or not acceptable."""
-    from toolexec.runtime.image.import_ import import_image
-    from toolexec.runtime.image.store import ImageStore
+    from toolexec.runtime.images.import_ import import_image
+    from toolexec.runtime.images.store import ImageStore
 
     store = ImageStore()
     return await _make(session, store, lambda view: (import_image(store, source, name, progress=view), True), None)
@@ -227,7 +227,7 @@ async def list_images(session: Session) -> int:
     """Show every image of this user."""
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
-    from toolexec.runtime.image.store import ImageStore
+    from toolexec.runtime.images.store import ImageStore
 
     store = ImageStore()
     found = await asyncio.to_thread(store.list)
@@ -252,7 +252,7 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
     from toolexec.errors import ConfigurationError
-    from toolexec.runtime.image.store import ImageStore
+    from toolexec.runtime.images.store import ImageStore
 
     if bool(name) == everything:
         raise ConfigurationError("give the name of an image, or --all for every image")

@@ -21,8 +21,8 @@ from toolexec.cli.terminal import one_line
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress
-from toolexec.runtime.backend.wasm.cache import CachedComponent, ComponentCache
 from toolexec.runtime.requirements import normal_requirements
+from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
 if TYPE_CHECKING:
     from toolexec.runtime.base import SandboxBackend
@@ -36,7 +36,7 @@ async def build(session: Session, packages: Sequence[str]) -> int:
 
     Raises SandboxUnavailableError when it cannot be built, ConfigurationError for what is no package.
     """
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
+    from toolexec.runtime.wasm.backend import WasmBackend
 
     wanted = normal_requirements(packages)
     cache = ComponentCache()
@@ -169,7 +169,7 @@ def _backend(session: Session, kind: str) -> SandboxBackend:
 
 async def _start(backend: SandboxBackend, language: str) -> None:
     """Build the embedded sandbox, if it is that one, and say so when it cannot run."""
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
+    from toolexec.runtime.wasm.backend import WasmBackend
 
     if isinstance(backend, WasmBackend):
         state = await backend.check_language(language)

@@ -93,8 +93,8 @@ class _EmbeddedPython:
         if request.language != "python":
             raise ConfigurationError(_refusal(request.language))
         # Imported by name: the sandboxes are a layer above this one, and only this default needs them.
-        runtime: Any = import_module("toolexec.runtime.runtime").Runtime(
-            [import_module("toolexec.runtime.backend.wasm").WasmBackend()]
+        runtime: Any = import_module("toolexec.runtime.router").Runtime(
+            [import_module("toolexec.runtime.wasm").WasmBackend()]
         )
         try:
             result: CodeResult = await runtime.execute(request, tools)

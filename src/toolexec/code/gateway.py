@@ -19,7 +19,7 @@ __all__ = ["Gateway", "checkpoint"]
 class Gateway(Protocol):
     """What code in a sandbox may ask of the host. Safe for many calls at once.
 
-    `Tools` answers in this process, `toolexec.runtime.gateway.proxy.ProxyGateway` asks another one. A gateway that has
+    `Tools` answers in this process, `toolexec.runtime.protocol.proxy.ProxyGateway` asks another one. A gateway that has
     a method `tool_calls()` is asked for the trace of a run.
     """
 

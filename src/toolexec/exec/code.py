@@ -23,7 +23,7 @@ from toolexec.model.origin import HERE, current_origin
 from toolexec.model.settings import check_settings
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxSession
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
 __all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings"]

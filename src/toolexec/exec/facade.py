@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from toolexec.model.tool import Tool
     from toolexec.run.runner import Runner
     from toolexec.run.types import Result
-    from toolexec.runtime.runtime import Runtime
+    from toolexec.runtime.router import Runtime
 else:  # what the annotations of checked methods name: imported at the first call of each
     __getattr__, __dir__ = lazy_names(
         __name__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from toolexec.lazy import lazy_names
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     )
     from toolexec.runtime.engine import RuntimeEngine
     from toolexec.runtime.outcome import Ending, judge
-    from toolexec.runtime.runtime import CANDIDATES, Runtime
+    from toolexec.runtime.router import CANDIDATES, Runtime
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -32,7 +33,7 @@ else:
             ),
             "toolexec.runtime.engine": ("RuntimeEngine",),
             "toolexec.runtime.outcome": ("Ending", "judge"),
-            "toolexec.runtime.runtime": ("CANDIDATES", "Runtime"),
+            "toolexec.runtime.router": ("CANDIDATES", "Runtime"),
         },
     )
 
@@ -49,3 +50,5 @@ __all__ = [
     "SessionBackend",
     "judge",
 ]
+
+import_module("toolexec.runtime.moved")  # the former paths of modules, for one release

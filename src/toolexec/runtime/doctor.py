@@ -20,7 +20,7 @@ from toolexec.errors.extras import unix_needed
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
-from toolexec.runtime.runtime import CANDIDATES, ISOLATIONS, Runtime
+from toolexec.runtime.router import CANDIDATES, ISOLATIONS, Runtime
 
 __all__ = ["CacheState", "Finding", "ServedProfile", "State", "cache_state", "examine", "served_profiles"]
 
@@ -201,7 +201,7 @@ def cache_state(folder: Path | None = None) -> CacheState:
     """How the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
     try:
         with unix_needed("the sandbox wasm"):
-            from toolexec.runtime.backend.wasm.cache import ComponentCache, default_folder
+            from toolexec.runtime.wasm.cache import ComponentCache, default_folder
 
         folder = folder or default_folder()
     except ConfigurationError as error:

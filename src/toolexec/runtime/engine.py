@@ -7,7 +7,7 @@ from dataclasses import replace
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.runtime import Runtime
+from toolexec.runtime.router import Runtime
 
 __all__ = ["RuntimeEngine"]
 

@@ -16,7 +16,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.patterns import lazy_pattern
-from toolexec.runtime.gateway.wire import read_code_error
+from toolexec.runtime.protocol.wire import read_code_error
 from toolexec.runtime.sayings import engine_error
 
 __all__ = ["Ending", "Stopped", "engine_error", "judge"]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
+from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import checked
 from toolexec.runtime.base import SandboxBackend
-from toolexec.runtime.runtime import CANDIDATES, Runtime
+from toolexec.runtime.router import CANDIDATES, Runtime
 
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
@@ -67,7 +68,8 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     backends: list[SandboxBackend] = []
     for kind in kinds:
         try:
-            backends.append(_MAKERS[kind](settings))
+            with unix_needed(f"the sandbox {kind}"):
+                backends.append(_MAKERS[kind](settings))
         except UnsupportedPlatformError:  # those that work here are left
             if settings.use:
                 raise
@@ -81,43 +83,43 @@ def _shared(settings: SandboxSettings) -> dict[str, Any]:
 
 
 def _wasm(_: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.wasm.backend import WasmBackend
+    from toolexec.runtime.wasm.backend import WasmBackend
 
     return WasmBackend()
 
 
 def _bubblewrap(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.bubblewrap import BubblewrapBackend, BubblewrapConfig
+    from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig
 
     return BubblewrapBackend(BubblewrapConfig(**_shared(settings), bwrap=settings.bwrap))
 
 
 def _docker(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.docker import DockerBackend, DockerConfig
+    from toolexec.runtime.containers.docker import DockerBackend, DockerConfig
 
     return DockerBackend(DockerConfig(**_shared(settings), host=settings.docker_host, runtime=settings.docker_runtime))
 
 
 def _containerd(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.containerd import ContainerdBackend, ContainerdConfig
+    from toolexec.runtime.containers.containerd import ContainerdBackend, ContainerdConfig
 
     return ContainerdBackend(ContainerdConfig(**_shared(settings), address=settings.containerd_address))
 
 
 def _gvisor(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.gvisor import GvisorBackend, GvisorConfig
+    from toolexec.runtime.containers.gvisor import GvisorBackend, GvisorConfig
 
     return GvisorBackend(GvisorConfig(**_shared(settings), runsc=settings.runsc))
 
 
 def _kata(settings: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.kata import KataBackend, KataConfig
+    from toolexec.runtime.containers.kata import KataBackend, KataConfig
 
     return KataBackend(KataConfig(**_shared(settings), address=settings.containerd_address))
 
 
 def _unsafe(_: SandboxSettings) -> SandboxBackend:
-    from toolexec.runtime.backend.unsafe.backend import UnsafeHostBackend
+    from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 
     return UnsafeHostBackend()
 

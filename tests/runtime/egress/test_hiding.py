@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.runtime.egress.conftest import Handler, Server, policy
 
-from toolexec.runtime.container.network import Network
+from toolexec.runtime.containers.network import Network
 from toolexec.runtime.egress import Egress, Secret
 from toolexec.runtime.egress.hiding import Compressed, Mask
 from toolexec.runtime.egress.secrets import Known, Masked

@@ -21,9 +21,9 @@ from toolexec.code.types import Output
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.process.stream import PipeStream
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.conversation import Conversation
 from toolexec.runtime.guest.box import files as module
 from toolexec.runtime.outcome import Ending
+from toolexec.runtime.protocol.conversation import Conversation
 
 LONG = 60
 GUEST = """

@@ -15,7 +15,7 @@ from tests.tiers import missing
 from tests.waiting import until
 
 from toolexec.runtime.guest.box import compiled, processes
-from toolexec.runtime.image.store import ImageStore
+from toolexec.runtime.images.store import ImageStore
 
 everywhere = pytest.mark.parametrize("where", ["loose", "bwrap"])
 SCRATCH = "import os\n[name for name in os.listdir('/tmp') if name.startswith('.toolexec-')]"

@@ -18,8 +18,8 @@ from toolexec.code.tools import Tools
 from toolexec.code.types import Output
 from toolexec.process.stream import SocketStream
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.conversation import Conversation
-from toolexec.runtime.tunnel import MAX_CONNECTIONS
+from toolexec.runtime.protocol.conversation import Conversation
+from toolexec.runtime.protocol.tunnel import MAX_CONNECTIONS
 
 LONG = 60
 GUEST = """

@@ -11,8 +11,8 @@ from toolexec import Exec
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.provider import ProviderBackend
 from toolexec.model.redaction import redactor
-from toolexec.runtime.backend.wasm import WasmBackend
 from toolexec.runtime.base import Availability
+from toolexec.runtime.wasm import WasmBackend
 from toolexec.server.auth import ApiKey, AuthSettings
 from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import Health, HttpSettings

@@ -1,7 +1,7 @@
 """Network connections of programs, out of a sandbox that has no network: over the guest protocol to the host.
 
 Programs connect to a port of the loopback. One thread carries what they say to the host and back, and never more than
-the other side can take: see `toolexec.runtime.tunnel`, which is the other end.
+the other side can take: see `toolexec.runtime.protocol.tunnel`, which is the other end.
 """
 
 from __future__ import annotations

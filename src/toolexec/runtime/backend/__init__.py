@@ -1,1 +1,0 @@
-"""The sandboxes that code can run in."""

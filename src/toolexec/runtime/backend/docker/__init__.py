@@ -1,8 +1,0 @@
-"""Containers of a Docker or Podman daemon, here or on another machine."""
-
-from toolexec.errors.extras import unix_needed
-
-with unix_needed("the sandbox docker"):
-    from toolexec.runtime.backend.docker.engine import DockerBackend, DockerConfig, DockerEngine
-
-__all__ = ["DockerBackend", "DockerConfig", "DockerEngine"]

@@ -1,0 +1,395 @@
+"""The sandbox backend of everything that runs containers: room, warm guests, sessions, and a truthful result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic, perf_counter
+from typing import Any, Final, NamedTuple
+
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.code.types import CodeResult
+from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
+from toolexec.runtime.base import (
+    LANGUAGES,
+    Availability,
+    ExecuteRequest,
+    GuestSession,
+    SandboxSession,
+    language_of,
+    located,
+    result_of,
+)
+from toolexec.runtime.containers.builder import spec_for
+from toolexec.runtime.containers.config import ContainerConfig
+from toolexec.runtime.containers.engine import ContainerEngine, Image
+from toolexec.runtime.containers.guest import ContainerGuest, Run
+from toolexec.runtime.containers.languages import extra_for
+from toolexec.runtime.containers.network import Network
+from toolexec.runtime.containers.pool import PoolStats, WarmPool
+from toolexec.runtime.containers.room import Room
+from toolexec.runtime.guest.bundle import GuestSettings, boot_command
+from toolexec.runtime.images.store import ImageStore
+from toolexec.runtime.outcome import Ending
+
+__all__ = ["ContainerBackend"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_CHECK_HOLDS: Final = 10.0
+_WARM_START: Final = 60.0
+_LATE: Final = 2.0
+"""How long a run waits for the removal of its container, beyond its time limit."""
+_CANCELLED_LATE: Final = 5.0
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_CONTAINED: Final = ("memory_bytes", "cpus", "pids", "disk_bytes")
+
+
+class _Kind(NamedTuple):
+    """What makes guests alike: any of them can run a request of the same kind."""
+
+    image: Image
+    profile: str
+    limits: Limits
+    language: str
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One run of a program, or one start of a session, and what has come of it until now."""
+
+    request: ExecuteRequest
+    language: str
+    began: float
+    ends: float
+    guest: ContainerGuest | None = None
+    run: Run | None = None
+    warm: bool = False
+    given_up: bool = False
+
+
+class ContainerBackend:
+    """Runs each program in a container of its own, made by *engine* and removed when the program is done.
+
+    With `config.warm` guests are started ahead, so that a run need not wait for one. Used by one event loop.
+    """
+
+    languages: frozenset[str] = LANGUAGES
+
+    def __init__(self, engine: ContainerEngine, config: ContainerConfig, *, kind: str, isolation: str) -> None:
+        self.kind = kind
+        self.isolation = isolation
+        self.config = config
+        self.engine = engine
+        self._network = Network(config.egress)
+        self._room = Room(config.max_running)
+        self._pool: WarmPool[ContainerGuest] = WarmPool(self._start_warm, size=config.warm, kinds=config.warm_kinds)
+        self._known: Availability | None = None
+        self._known_until = 0.0
+        self._checking: asyncio.Task[Availability] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._sessions: set[GuestSession] = set()
+        self._tidying: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def warm_stats(self) -> PoolStats:
+        """How the guests that are started ahead have served."""
+        return self._pool.stats
+
+    @property
+    def running(self) -> int:
+        """How many containers with programs there are now, those that are being removed too."""
+        return self._room.taken
+
+    @property
+    def idle_guests(self) -> list[ContainerGuest]:
+        """The guests that are started ahead and wait."""
+        return self._pool.idle
+
+    def forget_check(self) -> None:
+        """Have the next `check` ask the engine anew."""
+        self._known_until = 0.0
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """See `SandboxBackend.enforces`."""
+        held = self.engine.enforces(request.limits)
+        return replace(held, timeout=True, tool_calls=True, chain_steps=True)
+
+    def packages(self) -> dict[str, frozenset[str]]:
+        """The packages that Python has in the image, if that is one of the `ImageStore`; see `PackageSource`."""
+        try:
+            image = ImageStore().find(self.config.image)
+        except ToolExecError:
+            image = None
+        return {"python": frozenset(image.packages)} if image is not None else {}
+
+    async def check(self) -> Availability:
+        """See `SandboxBackend.check`; a good answer holds for ten seconds, or until a container cannot be started."""
+        if self._closed:
+            return Availability(ok=False, reason="this backend is closed", remedy="make a new one")
+        if self._known is not None and monotonic() < self._known_until:
+            return self._known
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check())
+        return await asyncio.shield(self._checking)
+
+    async def _check(self) -> Availability:
+        first = self._known is None
+        found = await self.engine.check()
+        if found.ok and (problem := await self._network.problem()):
+            found = replace(
+                found, ok=False, reason=problem, remedy="use a longer secret, or remove it from the egress policy"
+            )
+        if found.ok:
+            self._known, self._known_until = found, monotonic() + _CHECK_HOLDS
+            if first:
+                await self.engine.sweep()
+        else:
+            self._known_until = 0.0
+        return found
+
+    async def check_language(self, language: str) -> Availability:
+        """Whether the image can run one language, found out by starting a guest for it."""
+        if language not in LANGUAGES:
+            return Availability(ok=False, reason=f"{self.kind} does not run {language}")
+        found = await self.check()
+        if not found.ok:
+            return found
+        try:
+            async with asyncio.timeout(_WARM_START):
+                guest = await self._start(await self._kind(language, "standard", Limits()))
+        except (SandboxUnavailableError, InvalidRequestError, TimeoutError) as error:
+            return Availability(ok=False, reason=str(error) or "no guest has started in a minute")
+        version = guest.version if language == "python" else found.version
+        await guest.aclose()
+        return Availability(ok=True, version=version)
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """See `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed before
+        there was room for it.
+
+        Returns at the time limit, and a moment later at most, also when the engine does not answer: then the result's
+        details have `cleanup`, and the container is removed behind it.
+        """
+        attempt = _Attempt(request, self._admit(request), perf_counter(), monotonic() + request.seconds)
+        done = await self._until(attempt.ends, self._attempt(attempt))
+        run = attempt.run
+        if run is None:
+            began = attempt.guest is not None
+            run = Run(ending=Ending(stopped="deadline", seconds=request.seconds, began=began))
+        result = self.result(request, run, attempt.began, attempt.guest, warm=attempt.warm)
+        if not done and result.backend is not None:
+            cleanup = "the engine does not answer; the container is removed when it does"
+            result.backend = replace(result.backend, details={**result.backend.details, "cleanup": cleanup})
+        return result
+
+    async def _attempt(self, attempt: _Attempt) -> None:
+        """Run the program in a guest and remove that; *attempt* has what came of it."""
+        request, guest = attempt.request, None
+        await self._room.enter(attempt.ends, self)
+        try:
+            guest, attempt.warm = await self._guest(request, attempt.language, attempt.ends)
+            attempt.guest = guest
+            if guest is not None:
+                extra = extra_for(attempt.language, request)
+                attempt.run = await guest.execute(self._bounded(request), attempt.ends, extra)
+        finally:
+            self._end(guest)
+            if guest is not None and (attempt.run is None or attempt.run.ending.result is None):
+                await guest.aclose()  # the code must not run on when this returns
+
+    async def _until(self, ends: float, work: Coroutine[Any, Any, None]) -> bool:
+        """Do *work* in a task; whether it was done at *ends* (of `monotonic()`), or a moment later. Raises what it
+        raises. What was not done goes on behind: an engine that does not answer keeps nobody waiting."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(_hear)
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, ends - monotonic()))
+            if not task.done():  # counted from now, as the event loop may have been held up
+                await asyncio.wait({task}, timeout=_LATE)
+        except asyncio.CancelledError:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task}, timeout=_CANCELLED_LATE)
+            raise
+        if task.cancelled():
+            raise ClosedError("the run was stopped: its sandbox was closed", backend=self.kind)
+        if task.done():
+            task.result()
+        return task.done()
+
+    async def prepare(self, request: ExecuteRequest) -> None:
+        """Have the guests for requests like this one started, and wait for them; does nothing without `config.warm`.
+
+        Raises SandboxUnavailableError when they cannot be started.
+        """
+        language = self._admit(request)
+        await self._pool.fill(await self._kind(language, request.profile, request.limits))
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """See `SessionBackend.open_session`; for Python only."""
+        language = self._admit(request)
+        if language != "python":
+            raise located(InvalidRequestError(f"{self.kind} has sessions for python only, not for {language}"), self)
+        attempt = _Attempt(request, language, perf_counter(), monotonic() + request.seconds)
+        if not await self._until(attempt.ends, self._open(attempt)):
+            attempt.given_up = True
+        guest = None if attempt.given_up else attempt.guest
+        if guest is None:
+            raise located(
+                SandboxUnavailableError(f"no guest was there within {request.seconds:g} s; raise the time limit"),
+                self,
+            )
+        held = self._contained(request.limits)
+        session = GuestSession(self, partial(self._run_in_session, guest, held), partial(self._close_session, guest))
+        self._sessions.add(session)
+        return session
+
+    async def _open(self, attempt: _Attempt) -> None:
+        """Start the guest of a session."""
+        await self._room.enter(attempt.ends, self)
+        try:
+            attempt.guest, _ = await self._guest(attempt.request, attempt.language, attempt.ends)
+        finally:
+            if attempt.guest is None:
+                self._room.leave()
+            elif attempt.given_up:
+                self._end(attempt.guest)
+
+    async def _run_in_session(
+        self, guest: ContainerGuest, held: Limits, request: ExecuteRequest
+    ) -> tuple[CodeResult, bool]:
+        """Run a program under the limits *held* that the container was made with: it cannot have others."""
+        limits = replace(request.limits, **{name: getattr(held, name) for name in _CONTAINED})
+        request = replace(request, limits=limits)
+        began = perf_counter()
+        run = await guest.execute(request, monotonic() + request.seconds, {})
+        return self.result(request, run, began, guest, warm=True), not run.spent
+
+    async def _close_session(self, guest: ContainerGuest, session: GuestSession) -> None:
+        """A session is over."""
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._end(guest)
+        await self._until(monotonic(), guest.aclose())
+
+    async def aclose(self) -> None:
+        """See `SandboxBackend.aclose`."""
+        self._closed = True
+        running = [*self._running]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*(session.aclose() for session in [*self._sessions]))
+        if running:
+            await asyncio.wait(running)
+        await self._pool.aclose()
+        if self._checking is not None:  # it may have a container of its own
+            await asyncio.wait({self._checking})
+        while self._ends:
+            await asyncio.wait([*self._ends])
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.wait({self._tidying})
+        await self.engine.aclose()
+
+    def result(
+        self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
+    ) -> CodeResult:
+        """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+        details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
+        if guest is not None:
+            digest = {"digest": guest.image.digest} if guest.image.digest else {}
+            details |= {"image": guest.image.name, **digest, "version": guest.version}
+        if run.requests:
+            details["egress"] = run.requests
+        if run.left_out:
+            details["files_left_out"] = [*run.left_out[:20]]
+        return result_of(self, request, run.ending, began, details, run.files)
+
+    def _admit(self, request: ExecuteRequest) -> str:
+        """The language of a request that may run here."""
+        if self._closed:
+            raise located(SandboxUnavailableError("this backend is closed; make a new one"), self)
+        return language_of(self, request)
+
+    async def _guest(self, request: ExecuteRequest, language: str, ends: float) -> tuple[ContainerGuest | None, bool]:
+        """A guest, and whether it was started before; None when none was there in time."""
+        try:
+            async with asyncio.timeout(ends - monotonic()):
+                kind = await self._kind(language, request.profile, request.limits)
+                guest = self._pool.take(kind)
+                return (guest, True) if guest is not None else (await self._start(kind), False)
+        except TimeoutError:
+            return None, False
+        except SandboxUnavailableError as error:
+            self._known_until = 0.0
+            raise located(error, self) from error
+
+    async def _kind(self, language: str, profile: str, limits: Limits) -> _Kind:
+        image = await self.engine.resolve(self.config.image)
+        return _Kind(image, profile or "standard", self._contained(limits), language)
+
+    def _bounded(self, request: ExecuteRequest) -> ExecuteRequest:
+        """The request with the limits that its container really has."""
+        limits, held = request.limits, self._contained(request.limits)
+        return replace(request, limits=replace(limits, **{name: getattr(held, name) for name in _CONTAINED}))
+
+    def _contained(self, limits: Limits) -> Limits:
+        """The limits that a container gets: those asked for, else those of the configuration."""
+        ours = self.config.limits
+        return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
+
+    async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
+        settings = GuestSettings(
+            language=kind.language, warm=warm, proxy_port=self._network.port, drop=self.engine.drops
+        )
+        spec = spec_for(
+            image=kind.image.reference,
+            command=boot_command(settings),
+            limits=kind.limits,
+            profile=kind.profile,
+            config=self.config,
+            kind=self.kind,
+            env=self._network.env,
+        )
+        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, self._network.reach())
+
+    async def _start_warm(self, kind: _Kind) -> ContainerGuest:
+        async with asyncio.timeout(_WARM_START):
+            return await self._start(kind, warm=True)
+
+    def _end(self, guest: ContainerGuest | None) -> None:
+        """Remove a guest in the background; its room is free when that is done."""
+        if guest is None:
+            self._room.leave()
+            return
+        task = asyncio.create_task(guest.aclose())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+        task.add_done_callback(lambda _: self._room.leave())
+        task.add_done_callback(lambda _: self._tidy())
+
+    def _tidy(self) -> None:
+        """Have what the engine could not remove removed as soon as it can."""
+        if self.engine.left and not self._closed and (self._tidying is None or self._tidying.done()):
+            self._tidying = asyncio.create_task(self._try_to_tidy())
+
+    async def _try_to_tidy(self) -> None:
+        pause = _FIRST_PAUSE
+        while self.engine.left:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await self.engine.sweep()
+
+
+def _hear(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

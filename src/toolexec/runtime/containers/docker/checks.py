@@ -1,0 +1,108 @@
+"""What a Docker daemon that answers can do for sandboxes, read from what it says about itself. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.docker.host import DockerHost, explain
+
+__all__ = ["Isolation", "enforced", "isolation_of", "not_started", "problem", "runtime_of"]
+
+Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
+
+_OLDEST: Final = (1, 41)
+_SAID: Final = 1000
+_NO_RUNTIME: Final = re.compile(
+    r"unknown (or invalid )?runtime|invalid runtime name|runtime \S+ not found|containerd-shim-"
+    r"|unable to retrieve oci runtime error"  # which it would have told, had it been started
+)
+_SHIM: Final = "io.containerd."
+
+
+def isolation_of(runtime: str) -> Isolation:
+    """What surrounds a container that the OCI runtime of this name runs."""
+    name = runtime.rpartition("/")[2].removeprefix(_SHIM)
+    return "gvisor" if name.startswith("runsc") else "vm" if name.startswith("kata") else "container"
+
+
+def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool) -> Availability | None:
+    """What keeps a daemon that answers from running our containers."""
+    numbers = tuple(int(part) for part in version.split("."))
+    if numbers < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        return Availability(
+            ok=False,
+            reason=f"the daemon speaks version {version} of Docker's API; {oldest} is needed",
+            remedy="install Docker 20.10 or later, or Podman 4 or later",
+        )
+    if info.get("OSType", "linux") != "linux":
+        return Availability(
+            ok=False, reason=f"the daemon runs {info['OSType']} containers", remedy="switch it to Linux containers"
+        )
+    if podman:
+        return _podmans_runtime(info, runtime)
+    known: Mapping[str, Any] = info.get("Runtimes") or {}
+    if not runtime or runtime.startswith(_SHIM):  # a shim is looked for when it is used
+        return None
+    if runtime in known:
+        return None
+    there = ", ".join(sorted(known))
+    return Availability(
+        ok=False,
+        reason=f"the daemon has no runtime {runtime!r}, only {there}",
+        remedy=f'install {runtime}, name it in /etc/docker/daemon.json under "runtimes", and start the daemon anew',
+    )
+
+
+def _podmans_runtime(info: Mapping[str, Any], runtime: str) -> Availability | None:
+    """Podman says yes to any runtime that a container is to have, and runs it with its own."""
+    there = str(info.get("DefaultRuntime") or "")
+    if not runtime or runtime == there:
+        return None
+    return Availability(
+        ok=False,
+        reason=f"Podman runs containers with {there or 'its own runtime'} only, not with {runtime!r}",
+        remedy=f"start its service with it: podman --runtime {runtime} system service",
+    )
+
+
+def runtime_of(info: Mapping[str, Any], runtime: str) -> str:
+    """The OCI runtime that is used when *runtime* is asked for."""
+    return runtime or str(info.get("DefaultRuntime") or "")
+
+
+def enforced(info: Mapping[str, Any], runtime: str) -> LimitsEnforced:
+    """Which limits hold, by what the daemon found in its kernel: in rootless mode without delegated control groups,
+    none of those that need one."""
+    return LimitsEnforced(
+        memory=bool(info.get("MemoryLimit")),
+        cpu=True,
+        cpus=bool(info.get("CpuCfsQuota")),
+        pids=bool(info.get("PidsLimit")) and isolation_of(runtime_of(info, runtime)) == "container",
+        disk=True,
+    )
+
+
+def not_started(error: Exception, host: DockerHost, image: str, runtime: str) -> SandboxUnavailableError:
+    """Why a container of *image* could not be made, attached to or started, and what to do about it."""
+    details = {"image": image}
+    if isinstance(error, SandboxUnavailableError):
+        return error
+    if isinstance(error, OSError):
+        return SandboxUnavailableError("; ".join(explain(host, error)), details=details)
+    said = str(getattr(error, "message", "") or error)[:_SAID]
+    low = said.lower()
+    if "no such image" in low or "image not known" in low:
+        text = f"the image {image} is not there any more: {said}; fetch it, or build it, again"
+    elif _NO_RUNTIME.search(low):
+        text = f"the daemon has no runtime {runtime or 'of its own'!r} that runs: {said}; install it, and name it right"
+    elif "executable file not found" in low or "no such file or directory" in low:
+        text = f"the image {image} lacks what a sandbox needs (python3): {said}; use one that has Python 3.9 or later"
+    else:
+        text = f"no container of the image {image} can be started: {said}"
+    return SandboxUnavailableError(text, details=details)

@@ -1,0 +1,175 @@
+"""Containers that are virtual machines: Kata's, through containerd."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.settings import checked
+from toolexec.runtime.base import Availability
+from toolexec.runtime.containers.backend import ContainerBackend
+from toolexec.runtime.containers.containerd import ContainerdConfig, ContainerdEngine
+from toolexec.runtime.containers.containerd.runtimes import Runtime
+from toolexec.runtime.containers.oci import oci_config
+from toolexec.runtime.containers.spec import ContainerSpec
+from toolexec.runtime.images.store import ImageStore
+
+__all__ = ["Hypervisor", "KataBackend", "KataConfig", "KataEngine", "kata_annotations", "look_at_kvm"]
+
+Hypervisor: TypeAlias = Literal["qemu", "cloud-hypervisor", "firecracker"]
+
+_PREFIX: Final = "io.katacontainers."
+_SETTINGS: Final[Mapping[str, str]] = {"qemu": "qemu", "cloud-hypervisor": "clh", "firecracker": "fc"}
+_FOLDERS: Final = (
+    Path("/etc/kata-containers"),
+    Path("/opt/kata/share/defaults/kata-containers"),
+    Path("/usr/share/defaults/kata-containers"),
+)
+_OWN_MEMORY: Final = 256 << 20
+"""What the guest's kernel and Kata's agent need besides the memory of the code."""
+_KVM: Final = Path("/dev/kvm")
+_PROCESSOR: Final = Path("/proc/cpuinfo")
+
+
+@checked("KataConfig")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KataConfig(ContainerdConfig):
+    """How the kata sandbox is set up; see `ContainerdConfig`.
+
+    `hypervisor` runs the virtual machines. `kernel_path` and `image_path` are what they boot, "" for those of Kata's
+    own configuration, which must allow them to be changed (`enable_annotations = ["kernel", "image", …]`). `settings`
+    is the path of that configuration, "" for the one that Kata installs for the hypervisor.
+
+    Raises ConfigurationError, too, for an unknown hypervisor, and for a path that is not absolute.
+    """
+
+    runtime: str = "kata"
+    hypervisor: Hypervisor = "qemu"
+    kernel_path: str = ""
+    image_path: str = ""
+    settings: str = ""
+
+    def __post_init__(self) -> None:
+        ContainerdConfig.__post_init__(self)
+        if self.hypervisor not in _SETTINGS:
+            known = ", ".join(get_args(Hypervisor))
+            raise ConfigurationError(f"unknown hypervisor {self.hypervisor!r}; use {known}")
+        for name in ("kernel_path", "image_path", "settings"):
+            path = getattr(self, name)
+            if path and not path.startswith("/"):
+                raise ConfigurationError(f"{name} of the kata sandbox must be an absolute path, not {path!r}")
+
+
+class KataEngine(ContainerdEngine):
+    """Runs each container in a virtual machine of its own; see `ContainerEngine`."""
+
+    def __init__(self, config: KataConfig | None = None, *, store: ImageStore | None = None) -> None:
+        self._kata = config or KataConfig()
+        super().__init__(self._kata, store=store)
+
+    async def check(self) -> Availability:
+        """See `ContainerEngine.check`. Kata needs its shim, and a processor that runs virtual machines."""
+        found = await super().check()
+        problem = await asyncio.to_thread(look_at_kvm) if found.ok else None
+        if problem is None and found.ok and self._kata.hypervisor != "qemu" and not self._settings():
+            name = _settings_name(self._kata.hypervisor)
+            problem = Availability(
+                ok=False,
+                reason=f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_FOLDERS[1]}",
+                remedy="install the full release of Kata Containers, or give the path as `settings`",
+            )
+        return found if problem is None else replace(problem, version=found.version)
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:
+        """See `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
+        return LimitsEnforced(memory=True, cpus=True, pids=True, disk=True)
+
+    async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
+        """See `ContainerdEngine.configure`."""
+        settings = await asyncio.to_thread(self._settings)
+        annotations = kata_annotations(self._kata, spec, settings)
+
+        def make() -> dict[str, Any]:
+            bundle = oci_config(spec, "rootfs", cgroups_path=cgroup, annotations=annotations)
+            # The filter is written for the host's kernel; that of the guest is another, and the code's own.
+            bundle["linux"].pop("seccomp", None)
+            return bundle
+
+        return await asyncio.to_thread(make)
+
+    def _settings(self) -> str:
+        """The configuration for the hypervisor; "" for Kata's default, which is made for QEMU."""
+        if self._kata.settings or self._kata.hypervisor == "qemu":
+            return self._kata.settings
+        name = _settings_name(self._kata.hypervisor)
+        return next((str(folder / name) for folder in _FOLDERS if (folder / name).is_file()), "")
+
+
+@checked("KataBackend")
+class KataBackend(ContainerBackend):
+    """Code in virtual machines, one for each program."""
+
+    def __init__(self, config: KataConfig | None = None, *, store: ImageStore | None = None) -> None:
+        config = config or KataConfig()
+        engine = KataEngine(config, store=store)
+        super().__init__(engine, config, kind="kata", isolation=engine.isolation)
+
+
+def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = "") -> dict[str, str]:
+    """What Kata is told of the machine for *spec*: its size, what it boots, and the configuration *settings*.
+
+    Its memory is that of the container, in MiB, and 256 more for the system in it. Raises InvalidRequestError for a
+    container without a memory bound, as a machine has to have some size.
+    """
+    resources = spec.resources
+    if not resources.memory_bytes:
+        raise InvalidRequestError("a kata container needs a memory limit: it is the size of its virtual machine")
+    machine = {
+        "default_memory": str(math.ceil((resources.memory_bytes + _OWN_MEMORY) / (1 << 20))),
+        "default_vcpus": str(math.ceil(resources.cpus)) if resources.cpus else "",
+        "kernel": config.kernel_path,
+        "image": config.image_path,
+    }
+    annotations = {f"{_PREFIX}config.hypervisor.{name}": value for name, value in machine.items() if value}
+    if settings:
+        annotations[f"{_PREFIX}config_path"] = settings
+    return annotations
+
+
+def look_at_kvm(device: Path | None = None, processor: Path | None = None) -> Availability | None:
+    """What keeps virtual machines from running here, by what the kernel says in `/dev/kvm` and `/proc/cpuinfo`; None if
+    nothing is seen. Blocks for a moment."""
+    device, processor = device or _KVM, processor or _PROCESSOR
+    try:
+        flags = {*processor.read_text("ascii", "replace").split()}
+    except OSError:
+        flags = set[str]()
+    if not device.exists():
+        reason = f"there is no {device}: the kernel offers no virtual machines"
+    elif not os.access(device, os.R_OK | os.W_OK):
+        return Availability(
+            ok=False,
+            reason=f"{device} is not for this user",
+            remedy="run as root, or join the group that owns it: usermod -aG kvm USER",
+        )
+    elif os.uname().machine == "x86_64" and not flags & {"vmx", "svm"}:
+        reason = f"{device} is there, but the processor has no virtualization (neither vmx nor svm in {processor})"
+    else:
+        return None
+    return Availability(
+        ok=False,
+        reason=reason,
+        remedy="use a machine with hardware virtualization (bare metal, or nested virtualization switched on), or the "
+        "gvisor sandbox, which needs none",
+    )
+
+
+def _settings_name(hypervisor: str) -> str:
+    return f"configuration-{_SETTINGS[hypervisor]}.toml"

@@ -1,0 +1,106 @@
+"""Root file systems of containers that no daemon keeps: images of the store, or folders named by their path."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.containers.engine import Image
+from toolexec.runtime.containers.spec import WORK
+from toolexec.runtime.images.store import Hold, ImageStore, StoredImage
+
+__all__ = ["RootFilesystems"]
+
+_SYSTEM: Final = (
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",  # noqa: S108 - not to be used
+    "/usr",
+    "/var",
+    "/var/lib",
+)
+"""Folders of the host that are no root file system of a container, and are in none."""
+_LOOKED_FOR: Final = ("usr/bin/python3", "bin/python3", "usr/local/bin/python3")
+
+
+class RootFilesystems:
+    """Finds root file systems, and holds on to those that are in use. Blocks on the disk; for any thread."""
+
+    def __init__(self, store: ImageStore | None = None) -> None:
+        self._store = store
+        self._stored: dict[str, StoredImage] = {}
+
+    def resolve(self, name: str) -> Image:
+        """The image *name*, whose reference is the path of its root; a name that begins with `/` is such a path itself.
+
+        Raises SandboxUnavailableError for one that is not there, and for a folder of the host's own system.
+        """
+        if name.startswith("/"):
+            return Image(name=name, reference=str(_own_root(name)))
+        self._store = self._store or ImageStore()
+        found = self._store.find(name)
+        if found is None:
+            plain = name.partition("@")[0]
+            raise SandboxUnavailableError(
+                f"there is no image {name} here; make it with: toolexec image build --name {plain}",
+                details={"image": name, "remedy": f"toolexec image build --name {plain}"},
+            )
+        root = str(found.root)
+        self._stored[root] = found
+        return Image(name=name, reference=root, digest=found.digest)
+
+    def hold(self, image: Image) -> Hold | None:
+        """Keep the root of a resolved image from being deleted; None for one that is not the store's.
+
+        Raises SandboxUnavailableError when it is gone already.
+        """
+        found = self._stored.get(image.reference)
+        if found is not None and self._store is not None:
+            return self._store.hold(found)
+        if not Path(image.reference).is_dir():
+            raise SandboxUnavailableError(f"the root file system {image.reference} is gone; make it again")
+        return None
+
+
+def _own_root(name: str) -> Path:
+    """The folder *name*, if that is a root file system and none of this system's own."""
+    try:
+        root = Path(name).resolve(strict=True)
+        here = root.stat()
+    except (OSError, RuntimeError) as error:
+        raise SandboxUnavailableError(
+            f"there is no root file system {name}; unpack one there, or name an image of the store"
+        ) from error
+    for place in map(Path, _SYSTEM):
+        with suppress(OSError):
+            if os.path.samestat(here, place.stat()) or root in place.resolve().parents:
+                raise SandboxUnavailableError(
+                    f"{name} is a part of this system itself, which code must not see; give the folder of a root file "
+                    "system that was made for it, or name an image of the store"
+                )
+    if not any(os.path.lexists(root / program) for program in _LOOKED_FOR):
+        raise SandboxUnavailableError(
+            f"the folder {name} is no root file system with python3 in it; unpack one there, or name an image of the "
+            "store"
+        )
+    if not (root / WORK.lstrip("/")).is_dir():  # who made it there would change what others use, too
+        raise SandboxUnavailableError(
+            f"the root file system {name} has no folder for the code to work in; make it: mkdir -m 755 {root}{WORK}"
+        )
+    return root

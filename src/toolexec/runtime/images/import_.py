@@ -1,0 +1,100 @@
+"""Images from elsewhere, brought into the store: an archive or a folder, checked in full before any of it counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from toolexec.errors import ConfigurationError
+from toolexec.process.steps import BuildStep, OnStep
+from toolexec.runtime.images.contents import Contents, Node
+from toolexec.runtime.images.debian import installed, upstream
+from toolexec.runtime.images.names import normal_name
+from toolexec.runtime.images.sources import Source, read_source
+from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
+
+__all__ = ["import_image"]
+
+_MAX_TEXT: Final = 16 << 20
+_PACKAGE: Final = re.compile(r"(.+)-([^-]+)\.dist-info")
+_PYTHON_FOLDER: Final = re.compile(r"python3(?:\.\d+)?")
+_LIBRARIES: Final = ("usr/lib", "usr/local/lib")
+
+
+def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep | None = None) -> StoredImage:
+    """Bring the image in the file or folder *source* into *store*, as *name*; what has the name now is replaced.
+
+    *source* is a tar (also with gzip) of an OCI layout, of `docker save`, or of a root file system; or a folder with an
+    OCI layout or a root file system. Raises ConfigurationError for what is none of these, is damaged, is for other
+    machines, or has in it what no image should have. The store is as before then.
+    """
+    name = normal_name(name)
+
+    def _report() -> None:
+        if progress is not None:
+            progress(BuildStep(name="build", fraction=None, message=f"reading {source.name}"))
+
+    tree = Contents()
+    with store.scratch() as work:
+        try:
+            found = read_source(source, tree, work, _report)
+            _check(tree, source)
+            root = work / "rootfs"
+            tree.write(root, _report)
+        except OSError as error:
+            raise ConfigurationError(f"{source} cannot be imported: {error.strerror or error}") from error
+        return store.add(name, root, _facts(tree, found, source), progress=progress)
+
+
+def _check(tree: Contents, source: Path) -> None:
+    if not any(tree.find(name) is not None for name in ("bin/sh", "usr/bin/sh", "usr/bin", "bin")):
+        raise ConfigurationError(f"{source} has no root file system: there is neither /bin nor /usr/bin in it")
+
+
+def _facts(tree: Contents, source: Source, path: Path) -> Facts:
+    """What can be told without running anything of it."""
+    system = installed(_text(tree, "var/lib/dpkg/status"))
+    packages: dict[str, str] = {}
+    pythons: set[str] = set()
+    for folder, name, node in _python_folders(tree):
+        version = re.search(r'PY_VERSION\s+"([0-9.]+)', _text(tree, f"{folder[:-3]}include/{name}/patchlevel.h"))
+        pythons |= {version[1]} if version is not None else {name.removeprefix("python")} - {"3"}
+        for place in ("dist-packages", "site-packages"):
+            inner = node.children.get(place)
+            for match in map(_PACKAGE.fullmatch, inner.children if inner is not None else ()):
+                if match is not None:
+                    packages[re.sub(r"[-_.]+", "-", match[1]).lower()] = match[2]
+    numbers = re.findall(
+        r"#define NODE_(?:MAJOR|MINOR|PATCH)_VERSION (\d+)", _text(tree, "usr/local/include/node/node_version.h")
+    )
+    return Facts(
+        packages=dict(sorted(packages.items())),
+        system=system,
+        python=max(pythons, key=_key, default="") if not system.get("python3") else upstream(system, "python3"),
+        node=".".join(numbers[:3]) or upstream(system, "nodejs"),
+        go=_text(tree, "usr/local/go/VERSION").partition("\n")[0].removeprefix("go"),
+        env=source.env,
+        recipe={"source": path.name, "form": source.form},
+    )
+
+
+def _python_folders(tree: Contents) -> Iterator[tuple[str, str, Node]]:
+    for folder in _LIBRARIES:
+        node = tree.find(folder)
+        for name, child in sorted(node.children.items()) if node is not None else ():
+            if _PYTHON_FOLDER.fullmatch(name) and child.kind == "folder":
+                yield folder, name, child
+
+
+def _text(tree: Contents, path: str) -> str:
+    """A file of the tree as text; "" where there is none, or one that is far too long."""
+    node = tree.find(path)
+    if node is None or node.content is None or node.content.size > _MAX_TEXT:
+        return ""
+    return b"".join(node.content.chunks(lambda: None)).decode("utf-8", "replace")
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,0 +1,364 @@
+"""The images of a user: root file systems that sandboxes run in, each kept in full or not at all.
+
+An image is a description, which names a generation, and that generation: a folder with the root file system. A new
+image of the same name gets a new generation, so that what runs in the old one goes on; a generation that no image names
+any more is deleted once nobody holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.process.owner import is_orphan, this_owner
+from toolexec.process.private import PrivateDirectory, cache_directory
+from toolexec.process.steps import OnStep
+from toolexec.runtime.images.archive import ArchiveParts, describe, write_archive
+from toolexec.runtime.images.layer import measure_layer
+from toolexec.runtime.images.names import file_name, name_of_file, normal_name, split_pin
+from toolexec.runtime.images.tree import remove_tree, tree_size
+
+__all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_folder"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_PATIENCE: Final = 10.0
+_PAUSE: Final = 0.1
+_GENERATIONS: Final = "generations"
+_SCRATCH: Final = "new"
+_ROOT: Final = "rootfs"
+_LEASE: Final = "lease"
+_ARCHIVE: Final = "image.tar"
+_GENERATION: Final = re.compile(r"[0-9a-f]{24}")
+_TRASH: Final = ".trash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about the content of an image, as far as it is known.
+
+    `packages` are those of Python, `system` those of the Linux distribution, each name → version. `python`, `node` and
+    `go` are versions. `env` is for the programs in it. `recipe` is what it was made from, as JSON-able data.
+    """
+
+    packages: Mapping[str, str] = field(default_factory=dict[str, str])
+    system: Mapping[str, str] = field(default_factory=dict[str, str])
+    python: str = ""
+    node: str = ""
+    go: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    recipe: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """An image of the store: `root` is its root file system, not to be written to.
+
+    `digest` is that of the whole content (`sha256:…`), `size_bytes` what it takes on the disk. For `packages`,
+    `python`, `node` and the rest see `Facts`.
+    """
+
+    name: str
+    digest: str
+    root: Path
+    created: datetime
+    size_bytes: int
+    packages: Mapping[str, str]
+    python: str
+    node: str
+    go: str = ""
+    system: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    recipe: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    layer_bytes: int = 0
+    """The size of the tar that `digest` is of."""
+
+    @property
+    def image_id(self) -> str:
+        """What Docker and Podman call the image once they have loaded its archive (`sha256:…`)."""
+        return self.parts().image_id
+
+    def parts(self) -> ArchiveParts:
+        """All of its archive but the layer."""
+        labels = {f"toolexec.{key}": text for key in ("python", "node", "go") if (text := str(getattr(self, key)))}
+        return describe(self.name, self.digest, self.layer_bytes, env=self.env, labels=labels)
+
+
+class Hold:
+    """Keeps the root file system of an image where it is, until it is closed or this process ends; a context manager.
+
+    A process that is to outlive this one can inherit `descriptor`, and then keeps it as well.
+    """
+
+    def __init__(self, root: Path, descriptor: int) -> None:
+        self.root = root
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Let go of it. Twice is fine."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor: int = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def default_folder() -> Path:
+    """The folder `images` in the user's cache folder: `$TOOLEXEC_CACHE/images`, `~/.cache/toolexec/images` or the like.
+
+    Raises ConfigurationError when there is no such folder.
+    """
+    return cache_directory("images")
+
+
+class ImageStore:
+    """The images in *folder* (default: `default_folder()`), for any number of processes and threads at once.
+
+    All methods block on the disk, and raise ConfigurationError when the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder: Path = folder or default_folder()
+
+    def find(self, name: str) -> StoredImage | None:
+        """The image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name is."""
+        try:
+            plain, pin = split_pin(name)
+        except ConfigurationError:
+            return None
+        if not self.folder.exists():
+            return None
+        with PrivateDirectory(self.folder) as folder:
+            image = self._read(folder, plain)
+        return image if image is not None and pin in ("", image.digest) else None
+
+    def list(self) -> list[StoredImage]:
+        """All images, by name."""
+        if not self.folder.exists():
+            return []
+        with PrivateDirectory(self.folder) as folder:
+            found = [self._read(folder, name_of_file(file.name)) for file in folder.files()]
+        return sorted((image for image in found if image is not None), key=lambda image: image.name)
+
+    @contextmanager
+    def scratch(self) -> Generator[Path]:
+        """A private folder on the disk of the store, for the making of an image; it is gone after the block."""
+        with PrivateDirectory(self.folder) as folder, folder.locked():
+            self._collect(folder)
+        place = self.folder / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
+        try:
+            place.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise self._refusal(error) from error
+        try:
+            yield place
+        finally:
+            _clear(place)
+
+    def add(self, name: str, root: Path, facts: Facts, *, progress: OnStep | None = None) -> StoredImage:
+        """Keep the folder *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
+
+        Readers see the old image, or the new one in full. Raises ConfigurationError for a name that is none, and for
+        a tree with something in it that is no file, folder or link.
+        """
+        name = normal_name(name)
+        try:
+            digest, layer_bytes = measure_layer(root)
+            size = tree_size(root)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{root} cannot be kept as an image: {error}") from error
+        generation = secrets.token_hex(12)
+        about = {
+            **{key: dict(value) if isinstance(value, Mapping) else value for key, value in asdict(facts).items()},
+            "name": name,
+            "digest": digest,
+            "generation": generation,
+            "created": datetime.now(UTC).isoformat(),
+            "size_bytes": size,
+            "layer_bytes": layer_bytes,
+        }
+        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
+            self._move_in(root, generation)
+            folder.store(file_name(name), b"", about)
+            self._collect(folder)
+            image = self._read(folder, name)
+        if image is None:
+            raise ConfigurationError(f"{self.folder} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
+        return image
+
+    def remove(self, name: str) -> int:
+        """Forget the image *name*; gives the bytes that this sets free, now or once nothing runs in it any more.
+
+        Raises ConfigurationError for a name that is none; an image that is not here is no error.
+        """
+        plain = normal_name(name)
+        if not self.folder.exists():
+            return 0
+        with PrivateDirectory(self.folder) as folder, folder.locked():
+            image = self._read(folder, plain)
+            archive = 0
+            if image is not None:
+                with suppress(OSError):
+                    archive = image.root.with_name(_ARCHIVE).stat().st_size
+            folder.remove(file_name(plain))
+            self._collect(folder)
+        return 0 if image is None else image.size_bytes + archive
+
+    def hold(self, image: StoredImage) -> Hold:
+        """Keep the root file system of *image* from being deleted, though the image be removed or replaced meanwhile.
+
+        Raises SandboxUnavailableError when it is gone already; `find` gives what has the name now.
+        """
+        lease = image.root.with_name(_LEASE)
+        try:
+            descriptor = os.open(lease, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise _gone(image) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            # Who deletes has the lock alone and moves the folder away first.
+            if os.fstat(descriptor).st_ino != lease.stat().st_ino:
+                raise _gone(image)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, OSError):
+                raise _gone(image) from error
+            raise
+        return Hold(image.root, descriptor)
+
+    def archive(self, image: StoredImage) -> Path:
+        """One tar of *image* that is an OCI layout and what `docker load` takes; it is made at the first call.
+
+        It goes away with the image: hold the image while the archive is read. Raises SandboxUnavailableError when the
+        image is gone or was changed on the disk.
+        """
+        made = image.root.with_name(_ARCHIVE)
+        with self.hold(image):
+            if made.exists():
+                return made
+            new = made.with_name(f".{secrets.token_hex(6)}.tar")
+            try:
+                write_archive(new, image.root, image.digest, image.layer_bytes, image.parts())
+                new.rename(made)
+            except ValueError as error:
+                raise SandboxUnavailableError(
+                    f"the image {image.name} was changed on the disk; remove it and make it again"
+                ) from error
+            except OSError as error:
+                raise self._refusal(error) from error
+            finally:
+                new.unlink(missing_ok=True)
+        return made
+
+    def _move_in(self, root: Path, generation: str) -> None:
+        place = self.folder / _GENERATIONS / generation
+        try:
+            place.mkdir(mode=0o700, parents=True)
+            place.chmod(0o700)
+            (place / _LEASE).touch(mode=0o600)
+            root.rename(place / _ROOT)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            raise self._refusal(error) from error
+
+    def _read(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
+        image = self._described(folder, name)
+        while image is not None and not image.root.is_dir():  # it was replaced meanwhile, or its files are gone
+            now = self._described(folder, name)
+            image = None if now == image else now
+        return image
+
+    def _described(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
+        """The image as its description has it; None for a description of another version, or none."""
+        about = folder.about(file_name(name))
+        try:
+            if about is None or not _GENERATION.fullmatch(about["generation"]):
+                return None
+            return StoredImage(
+                name=name,
+                root=self.folder / _GENERATIONS / about["generation"] / _ROOT,
+                created=datetime.fromisoformat(about["created"]),
+                **{key: about[key] for key in ("digest", "size_bytes", "layer_bytes", *Facts.__slots__)},
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _collect(self, folder: PrivateDirectory) -> None:
+        """Delete generations that no image names and nobody holds, and what makers that died have left; while locked.
+
+        What cannot be deleted now is left to the next time.
+        """
+        named = {str(file.about.get("generation")) for file in folder.files()}
+        for place in _folders(self.folder / _GENERATIONS):
+            if place.name.startswith(_TRASH):
+                with suppress(OSError):
+                    remove_tree(place)
+            elif place.name not in named:
+                _discard(place)
+        for place in _folders(self.folder / _SCRATCH):
+            if is_orphan(place.name.partition(".")[0]):
+                with suppress(OSError):
+                    remove_tree(place)
+
+    def _refusal(self, error: OSError) -> ConfigurationError:
+        why = error.strerror or error
+        return ConfigurationError(
+            f"the image folder {self.folder} cannot be written to: {why}; give another one with TOOLEXEC_CACHE=/path",
+            details={"folder": str(self.folder)},
+        )
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _clear(place: Path) -> None:
+    """Delete a scratch folder, in which programs that were killed may write for a moment more."""
+    ends = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return remove_tree(place)
+        except OSError as error:
+            if time.monotonic() > ends:
+                logger.warning("the folder %s cannot be removed now (%s); the next build does it", place, error)
+                return None
+        time.sleep(_PAUSE)
+
+
+def _discard(place: Path) -> None:
+    """Delete a generation, unless somebody holds it."""
+    with suppress(OSError):
+        lease = os.open(place / _LEASE, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            trash = place.with_name(f"{_TRASH}{place.name}")
+            place.rename(trash)
+        finally:
+            os.close(lease)
+        remove_tree(trash)
+
+
+def _gone(image: StoredImage) -> SandboxUnavailableError:
+    return SandboxUnavailableError(f"the image {image.name} was removed or replaced meanwhile; run it again")

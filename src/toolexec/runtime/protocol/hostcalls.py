@@ -1,0 +1,438 @@
+"""The gateway of a guest that calls functions of the host from a thread of its own.
+
+A tool with a sync handler runs right there, in the guest's thread. Everything else goes to the event loop of the
+caller, by one lean hop for each frame: a callback on the loop starts the calls, a lock wakes the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from toolexec.backend.failures import cancel_begun, is_cancelled
+from toolexec.code.tools import AdmittedCall
+from toolexec.code.types import Output
+from toolexec.errors import ProtocolError
+from toolexec.process.threads import Job, NoThreadError, WorkerThreads
+from toolexec.runtime.protocol.messages import (
+    MAX_FRAME_BYTES,
+    REQUESTS,
+    HostState,
+    Message,
+    TooManyPartsError,
+    decode_frame,
+    decode_json,
+    too_large_result,
+)
+from toolexec.runtime.protocol.server import RequestServer
+
+__all__ = ["GuestStoppedError", "HostCalls"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_MAX_OPEN = 10_000
+_PATIENCE_SECONDS = 0.001
+_BUSY_CALLS = 3
+_MOST_HELPERS = 63
+_MOST_PENDING = 50_000
+_MOST_QUESTIONS = 16
+_CALLS = frozenset({"run_tool", "run_chain"})
+_LONGEST_WAIT = 1e6
+_GRACE_SECONDS = 0.1
+
+
+class GuestStoppedError(Exception):
+    """The run is being stopped; raised in the guest's thread to get it out of a host call."""
+
+
+class HostCalls:
+    """Answers the host calls of one run. Make it on the event loop that its tools belong to.
+
+    *ends* is the `time.monotonic()` at which the run is stopped. `exchange` and `post` are called in the guest's
+    thread, `aclose` on the event loop.
+    """
+
+    def __init__(
+        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+    ) -> None:
+        """*helpers* are threads for sync handlers of calls that the guest does not wait for one by one."""
+        self._helpers = helpers
+        self._shared: deque[tuple[Message, AdmittedCall]] = deque()  # calls for the helpers
+        self._jobs: list[Job] = []  # of the helpers; touched in the guest's thread, and after its end
+        self._done = 0  # how many of those they have made
+        self._server = server
+        self._output = output
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._state = HostState(handshake=False)
+        self._state.execute("1")
+        self._lock = threading.Lock()  # guards what follows
+        self._ready: dict[str, str] = {}
+        self._pending = 0  # requests whose answers the guest has not heard; touched in its thread only
+        self._asked_to_cancel: list[str] = []  # by the frame that is being taken
+        self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
+        self._bell = threading.Lock()  # held while there is nothing to hear
+        self._bell.acquire()
+        self._waking = False
+        self._stopped = False
+        self._questions: deque[Message] = deque()  # this and the rest is touched on the event loop only
+        self._asking = 0
+        self._tasks: dict[str, asyncio.Task[Any]] = {}  # by request; touched on the event loop only
+
+    # -- in the guest's thread ------------------------------------------------------------------------------------
+
+    def exchange(self, frame: str) -> str:
+        """The answers to a frame: blocks until there is one, as the frame asks. Raises GuestStoppedError."""
+        if self._stopped:
+            raise GuestStoppedError
+        requests, wait = self._take(frame)
+        if wait is None:
+            if len(requests) != 1:
+                raise ProtocolError("a frame that blocks has one request, or says what it waits for")
+            self._cancel_asked()
+            return f"[{self._answer_one(requests[0])}]"
+        if requests:
+            self._start(requests)
+        self._cancel_asked()
+        timeout = wait.payload.get("timeout")
+        seconds = None
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+            seconds = min(max(timeout, 0), _LONGEST_WAIT)
+        answers = self._await_answers(wait.id or "0", seconds)
+        return f"[{','.join(answers)}]"
+
+    def post(self, frame: str) -> None:
+        """Take note of a frame that has no answer. Raises GuestStoppedError."""
+        if self._stopped:
+            raise GuestStoppedError
+        requests, _ = self._take(frame)
+        if requests:
+            self._start(requests)
+        self._cancel_asked()
+
+    def _start(self, requests: list[Message]) -> None:
+        """Have calls made that nobody waits for here: by the helpers where a handler is sync, else by the loop."""
+        within = self._ends - monotonic()
+        rest: list[tuple[Message, AdmittedCall | None]] = []
+        shared = False
+        for message in requests:
+            admitted = self._server.admit_here(message, within) if self._helpers is not None else None
+            if isinstance(admitted, str):
+                self._settle(message.id, admitted)
+            elif admitted is None:
+                rest.append((message, None))
+            elif admitted[1]:
+                self._shared.append((message, admitted[0]))
+                shared = True
+            else:
+                rest.append((message, admitted[0]))
+        if rest:
+            self._loop.call_soon_threadsafe(self._begin, rest)
+        if shared:  # one that works already may be about to end
+            self._enlist()
+
+    def _enlist(self) -> None:
+        """Have one more helper make shared calls; without a thread for it they go to the event loop."""
+        if self._helpers is None:
+            return
+        try:
+            job = self._helpers.start(self._help)
+        except NoThreadError:
+            left: list[tuple[Message, AdmittedCall | None]] = []
+            with suppress(IndexError):
+                while True:
+                    left.append(self._shared.popleft())
+            self._loop.call_soon_threadsafe(self._begin, left)
+            return
+        self._jobs = [*(job for job in self._jobs if job.state in ("waiting", "running")), job]
+
+    def _help(self) -> None:
+        """Make shared calls, in a helper's thread, until there are none left."""
+        self._context.copy().run(self._make_shared)
+
+    def _make_shared(self) -> None:
+        rang = monotonic()
+        while not self._stopped:
+            try:
+                message, admitted = self._shared.popleft()
+            except IndexError:
+                return
+            within = self._ends - monotonic()
+            answer = self._server.finish_here(message, admitted, self._wait_on_loop, within)
+            if answer is None:  # what its tool is has changed meanwhile
+                self._loop.call_soon_threadsafe(self._begin, [(message, admitted)])
+                continue
+            with self._lock:
+                self._ready[message.id] = answer
+                self._done += 1
+            now = monotonic()
+            if not self._shared or now - rang > _PATIENCE_SECONDS:
+                rang = now
+                self._ring()
+
+    def _take(self, frame: str) -> tuple[list[Message], Message | None]:
+        """The requests of a frame, and its wait; what needs no answer is done."""
+        if len(frame) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a frame of {len(frame)} characters is over the limit of {MAX_FRAME_BYTES}")
+        requests: list[Message] = []
+        wait = None
+        for message in decode_frame(frame):
+            kind = message.type
+            try:
+                self._state.receive(message)
+            except ProtocolError as error:
+                if self._state.is_open(message.id):
+                    raise  # a refusal would take the place of the answer
+                self._count(message)
+                self._settle(message.id, self._server.refusal(message, error))
+                continue
+            if kind in REQUESTS:
+                self._count(message)
+                if self._state.open_requests > _MAX_OPEN:  # each is a task, or an answer that nobody fetches
+                    raise ProtocolError(f"more than {_MAX_OPEN} requests are under way; await some of them first")
+                requests.append(message)
+            elif kind == "wait":
+                wait = message
+            elif kind == "cancel":
+                self._asked_to_cancel.append(message.id)
+            elif kind == "release":
+                self._server.release(message)
+            elif kind in ("print", "println"):
+                text = message.payload.get("text")
+                stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
+                if isinstance(text, str):
+                    self._output.write(text if kind == "print" else f"{text}\n", stream)
+                    self._output.drop(message.payload.get("dropped"), stream)
+            else:
+                raise ProtocolError(f"a message of type {kind!r} does not go over host calls")
+        return requests, wait
+
+    def _cancel_asked(self) -> None:
+        """Cancel what a frame asked to, once its requests are on their way: one of them may be meant."""
+        for message_id in self._asked_to_cancel:
+            self._loop.call_soon_threadsafe(self._cancel, message_id)
+        self._asked_to_cancel.clear()
+
+    def _count(self, message: Message) -> None:
+        """Take note of a request; a guest that asks on and on without hearing the answers is ended."""
+        self._pending += 1
+        if self._pending > _MOST_PENDING:
+            raise ProtocolError(f"more than {_MOST_PENDING} requests wait for the guest to hear their answers")
+
+    def _answer_one(self, message: Message) -> str:
+        """The answer to the only request of a frame."""
+        answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
+        if answer is None:
+            answer = self._on_loop(self._server.answer(message))
+        elif isinstance(answer, AdmittedCall):
+            answer = self._on_loop(self._server.finish(message, answer))
+        self._state.answered(message.id)
+        self._pending -= 1
+        return answer
+
+    def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What *work* comes to, done by the event loop while this thread waits."""
+        outcome: list[Any] = []
+        bell = threading.Lock()
+        bell.acquire()
+
+        async def run() -> None:
+            try:
+                outcome.append(await work)
+            finally:
+                del self._tasks[key]
+                bell.release()
+
+        def begin() -> None:
+            if self._stopped:
+                work.close()
+                bell.release()
+            else:
+                self._tasks[key] = self._loop.create_task(run(), context=self._context.copy())
+
+        key = f"!{id(bell)}"  # no request has such an ID
+        self._loop.call_soon_threadsafe(begin)
+        bell.acquire()
+        if self._stopped or not outcome:
+            raise GuestStoppedError
+        return outcome[0]
+
+    def _wait_on_loop(self, awaitable: Awaitable[Any]) -> Any:
+        """What an awaitable comes to that a sync handler has returned; it belongs to the event loop."""
+
+        async def outcome() -> tuple[Any, BaseException | None]:
+            try:
+                return await awaitable, None
+            except BaseException as error:  # whatever it is, it must reach the handler and not the event loop
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
+                return None, error
+
+        value, error = self._on_loop(outcome())
+        if error is not None:
+            raise error
+        return value
+
+    def _await_answers(self, wanted: str, seconds: float | None) -> list[str]:
+        ends = None if seconds is None else monotonic() + max(seconds, 0.0)
+        while True:
+            with self._lock:
+                if self._stopped:
+                    raise GuestStoppedError
+                if self._ready and (wanted == "0" or wanted in self._ready):
+                    answers = [*self._ready.values()]
+                    for message_id in self._ready:
+                        self._state.answered(message_id)
+                    self._pending -= len(self._ready)
+                    self._ready.clear()
+                    self._wanted = None
+                    return answers
+                self._wanted = wanted
+            left = -1.0 if ends is None else ends - monotonic()
+            if ends is not None and left <= 0:
+                return []
+            if self._shared:
+                self._recruit(left)
+            else:
+                self._bell.acquire(timeout=left)
+
+    def _recruit(self, left: float) -> None:
+        """Wait for the helper; when it gets nowhere its handlers block, and each call needs a helper of its own."""
+        done = self._done
+        patience = _PATIENCE_SECONDS if left < 0 else min(left, _PATIENCE_SECONDS)
+        if self._bell.acquire(timeout=patience) or self._helpers is None:
+            return
+        if self._done - done < _BUSY_CALLS:
+            for _ in range(min(len(self._shared), _MOST_HELPERS)):
+                self._enlist()
+
+    # -- on the event loop ----------------------------------------------------------------------------------------
+
+    def _begin(self, requests: Sequence[tuple[Message, AdmittedCall | None]]) -> None:
+        """Start the calls of a frame, all at the same time; questions about tools, a few at a time."""
+        if self._stopped:
+            return
+        for message, admitted in requests:
+            if message.type in _CALLS:
+                self._begin_one(message, admitted)
+            else:
+                self._questions.append(message)
+        self._ask_on()
+
+    def _ask_on(self) -> None:
+        while self._questions and self._asking < _MOST_QUESTIONS and not self._stopped:
+            self._asking += 1
+            self._begin_one(self._questions.popleft(), None)
+
+    def _begin_one(self, message: Message, admitted: AdmittedCall | None) -> None:
+        task = self._loop.create_task(self._answer(message, admitted), context=self._context.copy())
+        self._tasks[message.id] = task
+
+    async def _answer(self, message: Message, admitted: AdmittedCall | None) -> None:
+        try:
+            if admitted is None:
+                text = await self._server.answer(message)
+            else:
+                text = await self._server.finish(message, admitted)
+        except asyncio.CancelledError:
+            text = self._server.refusal(message, ProtocolError("the call was cancelled"))
+            self._settle(message.id, text)
+            raise
+        finally:
+            self._tasks.pop(message.id, None)
+            if message.type not in _CALLS:
+                self._asking -= 1
+                self._ask_on()
+        self._settle(message.id, text)
+
+    def _cancel(self, message_id: str) -> None:
+        task = self._tasks.get(message_id)
+        if task is not None:
+            cancel_begun(task)
+
+    def _settle(self, message_id: str, answer: str) -> None:
+        """Keep an answer, and wake the guest if it waits for it.
+
+        Answers of one round of the event loop go together: the guest is woken only at the end of the round.
+        """
+        with self._lock:
+            self._ready[message_id] = answer
+            wanted = self._wanted
+            wake = wanted is not None and (wanted in ("0", message_id)) and not self._waking
+            self._waking = self._waking or wake
+        if wake:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._waking = False
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._bell.locked():
+            try:
+                self._bell.release()
+            except RuntimeError:  # the guest was quicker; it looks at what is there in any case
+                return
+
+    def stop(self) -> None:
+        """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait. From
+        any thread: elsewhere than on the event loop, the calls end when the loop gets to it."""
+        with self._lock:
+            self._stopped = True
+        self._ring()
+        if _running_loop() is self._loop:
+            self._cancel_all()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and all its tasks are gone
+                self._loop.call_soon_threadsafe(self._cancel_all)
+
+    def _cancel_all(self) -> None:
+        for task in [*self._tasks.values()]:
+            cancel_begun(task)
+        if any(job.state in ("waiting", "running") for job in self._jobs):
+            self._loop.call_later(_GRACE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        """Give up the threads of helpers whose handlers hang."""
+        for job in self._jobs:
+            if self._helpers is not None:
+                self._helpers.abandon(job)
+
+    async def aclose(self) -> None:
+        """Stop, and wait a moment until the calls that were under way have ended; a tool may refuse to."""
+        self.stop()
+        tasks = [*self._tasks.values()]
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+            if left:
+                logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def result_payload(text: str) -> dict[str, Any]:
+    """The payload of a guest's `result` message; raises ProtocolError when it is none."""
+    try:
+        message = decode_json(text)
+    except TooManyPartsError as error:
+        return too_large_result(error)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the guest's result is not JSON: {error}") from error
+    payload = message.get("payload") if isinstance(message, dict) and message.get("type") == "result" else None
+    if not isinstance(payload, dict):
+        raise ProtocolError("the guest ended without a result message")
+    return payload

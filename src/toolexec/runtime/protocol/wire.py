@@ -1,0 +1,184 @@
+"""Errors, results and documentation as they travel in messages, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import toolexec.errors as errors
+from toolexec.errors import CodeError, ProtocolError, ToolExecError, Violation
+from toolexec.run.chain import ChainStep
+from toolexec.run.types import Result, StepResult
+from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
+
+__all__ = [
+    "error_payload",
+    "read_code_error",
+    "read_error",
+    "read_steps",
+    "read_violations",
+    "result_fields",
+    "step_payload",
+]
+
+_MAX_TEXT = 20_000
+_MAX_CODE = 100
+_MAX_DETAILS = 4 << 20
+
+
+def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:
+    found = dict.fromkeys((kind.code, *vars(kind).get("further_codes", ())), kind) if kind.__name__[0] != "_" else {}
+    for child in kind.__subclasses__():
+        if child.__module__.startswith(errors.__name__):
+            found |= _classes(child)
+    return found
+
+
+_OLD_CODES = {"program_failed": "code_error", "resource_limit": "limit_exceeded", "sandbox_timeout": "code_timeout"}
+"""Codes that the guests and hosts of earlier releases send."""
+_BY_CODE = _classes(ToolExecError)
+
+
+def error_payload(error: BaseException) -> dict[str, Any]:
+    """The payload of an `error` message; what is no error of toolexec says only its class, as its text may hold what a
+    sandbox must not see."""
+    if not isinstance(error, ToolExecError):
+        return {"error": f"the host failed: {type(error).__name__}", "code": ToolExecError.code, "retryable": False}
+    error = error.public()
+    payload: dict[str, Any] = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
+    fields = (("op", error.op), ("toolId", error.tool_id), ("backend", error.backend))
+    payload |= {key: value[:_MAX_TEXT] for key, value in fields if value}
+    if error.details and _jsonable(error.details, _MAX_DETAILS) is not None:
+        payload["details"] = error.details
+    return payload
+
+
+def read_error(payload: Mapping[str, Any]) -> ToolExecError:
+    """The error that the payload of an `error` message describes, of the class that its code names (a ToolExecError
+    with that code, if none has it); fields of the wrong type count as absent."""
+    code = payload.get("code")
+    code = code[:_MAX_CODE] if isinstance(code, str) else ""
+    code = _OLD_CODES.get(code, code)
+    kind = _BY_CODE.get(code, ToolExecError)
+    error = kind.__new__(kind)
+    details = payload.get("details")
+    details = details if isinstance(details, dict) else {}
+    retryable = payload.get("retryable")
+    # Past the class's own constructor: it would word the message anew.
+    ToolExecError.__init__(
+        error,
+        _text(payload.get("error")) or "unknown error",
+        tool_id=_text(payload.get("toolId")),
+        op=_text(payload.get("op")),
+        backend=_text(payload.get("backend")),
+        retryable=retryable if isinstance(retryable, bool) else None,
+        details=details,
+        code=code if code and kind.code != code else None,
+    )
+    if isinstance(error, errors.InputValidationError | errors.OutputValidationError):
+        error.violations = read_violations(details.get("violations"))
+    elif isinstance(error, CodeError):
+        error.line, error.column = _number(details.get("line")), _number(details.get("column"))
+        error.source, error.kind = _text(details.get("source")) or "", _text(details.get("kind")) or ""
+        error.traceback = _text(details.get("traceback")) or ""
+    return error
+
+
+def read_violations(data: Any) -> tuple[Violation, ...]:
+    """Violations as an error's details or a result list them; what is none is left out."""
+    return tuple(
+        Violation(
+            path=_text(item.get("path")) or "",
+            keyword=_text(item.get("keyword")) or "",
+            message=_text(item.get("message")) or "",
+            expected=item.get("expected"),
+            got=item.get("got"),
+        )
+        for item in (data if isinstance(data, list) else ())
+        if isinstance(item, dict)
+    )
+
+
+def read_code_error(payload: Any) -> CodeError:
+    """The failure that a guest reports in its `result`; its `__cause__` is the tool's error that nobody caught."""
+    data = payload if isinstance(payload, dict) else {}
+    error = CodeError(
+        _text(data.get("message")) or "the program failed",
+        line=_number(data.get("line")),
+        column=_number(data.get("column")),
+        source=(_text(data.get("source")) or "")[:1000],
+        kind=(_text(data.get("kind")) or "")[:200],
+        traceback=_text(data.get("traceback")) or "",
+    )
+    tool_error = data.get("tool_error")
+    if isinstance(tool_error, dict):
+        error.__cause__ = cause = read_error(tool_error)
+        error.tool_id = cause.tool_id
+        error.retryable = cause.retryable
+    return error
+
+
+def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
+    """The steps of a `run_chain` request; raises ProtocolError that names the first wrong one."""
+    items = payload.get("steps")
+    if not isinstance(items, list):
+        raise ProtocolError("run_chain needs a list of steps")
+    steps: list[ChainStep] = []
+    for number, item in enumerate(items):
+        step = item if isinstance(item, dict) else {}
+        tool_id, args, previous = step.get("toolId"), step.get("args"), step.get("usePrevious", False)
+        if (
+            not isinstance(tool_id, str)
+            or len(tool_id) > _MAX_TEXT
+            or not (args is None or isinstance(args, dict))
+            or not isinstance(previous, bool)
+        ):
+            raise ProtocolError(f"step {number} of run_chain needs a toolId, args that are an object, and usePrevious")
+        steps.append(ChainStep(tool_id=tool_id, args=args, use_previous=previous))
+    return steps
+
+
+def result_fields(result: Result, most: int) -> dict[str, Any]:
+    """What travels of a result beside its value and its error; a raw reply of more than *most* bytes stays behind."""
+    data: dict[str, Any] = {"tool": result.tool_id, "durationMs": round(result.duration * 1000, 3)}
+    if result.binding is not None:
+        data |= {"backendKind": result.binding.kind, "binding": result.binding.to_dict()}
+    if result.warnings:
+        data["warnings"] = _jsonable([asdict(violation) for violation in result.warnings], _MAX_DETAILS)
+    if result.reply is not None:
+        reply = replace(result.reply, has_structured=False).to_mcp()  # the value has that
+        if (kept := _jsonable(reply, most)) is not None:
+            data["mcpResult"] = kept
+    return data
+
+
+def step_payload(step: StepResult, most: int = MAX_FRAME_BYTES) -> dict[str, Any]:
+    """One step's outcome as it travels; see `result_fields` for *most*."""
+    data: dict[str, Any] = result_fields(step.result, most) if step.result is not None else {}
+    data.pop("tool", None)
+    data |= {"toolId": step.tool_id, "structured": step.value, "durationMs": round(step.duration * 1000, 3)}
+    if step.attempts > 1:
+        data["attempts"] = step.attempts
+    if step.skipped:
+        data["skipped"] = True
+    if step.error is not None:
+        data["error"] = error_payload(step.error)
+    return data
+
+
+def _jsonable(value: Any, most: int) -> Any:
+    """*value*, or None when it is not JSON or longer than *most* bytes."""
+    try:
+        return value if len(json.dumps(value, allow_nan=False)) <= most else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return value[:_MAX_TEXT] if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,401 @@
+"""Which sandbox runs a program: by security profile, fail-closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from toolexec.code.engine import ALIASES
+from toolexec.code.limits import Limits, counted, trace_of
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult, Readiness
+from toolexec.errors import (
+    CodeError,
+    ConfigurationError,
+    InvalidRequestError,
+    LimitNotEnforceableError,
+    SandboxDeniedError,
+    SandboxError,
+    SandboxUnavailableError,
+)
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.settings import checked
+from toolexec.runtime.advice import Failure, PackageSource, advise, distribution_of, missing_module
+from toolexec.runtime.base import (
+    PROFILES,
+    Availability,
+    ExecuteRequest,
+    SandboxBackend,
+    SandboxSession,
+    SessionBackend,
+)
+from toolexec.runtime.runs import OwnRuns
+
+__all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
+
+T = TypeVar("T")
+logger: logging.Logger = logging.getLogger(__name__)
+CANDIDATES: Final[Mapping[str, Sequence[str]]] = {
+    "dev": ("unsafe_host",),
+    "standard": ("wasm", "bubblewrap", "docker", "containerd", "kubernetes", "proxmox_lxc", "remote"),
+    "hardened": ("gvisor", "kata", "firecracker", "kubernetes", "docker", "containerd", "wasm"),
+}
+"""The kinds of sandbox that may serve a profile, the preferred one first."""
+
+ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
+    "dev": frozenset({"none", "process", "container", "gvisor", "vm", "wasm"}),
+    "standard": frozenset({"container", "gvisor", "vm", "wasm"}),
+    "hardened": frozenset({"gvisor", "vm", "wasm"}),
+}
+"""The isolation that a profile asks for: judged by what surrounds the code in the end, whatever starts it."""
+
+_SHORT_FOR: Final = {"wasm": "standard"}
+
+_BY_ENGINES = frozenset({"container", "gvisor", "vm"})
+_ENFORCED_BY = {
+    "max_tool_calls": "tool_calls",
+    "max_chain_steps": "chain_steps",
+    "memory_bytes": "memory",
+    "cpu_ms": "cpu",
+    "cpus": "cpus",
+    "pids": "pids",
+    "disk_bytes": "disk",
+}
+
+
+@checked("Runtime")
+class Runtime:
+    """Sends each program to a sandbox that its security profile allows.
+
+    *backends* are sandboxes; a profile is served by the first of its candidates (see `CANDIDATES`, or *order* for a
+    profile of your own choosing) that is there, speaks the language and is available. A mapping of profile →
+    backend(s) fixes which ones serve it. There is no way from one profile to another, and none to a sandbox without
+    isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
+    *limits* are the operator's; a request can lower them.
+
+    Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
+    `Executor`: it stops code at the deadline by itself.
+
+    >>> from toolexec.runtime.wasm import WasmBackend
+    >>> runtime = Runtime([WasmBackend()])
+    >>> [backend.kind for backend in runtime.backends]
+    ['wasm']
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        backends: Iterable[SandboxBackend] | Mapping[str, SandboxBackend | Sequence[SandboxBackend]] = (),
+        *,
+        default_profile: str = "standard",
+        deny_unsafe: Sequence[str] = ("standard", "hardened"),
+        order: Mapping[str, Sequence[str]] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        _check_profiles([default_profile.replace("wasm", "standard"), *deny_unsafe, *(order or {})])
+        self.default_profile = default_profile
+        self.limits: Limits = limits or Limits()
+        self._deny_unsafe = frozenset(deny_unsafe)
+        self._order = {**CANDIDATES, **(order or {})}
+        self._by_kind: dict[str, SandboxBackend] = {}
+        self._by_profile: dict[str, list[SandboxBackend]] = {}
+        self._rated: dict[tuple[int, str], tuple[SandboxBackend, Readiness]] = {}
+        self._runs = OwnRuns()
+        self._closed = False
+        if isinstance(backends, Mapping):
+            served: Any = backends
+            for profile, fixed in served.items():
+                self.register(profile, *(fixed if isinstance(fixed, Sequence) else [fixed]))
+        else:
+            for backend in backends:
+                self.add(backend)
+
+    def add(self, backend: SandboxBackend) -> None:
+        """Add a sandbox for every profile that it may serve; raises ConfigurationError for a kind that is there."""
+        if backend.kind in self._by_kind:
+            raise ConfigurationError(f"there is a sandbox of kind {backend.kind} already; remove it first")
+        self._by_kind[backend.kind] = backend
+
+    def register(self, profile: str, *backends: SandboxBackend) -> None:
+        """Have just these sandboxes serve *profile*, in this order; replaces what served it.
+
+        Raises ConfigurationError for an unknown profile.
+        """
+        _check_profiles([profile])
+        self._by_profile[profile] = [*backends]
+
+    def unregister(self, profile: str) -> None:
+        """Undo `register`; the candidates of the profile serve it again."""
+        self._by_profile.pop(profile, None)
+
+    @property
+    def backends(self) -> list[SandboxBackend]:
+        """All sandboxes, in order of their addition."""
+        fixed = [backend for group in self._by_profile.values() for backend in group]
+        return [*dict.fromkeys([*self._by_kind.values(), *fixed])]
+
+    def candidates(self, profile: str) -> list[SandboxBackend]:
+        """The sandboxes that may serve *profile* here, the preferred one first."""
+        fixed = self._by_profile.get(profile)
+        if fixed is not None:
+            return fixed
+        return [self._by_kind[kind] for kind in self._order[profile] if kind in self._by_kind]
+
+    def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
+        """Keep how ready *backend* was measured to be for *language*; results tell it from now on."""
+        self._rated[id(backend), language] = backend, readiness
+
+    def readiness_of(self, backend: SandboxBackend, language: str) -> Readiness:
+        """How ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
+        return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
+
+    def rated(self, result: CodeResult, backend: SandboxBackend, request: ExecuteRequest) -> CodeResult:
+        """*result* with what was measured of *backend*, which made it."""
+        readiness = self.readiness_of(backend, request.language)
+        if readiness != "beta" and result.backend is not None:
+            result.backend = replace(result.backend, readiness=readiness)
+        return result
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Return all that any of the sandboxes runs."""
+        return frozenset().union(*(backend.languages for backend in self.backends))
+
+    async def execute(self, request: ExecuteRequest, tools: Tools | None = None) -> CodeResult:
+        """Run a program; *tools*, if given, are its gateway and take its output.
+
+        What became of it is in the result, its failure too. Raises when nothing was run: InvalidRequestError,
+        SandboxUnavailableError, SandboxDeniedError, LimitNotEnforceableError. Raises ClosedError when the runtime is
+        closed meanwhile. Cancelling stops the program.
+        """
+        if tools is not None:
+            request = replace(request, gateway=tools, output=tools.output)
+        return await self.owned(self._execute(request))
+
+    async def _execute(self, request: ExecuteRequest) -> CodeResult:
+        backend, request = await self._choose(request)
+        logger.info("running %s code in %s (%s)", request.language or "default", backend.kind, request.profile)
+        result = await backend.execute(request)
+        return self.rated(await self.completed(result, request, backend), backend, request)
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """A guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError where the
+        sandbox has no sessions."""
+        backend, request = await self._choose(replace(request, code=request.code or "None"))
+        if not isinstance(backend, SessionBackend):
+            raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
+        return _RoutedSession(self, await backend.open_session(request), request, backend)
+
+    async def completed(self, result: CodeResult, request: ExecuteRequest, backend: SandboxBackend) -> CodeResult:
+        """The result of *backend* with what the runtime knows: the trace, values of handles, advice on a failure."""
+        result = _completed(result, request)
+        error = result.error
+        if not isinstance(error, CodeError) or backend.isolation in ("none", "process"):
+            return result
+        failure = Failure(
+            kind=error.kind,
+            message=error.message,
+            code=request.code,
+            backend=backend.kind,
+            has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
+        )
+        module = missing_module(failure)
+        ran = backend.kind, request.language or "python"
+        elsewhere = [place for place in await self._having(module, request) if place != ran] if module else []
+        if advice := advise(failure, elsewhere):
+            error.message = f"{error.message}; {advice}"
+            error.details["advice"] = advice
+        return result
+
+    async def _having(self, module: str, request: ExecuteRequest) -> list[tuple[str, str]]:
+        """The sandboxes for the request's profile that have a package, each with the language to ask for."""
+        name = distribution_of(module)
+        found: list[tuple[str, str]] = []
+        for backend in self.candidates(request.profile):
+            if isinstance(backend, PackageSource) and self._denial(backend, request.profile) is None:
+                packages = await asyncio.to_thread(backend.packages)
+                languages = sorted(language for language in packages if name in packages[language])
+                if languages and (await backend.check()).ok:
+                    found += [(backend.kind, language) for language in languages]
+        return found
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop every run, close every sandbox; then an ExceptionGroup tells what failed to close, if anything."""
+        self._closed = True
+        closing = [self._runs.aclose(), *(backend.aclose() for backend in self.backends)]
+        outcomes = await asyncio.gather(*closing, return_exceptions=True)
+        errors = [error for error in outcomes if isinstance(error, Exception)]
+        if errors:
+            raise ExceptionGroup("some sandboxes failed to close", errors)
+
+    async def owned(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do *work* in a task of this runtime's own; see `OwnRuns.run`.
+
+        Raises SandboxUnavailableError when the runtime is closed already.
+        """
+        if self._closed:
+            work.close()
+            raise SandboxUnavailableError("this runtime is closed; make a new one")
+        return await self._runs.run(work)
+
+    async def _choose(self, request: ExecuteRequest) -> tuple[SandboxBackend, ExecuteRequest]:
+        """The sandbox for *request*, and the request as that one gets it: with what really holds."""
+        request.validate()
+        profile, only = effective_profile(request.profile, self.default_profile)
+        limits = self.limits.narrow(request.limits)
+        assert request.gateway is not None
+        gateway, language = counted(request.gateway, limits), ALIASES.get(request.language, request.language)
+        request = replace(request, profile=profile, limits=limits, gateway=gateway, language=language)
+        candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
+        refused: list[str] = []
+        denied: SandboxError | None = None
+        for backend in candidates:
+            if request.language and request.language not in backend.languages:
+                refused.append(f"{backend.kind} does not run {request.language}")
+                continue
+            denied = self._denial(backend, profile)
+            if denied is not None:
+                refused.append(denied.message)
+                continue
+            state = await _checked(backend, request.seconds)
+            if not state.ok:
+                refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
+                continue
+            return backend, _enforceable(backend, request)
+        if denied is not None and len(candidates) == 1:
+            raise denied
+        raise self._nothing(profile, request, refused)
+
+    def _denial(self, backend: SandboxBackend, profile: str) -> SandboxError | None:
+        unsafe = backend.isolation in ("none", "process")
+        if (unsafe and profile in self._deny_unsafe) or (not unsafe and backend.isolation not in ISOLATIONS[profile]):
+            return SandboxDeniedError(
+                f"{backend.kind} gives the isolation {backend.isolation!r}, which is denied for profile {profile!r}",
+                backend=backend.kind,
+            )
+        return None
+
+    def _nothing(self, profile: str, request: ExecuteRequest, refused: Sequence[str]) -> SandboxError:
+        languages = {language for backend in self.candidates(profile) for language in backend.languages}
+        if request.language and languages and request.language not in languages:
+            return InvalidRequestError(
+                f"no sandbox for profile {profile!r} runs {request.language!r}; "
+                + did_you_mean(
+                    request.language, sorted(languages), otherwise=f"they run {', '.join(sorted(languages))}"
+                )
+            )
+        if refused:
+            return SandboxUnavailableError(f"no backend for profile {profile!r} can run this: {'; '.join(refused)}")
+        wanted = ", ".join(self._order[profile])
+        hint = "; allow it with unsafe_opt_in=True" if profile == "dev" else ""
+        return SandboxUnavailableError(
+            f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
+        )
+
+
+class _RoutedSession:
+    """A session whose programs are held to the same limits as any other."""
+
+    def __init__(
+        self, runtime: Runtime, session: SandboxSession, opened: ExecuteRequest, backend: SandboxBackend
+    ) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._opened = opened
+        self._backend = backend
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        request.validate()
+        opened = self._opened
+        asked = ALIASES.get(request.language, request.language) or "python"
+        spoken = opened.language or "python"
+        if asked != spoken:
+            raise InvalidRequestError(f"this session speaks {spoken}; open another one for {asked}")
+        limits = opened.limits.narrow(request.limits)
+        assert request.gateway is not None
+        gateway = counted(request.gateway, limits)
+        request = replace(request, profile=opened.profile, language=opened.language, limits=limits, gateway=gateway)
+        result = await self._runtime.owned(self._session.execute(request))
+        result = await self._runtime.completed(result, request, self._backend)
+        return self._runtime.rated(result, self._backend, request)
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+
+
+async def _checked(backend: SandboxBackend, seconds: float) -> Availability:
+    """What *backend* says of itself; one that depends on an engine gets no longer for that than the run may take."""
+    if backend.isolation not in _BY_ENGINES:
+        return await backend.check()
+    try:
+        async with asyncio.timeout(seconds):
+            return await backend.check()
+    except TimeoutError:
+        return Availability(
+            ok=False,
+            reason=f"its engine did not answer within {seconds:g} s",
+            remedy="see whether the engine runs, and is not stopped",
+        )
+
+
+def _enforceable(backend: SandboxBackend, request: ExecuteRequest) -> ExecuteRequest:
+    """*request*; raises LimitNotEnforceableError for a limit that the sandbox would only pretend to hold."""
+    enforced = backend.enforces(request)
+    missing = [name for name in request.limits.set_names() if not getattr(enforced, _ENFORCED_BY[name])]
+    if missing and not request.best_effort:
+        raise LimitNotEnforceableError(
+            f"{backend.kind} cannot enforce {', '.join(missing)}; drop it, or pass best_effort=True",
+            backend=backend.kind,
+            details={"limits": missing},
+        )
+    return request
+
+
+def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
+    """The result with the trace that the gateway kept, whatever became of the program, and with the values that handles
+    in its own value stand for."""
+    gateway = request.gateway
+    result.language = request.language or "python"
+    result.tool_calls = result.tool_calls or trace_of(gateway)
+    if isinstance(gateway, Tools) and result.error is None:
+        try:
+            result.value = gateway.resolve(result.value)
+        except InvalidRequestError as error:  # the program was run, whatever it names in its value
+            result.value = None
+            result.error = CodeError(f"the value of the program cannot be had: {error}", op="execute")
+    return result
+
+
+def effective_profile(asked: str, default: str) -> tuple[str, str]:
+    """The profile that holds, and the only kind of sandbox that may serve it ("" for any): `wasm` is short for
+    `standard` on the wasm sandbox.
+
+    Raises InvalidRequestError for an unknown profile.
+    """
+    profile = asked or default
+    only = profile if profile in _SHORT_FOR else ""
+    profile = _SHORT_FOR.get(profile, profile)
+    if profile not in PROFILES:
+        hint = did_you_mean(profile, (*PROFILES, *_SHORT_FOR), otherwise=f"use {', '.join(PROFILES)} or wasm")
+        raise InvalidRequestError(f"unknown security profile {profile!r}; {hint}")
+    return profile, only
+
+
+def _check_profiles(profiles: Iterable[str]) -> None:
+    unknown = sorted(set(profiles) - set(PROFILES))
+    if unknown:
+        hint = did_you_mean(unknown[0], PROFILES, otherwise=f"use {', '.join(PROFILES)}")
+        raise ConfigurationError(f"unknown security profile {unknown[0]!r}; {hint}")

@@ -1,0 +1,144 @@
+"""The embedded sandbox: WebAssembly in this process, nothing to install or start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.code.types import CodeResult
+from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
+from toolexec.errors.extras import unix_needed
+from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
+from toolexec.runtime.wasm.config import WasmConfig, WasmSettings
+
+if TYPE_CHECKING:
+    from toolexec.runtime.wasm.python import PythonLanguage
+
+__all__ = ["WasmBackend", "WasmLanguage"]
+
+
+class WasmLanguage(Protocol):
+    """Runs programs of some languages inside of WebAssembly, in this process."""
+
+    languages: frozenset[str]
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """Which limits would hold for *request*."""
+        ...
+
+    async def check(self) -> Availability:
+        """Whether it can run something here and now."""
+        ...
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Run a program that was validated, within its deadline; see `SandboxBackend.execute`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop what runs and free everything."""
+        ...
+
+
+_HOMES = {
+    "python": ("toolexec.runtime.wasm.python", "PythonLanguage"),
+    "wasm": ("toolexec.runtime.wasm.modules", "ModuleLanguage"),
+    "javascript": ("toolexec.runtime.wasm.javascript", "JavaScriptLanguage"),
+    "python-science": ("toolexec.runtime.wasm.science", "ScienceLanguage"),
+}
+
+
+class WasmBackend:
+    """Runs Python, JavaScript and raw WebAssembly modules, each program in a fresh guest.
+
+    A guest has no clock, random numbers, files or network but those that the run is given, memory and CPU within its
+    limits, and no way out but the gateway. Code and libraries of a language are loaded at its first use.
+    """
+
+    kind = "wasm"
+    isolation = "wasm"
+    languages: frozenset[str] = frozenset(_HOMES)
+
+    def __init__(self, config: WasmConfig | None = None, **settings: Unpack[WasmSettings]) -> None:
+        """Settings are those of `WasmConfig`, as one object, by keyword, or both: keywords then change the object's.
+
+        Raises ConfigurationError for an unknown setting and for an invalid value."""
+        self.config: WasmConfig = replace(config, **settings) if config is not None else WasmConfig(**settings)
+        self._loaded: dict[str, WasmLanguage] = {}
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """Which limits would hold for *request*."""
+        return self._language(_language_of(request)).enforces(request)
+
+    async def check(self) -> Availability:
+        """Whether Python can run in it here; `check_language` asks about another one."""
+        return await self.check_language("python")
+
+    async def check_language(self, language: str) -> Availability:
+        """Whether programs in *language* can run in it here. Raises InvalidRequestError for an unknown one."""
+        try:
+            return await self._language(language).check()
+        except InvalidRequestError:
+            raise
+        except ToolExecError as error:
+            return Availability(ok=False, reason=str(error))
+
+    def packages(self) -> dict[str, frozenset[str]]:
+        """The packages that Python has here, by language; see `PackageSource`."""
+        from toolexec.runtime.wasm.science import science_packages
+
+        return {"python-science": science_packages()}
+
+    async def start(self) -> None:
+        """Have Python ready, so that the first run is quick: builds the sandbox if need be.
+
+        Raises SandboxUnavailableError.
+        """
+        await self._python().start()
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Run a program; see `SandboxBackend.execute`."""
+        try:
+            return await self._language(_language_of(request)).execute(request)
+        except SandboxError as error:
+            error.locate(op="execute", backend=self.kind)
+            raise
+
+    async def open_session(self, request: ExecuteRequest) -> SandboxSession:
+        """A guest that keeps its state from run to run: Python only. See `SessionBackend.open_session`."""
+        if (request.language or "python") != "python":
+            raise InvalidRequestError(f"only python has sessions here, not {request.language}", backend=self.kind)
+        return await self._python().open_session(request)
+
+    async def aclose(self) -> None:
+        """Stop what runs and free everything."""
+        loaded, self._loaded = [*self._loaded.values()], {}
+        await asyncio.gather(*(language.aclose() for language in loaded))
+
+    def _python(self) -> PythonLanguage:
+        language: Any = self._language("python")
+        return language
+
+    def _language(self, name: str) -> WasmLanguage:
+        name = name or "python"
+        known = self._loaded.get(name)
+        if known is None:
+            if name not in _HOMES:
+                raise InvalidRequestError(
+                    f"the wasm sandbox does not run {name}; it runs {', '.join(sorted(_HOMES))}", backend=self.kind
+                )
+            module, kind = _HOMES[name]
+            with unix_needed("the sandbox wasm"):
+                make: Callable[[WasmConfig], WasmLanguage] = getattr(import_module(module), kind)
+            known = self._loaded[name] = make(self.config)
+        return known
+
+
+def _language_of(request: ExecuteRequest) -> str:
+    """The language that is meant: with the metadata `packages: science`, Python is the one with numpy and pandas."""
+    if (request.language or "python") == "python" and request.metadata.get("packages") == "science":
+        return "python-science"
+    return request.language

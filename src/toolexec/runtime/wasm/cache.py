@@ -1,0 +1,368 @@
+"""The private cache of built and compiled sandboxes: each is made once, and then mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile, cache_directory
+from toolexec.process.steps import BuildStep, OnStep, run_work
+from toolexec.runtime.requirements import normal_requirements
+from toolexec.runtime.wasm.component import (
+    Component,
+    build_component,
+    builder_version,
+    inputs_digest,
+    installed_version,
+)
+from toolexec.runtime.wasm.requirements import EXTRA
+from toolexec.version import __version__
+
+__all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_folder"]
+
+SHIPPED: Final = Path(__file__).with_name("python.wasm")
+"""The component that wheels bring along, with its description in `python.json`; a source tree has none."""
+
+_T = TypeVar("_T")
+_Build = Callable[..., Component]
+_USUAL_SECONDS: Final = 12.0
+_KEPT: Final = 6
+_COMPILED: Final = ".cwasm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedComponent:
+    """One sandbox in the cache, or brought along by the wheel."""
+
+    requirements: tuple[str, ...]
+    """The packages asked for when it was built; empty for the plain sandbox."""
+    packages: Mapping[str, str]
+    """Name → version of all packages in it."""
+    python: str
+    """Version of the Python in it."""
+    sha256: str
+    """Of the component."""
+    shipped: bool
+    """Whether it came with the wheel."""
+    current: bool
+    """Whether it would be used now; if not, it was made by another version and goes away by itself."""
+    compiled: int
+    """How many compiled forms of it there are; one for each version of wasmtime and way to run it."""
+    size: int
+    """What it takes in the cache folder, in bytes."""
+    used: datetime | None
+    """When it was last used; None for never."""
+
+
+def default_folder() -> Path:
+    """The directory `sandbox` in the user's cache directory, see `cache_directory`."""
+    return cache_directory("sandbox")
+
+
+class CompiledComponent:
+    """A compiled component that was checked and is held open, as a context manager.
+
+    `path` leads to the file as it was checked, whatever happens to the cache in the meantime, until it is closed.
+    """
+
+    def __init__(self, file: OpenFile, name: str, component: Component) -> None:
+        self._file = file
+        self.path: str = file.path
+        self.name = name
+        self.component = component
+
+    def close(self) -> None:
+        """Let go of the file; what was loaded from it stays."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ComponentCache:
+    """The cache in *folder* (default: `default_folder()`), safe to use from any number of processes and threads.
+
+    *shipped* is the component that the installation brought along, *build* what builds one; both are of use to tests
+    and to whoever ships a sandbox of their own.
+    """
+
+    def __init__(self, folder: Path | None = None, *, shipped: Path = SHIPPED, build: _Build = build_component) -> None:
+        self.folder: Path = folder or default_folder()
+        self._shipped = shipped
+        self._build = build
+
+    def load(
+        self,
+        load: Callable[[str], _T],
+        *,
+        fingerprint: str,
+        compile: Callable[[bytes], bytes],
+        packages: Sequence[str] = (),
+        progress: OnStep | None = None,
+    ) -> _T:
+        """What *load* makes of the compiled component at the path that it gets; the file is open during that call only.
+
+        A compiled form that *load* refuses by raising is discarded and made once more. For the rest see `get`.
+        """
+
+        def _get() -> CompiledComponent:
+            return self.get(fingerprint=fingerprint, compile=compile, packages=packages, progress=progress)
+
+        with _get() as compiled:
+            try:
+                return load(compiled.path)
+            except Exception:  # such as one made by a machine with another processor
+                name = compiled.name
+        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
+            folder.remove(name)
+        with _get() as compiled:
+            return load(compiled.path)
+
+    def get(
+        self,
+        *,
+        fingerprint: str,
+        compile: Callable[[bytes], bytes],
+        packages: Sequence[str] = (),
+        progress: OnStep | None = None,
+    ) -> CompiledComponent:
+        """The compiled component with *packages*, checked and held open; close it, or use it as a context manager.
+
+        What is missing, damaged, not ours or of another version is made anew: the component is the one that the wheel
+        brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). Of several processes
+        one does that, and the others wait. *fingerprint* says how *compile* was set up; whoever sets it up otherwise
+        gives another one. *progress* hears of all steps. Blocks, so keep it off an event loop.
+
+        Raises ConfigurationError when the folder cannot be used or written to, a package cannot be had, or building
+        fails; MissingExtraError when it must be built and the `sandbox-build` extra is missing; and what *compile* and
+        *progress* raise. Nothing half-made is left.
+        """
+        wanted = normal_requirements(packages)
+        with PrivateDirectory(self.folder) as folder:
+            found = self._compiled(folder, wanted, fingerprint)
+            if found is None:
+                with folder.locked(progress):
+                    found = self._compiled(folder, wanted, fingerprint)
+                    if found is None:
+                        found = self._make(folder, wanted, fingerprint, compile, progress)
+        return found
+
+    def list(self) -> list[CachedComponent]:
+        """Everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
+        with PrivateDirectory(self.folder) as folder:
+            shipped = self._shipped_component(())
+            rows: dict[str, _Row] = {} if shipped is None else {shipped.sha256: _Row(shipped)}
+            for file in folder.files():
+                component = _component_of(file.about)
+                if component is not None:
+                    rows.setdefault(component.sha256, _Row(component)).add(file)
+            return [row.public(shipped, self._known(folder, row.component.requirements)) for row in rows.values()]
+
+    def remove(self, packages: Sequence[str] | None = None) -> int:
+        """Forget the sandbox with *packages* (`()` for the plain one), or all with None; gives the bytes set free.
+
+        What the wheel brought stays, only its compiled forms go. Raises ConfigurationError.
+        """
+        wanted = None if packages is None else normal_requirements(packages)
+        freed = 0
+        with PrivateDirectory(self.folder) as folder, folder.locked():
+            for file in folder.files():
+                component = _component_of(file.about)
+                if wanted is None or (component is not None and component.requirements == wanted):
+                    folder.remove(file.name)
+                    freed += file.size
+            folder.tidy()
+        return freed
+
+    def _compiled(
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], fingerprint: str
+    ) -> CompiledComponent | None:
+        component = self._known(folder, wanted)
+        if component is None:
+            return None
+        name = _compiled_name(component, fingerprint)
+        about = folder.about(name)
+        if about is None or about.get("name") != name:
+            return None
+        file = folder.open(name)
+        return None if file is None else CompiledComponent(file, name, component)
+
+    def _known(self, folder: PrivateDirectory, wanted: tuple[str, ...]) -> Component | None:
+        """The component to be used for *wanted*, if there is one, by its description alone."""
+        shipped = self._shipped_component(wanted)
+        if shipped is not None:
+            return shipped
+        about = folder.about(_component_name(wanted))
+        component = None if about is None else _component_of(about)
+        return component if component is not None and self._is_current(component, wanted) else None
+
+    def _is_current(self, component: Component, wanted: tuple[str, ...]) -> bool:
+        # Without the builder nothing newer could be made, and what is there has all it needs.
+        return (
+            component.requirements == wanted
+            and component.inputs == inputs_digest()
+            and builder_version() in (None, component.builder)
+        )
+
+    def _shipped_component(self, wanted: tuple[str, ...]) -> Component | None:
+        """What the wheel brought, if it fits the files of this installation."""
+        if wanted:
+            return None
+        try:
+            component = Component.from_json(json.loads(self._shipped.with_suffix(".json").read_text("utf-8")))
+        except (OSError, ValueError):
+            return None
+        return component if component.inputs == inputs_digest() and not component.requirements else None
+
+    def _make(
+        self,
+        folder: PrivateDirectory,
+        wanted: tuple[str, ...],
+        fingerprint: str,
+        compile: Callable[[bytes], bytes],
+        progress: OnStep | None,
+    ) -> CompiledComponent:
+        component, data = self._component_bytes(folder, wanted, progress)
+        compiled = run_work(
+            lambda: compile(data),
+            name="compile",
+            message="compiling the sandbox for this machine",
+            usual_seconds=_USUAL_SECONDS,
+            progress=progress,
+        )
+        name = _compiled_name(component, fingerprint)
+        folder.store(name, compiled, {"name": name, "component": component.to_json(), "toolexec": __version__})
+        _prune(folder, {name, _component_name(wanted)})
+        file = folder.open(name)
+        if file is None:
+            raise ConfigurationError(f"{self.folder} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
+        return CompiledComponent(file, name, component)
+
+    def _component_bytes(
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
+    ) -> tuple[Component, bytes]:
+        """The component and its description: the wheel's, else the cache's if it is intact, else a new one."""
+        known = self._known(folder, wanted)
+        if known is not None and known == self._shipped_component(wanted):
+            return known, self._shipped_bytes(known)
+        if known is not None:
+            file = folder.open(_component_name(wanted))
+            if file is not None:
+                with file:
+                    return known, file.read()
+        return self._build_component(folder, wanted, progress)
+
+    def _shipped_bytes(self, component: Component) -> bytes:
+        try:
+            data = self._shipped.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {self._shipped}: {error.strerror}; reinstall toolexec") from error
+        if hashlib.sha256(data).hexdigest() != component.sha256:
+            raise ConfigurationError(f"{self._shipped} is damaged; reinstall toolexec")
+        return data
+
+    def _build_component(
+        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
+    ) -> tuple[Component, bytes]:
+        with TemporaryDirectory(prefix="toolexec-build-") as work:
+            target = Path(work) / "python.wasm"
+            try:
+                component = self._build(target, packages=wanted, progress=progress)
+            except MissingExtraError as error:
+                if wanted:
+                    raise
+                raise ConfigurationError(
+                    "the sandbox is not part of this installation (a wheel has it, a source tree does not) and must be "
+                    f"built once; install what builds it with: pip install 'toolexec[{EXTRA}]'",
+                    details={"extra": EXTRA},
+                ) from error
+            data = target.read_bytes()
+        folder.store(_component_name(wanted), data, {"component": component.to_json(), "toolexec": __version__})
+        return component, data
+
+
+class _Row:
+    """What the cache has of one component, while it is counted."""
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        self._compiled = 0
+        self._size = 0
+        self._used: float | None = None
+
+    def add(self, file: StoredFile) -> Self:
+        """Count *file*."""
+        self._compiled += file.name.endswith(_COMPILED)
+        self._size += file.size
+        self._used = max(self._used or 0.0, file.used)
+        return self
+
+    def public(self, shipped: Component | None, known: Component | None) -> CachedComponent:
+        """The row as callers see it; *known* is what would be used for these packages now."""
+        return CachedComponent(
+            requirements=self.component.requirements,
+            packages=self.component.packages,
+            python=self.component.python,
+            sha256=self.component.sha256,
+            shipped=self.component == shipped,
+            current=self.component == known,
+            compiled=self._compiled,
+            size=self._size,
+            used=None if self._used is None else datetime.fromtimestamp(self._used, UTC),
+        )
+
+
+def _component_of(about: Mapping[str, Any]) -> Component | None:
+    try:
+        return Component.from_json(about.get("component"))
+    except ValueError:
+        return None
+
+
+def _component_name(wanted: tuple[str, ...]) -> str:
+    return f"{_digest('component', *wanted)}.wasm"
+
+
+def _compiled_name(component: Component, fingerprint: str) -> str:
+    """Another one for everything that machine code depends on, or that a change of must not go unnoticed."""
+    machine = (sys.platform, platform.machine(), _processor(), installed_version("wasmtime", "wasmtime") or "")
+    return _digest("compiled", component.sha256, fingerprint, __version__, *machine) + _COMPILED
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _processor() -> str:
+    """What the processor can do, so that machines which share a home folder do not undo each other's work."""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered: the first processor will do
+            lines = file.read(8192).splitlines()
+    except OSError:
+        return ""
+    return next((line.decode("ascii", "replace") for line in lines if line[:5].lower() in (b"flags", b"featu")), "")
+
+
+def _prune(folder: PrivateDirectory, keep: set[str]) -> None:
+    """Forget what was not used for longest, beyond a few of each kind, and the rests of writers that died."""
+    folder.tidy()
+    for kind in (_COMPILED, ".wasm"):
+        same = [file.name for file in folder.files() if file.name.endswith(kind)]
+        for name in same[_KEPT:]:
+            if name not in keep:
+                folder.remove(name)

@@ -1,0 +1,435 @@
+"""Python in the embedded sandbox: each run with its guest, its thread and its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import codecs
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from toolexec.backend.failures import is_cancelled
+from toolexec.code.limits import CountedGateway, LimitsEnforced
+from toolexec.code.tools import Tools
+from toolexec.code.types import BackendInfo, CodeResult, Output, Stream
+from toolexec.errors import (
+    ClosedError,
+    InvalidRequestError,
+    ProtocolError,
+    SandboxError,
+    SandboxFailedError,
+    SandboxUnavailableError,
+    SandboxViolationError,
+    ToolExecError,
+)
+from toolexec.process.threads import NoThreadError, WorkerThreads
+from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.outcome import Ending, Stopped, judge
+from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.protocol.server import RequestServer
+from toolexec.runtime.runs import ALARMS
+from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped
+from toolexec.runtime.wasm.programs import load_program
+
+if TYPE_CHECKING:
+    from toolexec.runtime.wasm.instance import GuestPool, Instance
+    from toolexec.runtime.wasm.python_session import PythonSession
+
+__all__ = ["PythonLanguage", "PythonOutput", "PythonRun"]
+
+
+_GRACE_SECONDS = 0.02
+"""How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
+
+
+class PythonLanguage:
+    """Runs Python programs, each in a fresh guest: CPython compiled to WebAssembly.
+
+    The first use of a machine builds and compiles the sandbox, the first of a process loads it.
+    """
+
+    languages: frozenset[str] = frozenset({"python"})
+
+    def __init__(self, config: WasmConfig) -> None:
+        self.config = config
+        self._threads = WorkerThreads(config.max_guests)
+        self._helpers = WorkerThreads()
+        self._pool: GuestPool | None = None
+        self._loading = asyncio.Lock()
+        self._runs: set[PythonRun] = set()
+        self._sessions: set[PythonSession] = set()
+
+    @property
+    def pool(self) -> GuestPool | None:
+        """The guests made ahead; None before the first run."""
+        return self._pool
+
+    def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
+        """All but a rate of CPU; a guest has no processes at all."""
+        counted = isinstance(request.gateway, Tools | CountedGateway)
+        return LimitsEnforced(
+            timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
+        )
+
+    async def check(self) -> Availability:
+        """Whether the sandbox is there or can be built here; builds nothing."""
+        if self._pool is not None:
+            return Availability(ok=True)
+        from toolexec.runtime.wasm.readiness import sandbox_availability
+
+        return await asyncio.to_thread(sandbox_availability, self.config)
+
+    async def start(self) -> None:
+        """Load the sandbox, and build it if need be; raises SandboxUnavailableError. The first run does it, too."""
+        async with self._loading:
+            if self._pool is None:
+                config = self.config
+                load = partial(load_program, config.packages, folder=config.cache_folder, progress=config.on_build_step)
+                program = await self._threads.run(load)
+                from toolexec.runtime.wasm.instance import GuestPool
+
+                self._pool = GuestPool(program, config.pool_size)
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Run a program; see `SandboxBackend.execute`."""
+        pool = await self._started()
+        kept: list[Instance] = []
+        replayed = request.seed is not None or request.now is not None  # such runs must meet the very same guest
+
+        def open_instance(run: PythonRun) -> Instance:
+            instance = (None if replayed else pool.take()) or pool.make()
+            kept.append(instance)
+            instance.prepare(self.settings(request), run.gateway, PythonOutput(request.output))
+            return instance
+
+        def after() -> None:
+            for made in kept:
+                made.close()
+            if len(self._runs) <= 1:  # in a rush every core has better things to do
+                while pool.refill():
+                    continue
+
+        return await self.run_guest(request, open_instance, after)
+
+    async def open_session(self, request: ExecuteRequest) -> PythonSession:
+        """A guest that keeps its state; its CPU budget and files are for all of its runs together."""
+        pool = await self._started()
+        from toolexec.runtime.wasm.python_session import HostSwitch, PythonSession
+
+        switch, output = HostSwitch(), PythonOutput()
+
+        def make() -> Instance:
+            instance = pool.take() or pool.make()
+            instance.prepare(self.settings(request), switch, output)
+            return instance
+
+        session = PythonSession(self, await self._threads.run(make), switch, output)
+        self._sessions.add(session)
+        return session
+
+    async def aclose(self) -> None:
+        """Stop all runs and free all guests; a later run starts anew."""
+        for run in [*self._runs]:
+            run.stop()
+        for session in [*self._sessions]:
+            await session.aclose()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        self._threads.close()
+        self._helpers.close()
+
+    def settings(self, request: ExecuteRequest) -> InstanceSettings:
+        """What the guest of *request* is granted; raises InvalidRequestError for files or a clock that cannot be."""
+        from toolexec.runtime.wasm.engine import fuel_for_cpu_ms
+
+        limits = request.limits
+        return InstanceSettings(
+            memory_bytes=_lowest(self.config.memory_bytes, limits.memory_bytes),
+            fuel=fuel_for_cpu_ms(limits.cpu_ms) if limits.cpu_ms else None,
+            clock=request.now,
+            seed=request.seed,
+            files=request.files,
+            disk_bytes=_lowest(self.config.disk_bytes, limits.disk_bytes),
+        )
+
+    async def _started(self) -> GuestPool:
+        if self._pool is None:
+            await self.start()
+        assert self._pool is not None
+        return self._pool
+
+    def forget(self, session: PythonSession) -> None:
+        """A session has ended."""
+        self._sessions.discard(session)
+
+    async def run_guest(
+        self,
+        request: ExecuteRequest,
+        open_instance: Callable[[PythonRun], Instance],
+        after: Callable[[], None],
+    ) -> CodeResult:
+        """Run the program of *request* in the guest that *open_instance* gives; *after* gets it back."""
+        assert request.gateway is not None
+        started = monotonic()
+        server = RequestServer(request.gateway, lean=True)
+        run = PythonRun(server, request.output, started + request.seconds, self._helpers)
+        files: dict[str, bytes] = {}
+        used: dict[str, Any] = {}
+
+        def open_and_note(current: PythonRun) -> Instance:
+            instance = open_instance(current)
+            used["instance"] = instance
+            return instance
+
+        self._runs.add(run)
+        try:
+            outcome = await run.run(self._threads, open_and_note, execute_frame(request), after)
+        finally:
+            self._runs.discard(run)
+        error, value = self._judge(run, outcome, request)
+        instance = used.get("instance")
+        if instance is not None and not run.left_behind:
+            files = instance.files.changed()
+        return CodeResult(
+            backend=self._info(instance),
+            value=value,
+            stdout=request.output.text("stdout"),
+            stderr=request.output.text("stderr"),
+            duration=monotonic() - started,
+            files=files,
+            error=error,
+            limits_enforced=self.enforces(request),
+        )
+
+    def _judge(
+        self, run: PythonRun, outcome: str | BaseException, request: ExecuteRequest
+    ) -> tuple[ToolExecError | None, Any]:
+        """The error, or else the value."""
+        try:
+            ending = run.ending(outcome, request.seconds)
+        except (SandboxError, asyncio.CancelledError):
+            raise
+        except NoThreadError as error:
+            raise SandboxUnavailableError(
+                "every guest's thread hangs in a tool call that was given up; try again when some have ended",
+                backend="wasm",
+                retryable=True,
+            ) from error
+        except ProtocolError as error:
+            violation = SandboxViolationError(
+                f"code execution error: the program forged its own result: {error}", backend="wasm"
+            )
+            violation.__cause__ = error
+            return violation.locate(op="execute"), None
+        except ToolExecError as error:
+            raise InvalidRequestError(str(error)) from error
+        except Exception as error:
+            failure = SandboxFailedError(f"the sandbox could not run the program: {error}", backend="wasm")
+            failure.__cause__ = error
+            return failure, None
+        error = judge(ending)
+        if error is not None:
+            return error.locate(op="execute", backend="wasm"), None
+        return None, (ending.result or {}).get("value")
+
+    def _info(self, instance: Instance | None) -> BackendInfo:
+        details: dict[str, Any] = {"runtime": "wasmtime", "packages": list(self.config.packages)}
+        if instance is not None:
+            details["fuel_used"] = instance.fuel_used
+        return BackendInfo(kind="wasm", isolation="wasm", details=details)
+
+
+class PythonOutput:
+    """Makes text of the bytes that a guest writes below Python's own streams, for `output`."""
+
+    def __init__(self, output: Output | None = None) -> None:
+        self.output = output
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+    def __call__(self, stream: str, data: bytes) -> None:
+        """Pass *data* on, if there is an output."""
+        name: Stream = "stderr" if stream == "stderr" else "stdout"
+        if self.output is not None:
+            self.output.write(self._decoders[name].decode(data), name)
+
+
+class PythonRun:
+    """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
+
+    def __init__(
+        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+    ) -> None:
+        self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
+        self.left_behind = False
+        """Whether the guest did not end in time and is on its own now."""
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[str | BaseException] = self._loop.create_future()
+        self._job: asyncio.Task[Any] | None = None
+        self._stopped: Stopped = ""
+        self._lock = threading.Lock()  # guards the three below
+        self._instance: Instance | None = None
+        self._asked_to_stop = False
+        self._is_over = False
+        self._began = False
+        self._closed = False
+
+    async def run(
+        self,
+        threads: WorkerThreads,
+        open_instance: Callable[[PythonRun], Instance],
+        frame: str,
+        after: Callable[[], None],
+    ) -> str | BaseException:
+        """What the guest answers, or the exception that ended it.
+
+        In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
+        Cancelling stops the guest.
+        """
+
+        def work() -> None:
+            self._began = True
+            outcome: str | BaseException
+            try:
+                instance = open_instance(self)
+                self._enter(instance)
+                outcome = instance.run(frame)
+            except BaseException as error:
+                outcome = error
+            with self._lock:  # a deadline that passes from now on finds nothing to stop
+                self._instance = None
+                self._is_over = True
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                self._loop.call_soon_threadsafe(self._settle, outcome)
+            after()
+
+        job = self._job = self._loop.create_task(threads.run(work))
+        job.add_done_callback(self._hear)
+        alarm = ALARMS.at(self._ends, self._stop_late)
+        try:
+            return await self._outcome
+        except asyncio.CancelledError:
+            if self._closed and not is_cancelled():
+                raise ClosedError("the run was stopped: its sandbox was closed", backend="wasm") from None
+            raise
+        finally:
+            alarm.off()
+            if self._outcome.cancelled():
+                self._stop()
+                self._loop.call_later(_GRACE_SECONDS, job.cancel)  # a guest that a handler holds up keeps its thread
+            self.gateway.stop()
+
+    def stop(self) -> None:
+        """Stop the run, for closing down; `run` then raises ClosedError."""
+        self._closed = True
+        if not self._outcome.done():
+            self._outcome.cancel()
+
+    def _stop_late(self) -> None:
+        """Keep the deadline, in a thread for that: the guest ends in time even while the event loop is blocked."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._stopped = "deadline"
+        self._stop()
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self._loop.call_soon_threadsafe(self._loop.call_later, _GRACE_SECONDS, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        if not self._outcome.done():
+            self.left_behind: bool = True
+            if self._job is not None:
+                self._job.cancel()
+            self._outcome.set_result(InstanceStopped("the guest is held up by a handler in its thread"))
+
+    def _enter(self, instance: Instance) -> None:
+        with self._lock:
+            self._instance = instance
+            stop = self._asked_to_stop
+        if stop:
+            instance.stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._asked_to_stop = True
+            if self._instance is not None:
+                self._instance.stop()
+        self.gateway.stop()
+
+    def _hear(self, job: asyncio.Task[Any]) -> None:
+        """Take the failure of a job that never began: there is no thread for it."""
+        error = None if job.cancelled() else job.exception()
+        if error is not None:
+            self._settle(error)
+
+    def _settle(self, outcome: str | BaseException) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
+        """What `judge` needs to know. Raises what ended the guest when it was no failure of a guest."""
+        result: dict[str, Any] | None = None
+        stopped: Stopped = self._stopped
+        stderr = ""
+        if isinstance(outcome, str):
+            result, stopped = result_payload(outcome), ""
+        elif isinstance(outcome, InstanceFailed):
+            stderr = outcome.message
+            if not stopped:
+                stopped, result = _why(outcome)
+        elif not isinstance(outcome, InstanceStopped | GuestStoppedError):
+            raise outcome
+        return Ending(
+            result=result,
+            stopped=stopped,
+            stderr=stderr,
+            memory_limited=True,
+            disk_limited=True,
+            seconds=seconds,
+            began=self._began,
+        )
+
+
+def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
+    match failure.reason:
+        case "fuel":
+            return "cpu", None
+        case "memory":
+            return "memory", None
+        case "stack":
+            return "", _failed("RecursionError", "RecursionError: the calls of the program are nested too deep")
+        case "exit":
+            return "", _failed("SystemExit", f"the program ended itself with exit code {failure.exit_code}")
+        case "host":
+            return "violation", None
+        case _:
+            return "", None
+
+
+def _failed(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}
+
+
+def execute_frame(request: ExecuteRequest) -> str:
+    """The `execute` message for *request*."""
+    payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
+    if request.env:
+        payload["env"] = dict(request.env)
+    if request.args:
+        payload["args"] = list(request.args)
+    if request.stdin:
+        payload["stdin"] = base64.b64encode(request.stdin).decode()
+    payload["seed"] = request.seed if request.seed is not None else secrets.randbits(64)
+    return json.dumps({"type": "execute", "id": "1", "payload": payload})
+
+
+def _lowest(ours: int, asked: int) -> int:
+    return min(ours, asked) if asked else ours

@@ -1,0 +1,81 @@
+"""A Python guest that keeps its state from run to run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolexec.code.types import CodeResult
+from toolexec.errors import SandboxFailedError
+from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
+from toolexec.runtime.wasm.instance import Instance
+from toolexec.runtime.wasm.python import PythonLanguage, PythonOutput, PythonRun
+
+__all__ = ["HostSwitch", "PythonSession"]
+
+
+class HostSwitch:
+    """The host of a guest that outlives its runs: passes every call on to the gateway of the current one."""
+
+    def __init__(self) -> None:
+        self.gateway: HostCalls | None = None
+
+    def exchange(self, frame: str) -> str:
+        """Answer *frame*; raises GuestStoppedError between runs."""
+        return self._current().exchange(frame)
+
+    def post(self, frame: str) -> None:
+        """Take *frame*; raises GuestStoppedError between runs."""
+        self._current().post(frame)
+
+    def _current(self) -> HostCalls:
+        if self.gateway is None:
+            raise GuestStoppedError
+        return self.gateway
+
+
+class PythonSession:
+    """One guest for several programs; see `SandboxSession`."""
+
+    def __init__(self, language: PythonLanguage, instance: Instance, switch: HostSwitch, output: PythonOutput) -> None:
+        self._language = language
+        self._instance = instance
+        self._switch = switch
+        self._output = output
+        self._busy = asyncio.Lock()
+        self._over = ""
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Run one more program; programs of one session wait for each other."""
+        async with self._busy:
+            if self._over:
+                raise SandboxFailedError(f"the session has ended: {self._over}; open another one", backend="wasm")
+            finished = False
+
+            def open_instance(run: PythonRun) -> Instance:
+                self._switch.gateway = run.gateway
+                self._output.output = request.output
+                return self._instance
+
+            def after() -> None:
+                """Leave the gateway: it is stopped, and the next run may have put its own there already."""
+
+            try:
+                result = await self._language.run_guest(request, open_instance, after)
+                finished = True
+            finally:
+                if not finished:
+                    self._end("a run was stopped, and its state is lost")
+            lost = result.error is not None and result.error.code not in ("code_error", "limit_exceeded")
+            if lost or self._instance.is_over:
+                self._end("a run was stopped, and its state is lost")
+            return result
+
+    async def aclose(self) -> None:
+        """Free the guest."""
+        self._end("it was closed")
+        self._language.forget(self)
+
+    def _end(self, reason: str) -> None:
+        self._over = self._over or reason
+        self._instance.close()

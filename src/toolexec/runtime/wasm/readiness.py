@@ -1,0 +1,35 @@
+"""Whether the embedded sandbox can be used here, and what is missing if not."""
+
+from __future__ import annotations
+
+from toolexec.errors import ToolExecError
+from toolexec.runtime.base import Availability
+from toolexec.runtime.requirements import normal_requirements
+from toolexec.runtime.wasm.cache import SHIPPED, ComponentCache
+from toolexec.runtime.wasm.component import builder_version, installed_version
+from toolexec.runtime.wasm.config import WasmConfig
+
+__all__ = ["sandbox_availability"]
+
+
+def sandbox_availability(config: WasmConfig) -> Availability:
+    """How it is; builds and loads nothing."""
+    version = installed_version("wasmtime", "wasmtime")
+    if version is None:
+        return Availability(ok=False, reason="wasmtime is not installed", remedy="pip install wasmtime")
+    try:
+        cached = ComponentCache(config.cache_folder).list()
+    except ToolExecError as error:
+        return Availability(ok=False, reason=str(error), remedy="set TOOLEXEC_CACHE to a folder of your own")
+    wanted = set(normal_requirements(config.packages))
+    if any(entry.current and set(entry.requirements) == wanted for entry in cached):
+        return Availability(ok=True, version=f"wasmtime {version}")
+    if SHIPPED.exists() and not wanted:
+        return Availability(ok=True, reason="compiled at its first use", version=f"wasmtime {version}")
+    if builder_version() is not None:
+        return Availability(ok=True, reason="built at its first use", version=f"wasmtime {version}")
+    return Availability(
+        ok=False,
+        reason="the sandbox is not built, and componentize-py, which builds it, is not installed",
+        remedy="pip install 'toolexec[sandbox-build]'",
+    )

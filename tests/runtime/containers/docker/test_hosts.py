@@ -1,0 +1,92 @@
+"""A daemon that is not at a Unix socket: over TCP, over TLS, and where TLS fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from tests.engines.certificates import make_certificates
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon
+from tests.engines.docker_cases import ECHO, read_exactly, run, start
+
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.containers.docker import DockerConfig, DockerEngine
+
+__all__ = ["docker_daemon"]
+
+
+@asynccontextmanager
+async def relayed(path: str) -> AsyncIterator[str]:
+    """A TCP port that leads to a Unix socket."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(path)
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    await asyncio.sleep(0.05)
+
+
+async def test_a_daemon_over_tcp(docker_daemon: DockerDaemon) -> None:
+    async with relayed(docker_daemon.socket) as host:
+        engine = DockerEngine(DockerConfig(host=host, image=IMAGE, pull="never"))
+        assert (await engine.check()).ok
+        assert (await run(engine, "print('over tcp')")).out == "over tcp\n"
+        container = await start(engine, ECHO)
+        used = await container.cpu_seconds()  # asked of the daemon: it could be on another machine
+        assert used is not None
+        assert used > 0
+        await container.aclose()
+        await engine.aclose()
+
+
+async def test_a_daemon_over_tls(docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", docker_daemon.tls_host)
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(docker_daemon.certificates))
+    engine = DockerEngine(DockerConfig(image=IMAGE, pull="never"))
+    found = await engine.check()
+    assert found.ok, found
+    container = await start(engine, ECHO)
+    data = bytes(range(256)) * 20_000
+    writing = asyncio.create_task(container.stream.write(data))
+    assert await read_exactly(container, len(data)) == data
+    await writing
+    await container.aclose()
+    await engine.aclose()
+    assert docker_daemon.containers() == []
+
+
+async def test_a_daemon_that_is_not_who_it_should_be(
+    docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("tls")
+    make_certificates(folder)
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
+    engine = DockerEngine(DockerConfig(host=docker_daemon.tls_host, image=IMAGE))
+    found = await engine.check()
+    assert not found.ok
+    assert "no TLS connection" in found.reason
+    assert "DOCKER_CERT_PATH" in found.remedy
+    await engine.aclose()
+
+
+async def test_a_daemon_that_wants_a_certificate(docker_daemon: DockerDaemon) -> None:
+    engine = DockerEngine(DockerConfig(host=docker_daemon.tls_host, image=IMAGE))  # no TLS at all
+    found = await engine.check()
+    assert not found.ok
+    with pytest.raises(SandboxUnavailableError):
+        await engine.resolve(IMAGE)
+    await engine.aclose()

@@ -1,0 +1,67 @@
+"""The engine against Podman's socket: the same as with Docker, but for what Podman does in its own way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from tests.engines.docker import IMAGE
+from tests.engines.docker_cases import *  # noqa: F403
+from tests.engines.docker_cases import run, start
+from tests.engines.podman import PodmanService, podman_service
+from tests.tiers import missing
+
+from toolexec.code.limits import Limits, LimitsEnforced
+from toolexec.errors import SandboxUnavailableError
+from toolexec.runtime.containers.docker import DockerConfig, DockerEngine
+
+__all__ = ["podman_service"]
+
+
+@pytest.fixture
+def daemon(podman_service: PodmanService) -> PodmanService:
+    return podman_service
+
+
+@pytest.fixture
+async def engine(daemon: PodmanService) -> AsyncIterator[DockerEngine]:
+    engine = DockerEngine(DockerConfig(host=daemon.host, image=IMAGE, pull="never"))
+    yield engine
+    await engine.aclose()
+
+
+async def test_the_check_says_what_is_there_and_what_holds(engine: DockerEngine) -> None:
+    assert (await engine.check()).ok
+    assert engine.enforces(Limits()) == LimitsEnforced(memory=True, cpu=True, cpus=True, pids=True, disk=True)
+    assert engine.details["engine"] == "podman"
+
+
+async def test_a_runtime_that_podman_would_not_use_is_refused(engine: DockerEngine) -> None:
+    """Podman accepts the name of any runtime and uses its own: code would be less isolated than reported."""
+    ours = DockerEngine(replace(engine.config, runtime="runsc"))
+    found = await ours.check()
+    assert not found.ok
+    assert "with runc only, not with 'runsc'" in found.reason
+    assert found.remedy == "start its service with it: podman --runtime runsc system service"
+    with pytest.raises(SandboxUnavailableError, match="with runc only"):
+        await start(ours, "1")
+    await ours.aclose()
+
+
+@pytest.mark.full
+async def test_a_service_that_was_started_with_gvisor() -> None:
+    if shutil.which("runsc") is None:
+        missing("runsc is not installed", "sudo apt-get install -y -t bookworm-backports runsc")
+    service = PodmanService(runtime="runsc")
+    try:
+        service.start()
+        service.load()
+        engine = DockerEngine(DockerConfig(host=service.host, image=IMAGE, runtime="runsc", pull="never"))
+        assert (await engine.check()).ok
+        assert engine.details["isolation"] == "gvisor"
+        assert "Linux version 4.4.0" in (await run(engine, "print(open('/proc/version').read())")).out
+        await engine.aclose()
+    finally:
+        service.stop()

@@ -1,0 +1,76 @@
+"""Whether the embedded sandbox can be used here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolexec.runtime.wasm import readiness
+from toolexec.runtime.wasm.cache import ComponentCache
+from toolexec.runtime.wasm.config import WasmConfig
+from toolexec.runtime.wasm.programs import load_program
+from toolexec.runtime.wasm.readiness import sandbox_availability
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> WasmConfig:
+    """A machine where nothing was built."""
+    return WasmConfig(cache_folder=tmp_path / "cache")
+
+
+@pytest.fixture(autouse=True)
+def nothing_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is a checkout, not a wheel."""
+    monkeypatch.setattr(readiness, "SHIPPED", tmp_path / "shipped.wasm")
+
+
+def test_what_is_in_the_cache_is_ready() -> None:
+    """With the version of what runs it."""
+    load_program()
+    state = sandbox_availability(WasmConfig(cache_folder=ComponentCache().folder))
+    assert (state.ok, state.reason) == (True, "")
+    assert state.version.startswith("wasmtime ")
+
+
+def test_what_can_be_built_is_available(empty: WasmConfig) -> None:
+    """Checking availability builds nothing."""
+    state = sandbox_availability(empty)
+    assert (state.ok, state.reason) == (True, "built at its first use")
+    assert empty.cache_folder is not None
+    assert not empty.cache_folder.exists() or not [*empty.cache_folder.rglob("*.cwasm")]
+
+
+def test_what_is_shipped_is_available(empty: WasmConfig, tmp_path: Path) -> None:
+    """Without added packages."""
+    (tmp_path / "shipped.wasm").write_bytes(b"")
+    assert sandbox_availability(empty).reason == "compiled at its first use"
+    added = WasmConfig(cache_folder=empty.cache_folder, packages=("attrs",))
+    assert sandbox_availability(added).reason == "built at its first use"
+
+
+def test_without_the_builder(empty: WasmConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is the extra that has it."""
+    monkeypatch.setattr(readiness, "builder_version", lambda: None)
+    state = sandbox_availability(empty)
+    assert (state.ok, state.remedy) == (False, "pip install 'toolexec[sandbox-build]'")
+    assert "componentize-py" in state.reason
+
+
+def test_without_wasmtime(empty: WasmConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else matters then."""
+    monkeypatch.setattr(readiness, "installed_version", lambda package, module: None)
+    state = sandbox_availability(empty)
+    assert (state.ok, state.reason, state.remedy) == (
+        False,
+        "wasmtime is not installed",
+        "pip install wasmtime",
+    )
+
+
+def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
+    """The remedy names the variable."""
+    (tmp_path / "file").write_text("")
+    state = sandbox_availability(WasmConfig(cache_folder=tmp_path / "file"))
+    assert not state.ok
+    assert "TOOLEXEC_CACHE" in state.remedy
