@@ -399,6 +399,40 @@ async def test_a_lost_connection_is_an_end() -> None:
     await talk.aclose()
 
 
+async def test_a_guest_that_never_pauses_does_not_hold_the_event_loop(bench: Bench) -> None:
+    """Though each read finds something at once, others have their turns: the deadline of the run is one of them."""
+    frames = FrameReader()
+    ended = asyncio.Event()
+
+    class Flood:
+        def __init__(self) -> None:
+            self.reads = 0
+
+        async def read(self) -> bytes:
+            self.reads += 1
+            if ended.is_set():
+                return b""
+            said = [hello()] if self.reads == 1 else [{"type": "print", "id": "1", "payload": {"text": "x"}}]
+            return frames.pack(json.dumps(said).encode())
+
+        async def write(self, data: bytes) -> None:
+            return
+
+        async def aclose(self) -> None:
+            return
+
+    stream = Flood()
+    talk = Conversation(stream)
+    await talk.start()
+    running = asyncio.create_task(talk.run(bench.request()))
+    asyncio.get_running_loop().call_later(0.2, ended.set)
+    ending = await running
+    assert ending.result is None
+    assert ending.stopped == ""
+    assert stream.reads > 100
+    await talk.aclose()
+
+
 async def test_a_failure_of_the_host_ends_the_talk(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

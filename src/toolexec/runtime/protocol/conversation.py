@@ -12,6 +12,7 @@ import contextvars
 import json
 import logging
 from collections.abc import Coroutine, Mapping
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -52,6 +53,8 @@ _MAX_UNSENT = 256 << 20
 _MAX_SKIPPED = 4 * MAX_FRAME_BYTES
 _LARGE = 1 << 16
 _GRACE = 0.1
+_TURN = 0.01
+"""For how many seconds a guest may be listened to before the rest of the event loop has its turn."""
 _CODEC = JSONCodec()
 
 
@@ -176,10 +179,16 @@ class Conversation:
     async def _listen(self) -> None:
         """Read until the guest hangs up or does too much harm."""
         ending = Ending()
+        turn_ends = monotonic() + _TURN
         try:
             while self._state.phase != "closed" and (data := await self._stream.read()):
                 for frame in self._frames.feed(data):
                     await self._take(frame)
+                    if monotonic() > turn_ends:
+                        # A read need not wait while there is something to read: a guest that writes faster than it is
+                        # listened to would hold the loop, and with it its own deadline.
+                        await asyncio.sleep(0)
+                        turn_ends = monotonic() + _TURN
                 if self._frames.pending > _MAX_SKIPPED:
                     raise _OffenceError("it announced a message that is far too large")
             if self._frames.pending:
