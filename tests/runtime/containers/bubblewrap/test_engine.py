@@ -192,6 +192,14 @@ def uids_of(pid: int) -> set[int]:
     return {int(number) for line in lines if line.startswith("Uid:") for number in line.split()[1:]}
 
 
+def owner(path: Path) -> int | None:
+    """Return the user that owns *path*, None if it is gone: a process may end while its like are listed."""
+    try:
+        return path.stat().st_uid
+    except FileNotFoundError:
+        return None
+
+
 async def test_no_process_of_it_is_root(engine: BubblewrapEngine) -> None:
     """Started by root, each container is a user of its own that nothing else on the machine is."""
     if os.geteuid() != 0:
@@ -209,7 +217,7 @@ async def test_no_process_of_it_is_root(engine: BubblewrapEngine) -> None:
             groups = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "Groups" in line)
             assert {int(group) for group in groups.split()[1:]} <= first | second
         for uid in first | second:
-            others = [pid for pid in Path("/proc").glob("[0-9]*") if pid.stat().st_uid == uid]
+            others = [pid for pid in Path("/proc").glob("[0-9]*") if owner(pid) == uid]
             mine = {*tree_of(int(one.id)), *tree_of(int(two.id))}
             assert {int(pid.name) for pid in others} <= mine
 
