@@ -249,7 +249,10 @@ class BM25Searcher:
 
     def _take_in(self) -> None:
         pending = self._pending
+        if not pending:
+            return
         self._changes += len(pending)
+        self._expander.changed()
         while pending:
             tool_id, tool, bindings = pending.popleft()
             if tool is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from toolexec.discovery.explanation import Explanation
@@ -153,26 +154,40 @@ def summarize(
     explanation: Explanation | None = None,
 ) -> Summary:
     """Return the summary of *tool*: its `_meta.summary` if it has one, else the start of its description."""
-    meta = Metadata(tool.meta)
-    return Summary(
-        id=tool.id,
-        name=tool.name,
-        namespace=tool.namespace,
-        short_description=cut(meta.summary or tool.description, MAX_SHORT_DESCRIPTION),
-        category=meta.category,
-        input_modes=meta.input_modes,
-        output_modes=meta.output_modes,
-        security_summary=meta.security_summary,
-        tags=tool.tags,
-        annotations=tool.annotations,
-        bindings=tuple([f"{binding.kind}:{binding.backend}" for binding in bindings]),
-        score=score,
-        explanation=explanation,
+    meta = Metadata(tool.meta) if tool.has_meta else _NO_META
+    values = (
+        tool.id,
+        tool.name,
+        tool.namespace,
+        cut(meta.summary or tool.description, MAX_SHORT_DESCRIPTION),
+        meta.category,
+        meta.input_modes,
+        meta.output_modes,
+        meta.security_summary,
+        tool.tags,
+        tool.annotations,
+        tuple([_home(binding.kind, binding.backend) for binding in bindings]),
+        None,
+        score,
+        explanation,
+        None,
     )
+    made = object.__new__(Summary)  # as `Summary(...)` makes it, in half of the time: searches make ten at once
+    for put, value in zip(_SETTERS, values, strict=True):
+        put(made, value)
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _home(kind: str, backend: str) -> str:
+    return f"{kind}:{backend}"
 
 
 def cut(text: str, limit: int) -> str:
     """At most *limit* characters on one line, with an ellipsis where something is missing."""
+    start = text[: limit + 1]
+    if len(start) > limit and start.isprintable() and "  " not in start and " " not in (start[0], start[-1]):
+        return f"{start[: limit - 1]}…"  # as below, without a look at the rest
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -207,3 +222,7 @@ def _schemes(meta: Mapping[str, object]) -> set[str]:
     if isinstance(required, list) and required:
         return {str(name) for item in required if isinstance(item, dict) for name in item}
     return {str(name) for name in schemes} if isinstance(schemes, dict) else set()
+
+
+_NO_META: Final = Metadata({})
+_SETTERS: Final = [getattr(Summary, each.name).__set__ for each in fields(Summary)]

@@ -84,14 +84,15 @@ def test_many_equal_tools() -> None:
 
 def test_planes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bit sets of words are kept within bounds, the oldest given up first."""
-    monkeypatch.setattr(ranker_module, "_MAX_PLANE_BYTES", 10_000)
+    monkeypatch.setattr(ranker_module, "_MAX_KEPT_BYTES", 10_000)
     made = BM25Searcher()
     for tool in catalogue(4000, 2):
         made.add(tool)
     for word in WORDS[:20]:
         made.search(word, 5)
-    assert made._ranker._bytes <= 10_000 + 6 * 501
-    assert made._ranker._bytes == sum(planes.size for planes in made._ranker._planes.values())
+    for kept in (made._ranker._planes, made._ranker._tiers):
+        assert kept.bytes <= 10_000
+        assert kept.bytes == sum(each.size for each in kept.values())
 
 
 @pytest.mark.full

@@ -19,6 +19,7 @@ __all__ = ["MAX_QUERY", "Expander", "Query", "QueryWord"]
 
 MAX_QUERY: Final = 2000
 _MAX_WORDS: Final = 64
+_MAX_KNOWN: Final = 256
 _MIXED: Final = re.compile(r"[a-zA-Z]+(?:\d+|-)[a-zA-Z]+")
 _SAME: Final = 0.95
 _FAMILY: Final = 0.9
@@ -33,6 +34,7 @@ _WHOLE_PART: Final = 4
 _COMPLETION: Final = 0.7
 _ONE_LETTER: Final = 0.9
 _TWO_LETTERS: Final = 0.8
+_VERBS: Final = frozenset(phrase.split()[0] for phrase in PHRASES)
 _MUCH_RARER: Final = 4
 """By how much (as a binary logarithm) a real word is rarer than the one that it is taken for a misspelling of."""
 
@@ -75,6 +77,11 @@ class Expander:
         self._synonyms = synonyms
         self._lenient = lenient
         self._spelling = Spelling(postings)
+        self._known: dict[str, QueryWord] = {}
+
+    def changed(self) -> None:
+        """Take note that tools have come or gone."""
+        self._known.clear()
 
     def read(self, text: str) -> Query:
         """Return the query's words."""
@@ -87,10 +94,12 @@ class Expander:
         meant: dict[str, str] = {}
         maybe: dict[str, str] = {}
         for i, (word, key) in enumerate(words):
-            made = QueryWord(word)
             if word in PHRASES:
+                made = QueryWord(word)
                 self._phrase(made, PHRASES[word])
-            self._exact(made, key)
+                self._exact(made, key)
+            else:
+                made = self._made(word, key)
             self._joined(made, words, i)
             if not made.members and self._lenient:
                 self._guess(made, word, key, meant, maybe, wordy=len(words) > _WORDY)
@@ -105,6 +114,15 @@ class Expander:
     def _sign(self, key: str) -> str:
         sign = self._signs.get(key, "")
         return sign if sign and self._postings.of(sign) else ""
+
+    def _made(self, word: str, key: str) -> QueryWord:
+        known = self._known.get(word)
+        if known is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[word] = QueryWord(word)
+            self._exact(known, key)
+        return QueryWord(word, known.members.copy(), known.kinds.copy())
 
     def _exact(self, made: QueryWord, key: str) -> None:
         if sign := self._sign(key):
@@ -181,7 +199,9 @@ def _words(text: str) -> list[tuple[str, str]]:
     words that say what a verb says count as one."""
     pairs: list[tuple[str, str]] = []
     for piece in text.split():
-        if not piece.isascii():
+        if piece.isalpha() and piece.islower() and piece.isascii():
+            pairs.append((piece, stem(piece)))
+        elif not piece.isascii():
             pairs += [(key, key) for key in stems_of(piece)]
         elif synonyms_of(whole := _whole(piece)):
             pairs.append((whole, whole))
@@ -192,7 +212,7 @@ def _words(text: str) -> list[tuple[str, str]]:
     for i, (word, key) in enumerate(pairs):
         if i in skipped:
             continue
-        ahead = range(i + 1, min(i + 1 + _MAX_GAP, len(pairs)))
+        ahead = range(i + 1, min(i + 1 + _MAX_GAP, len(pairs))) if word in _VERBS else ()
         particle = next((j for j in ahead if f"{word} {pairs[j][0]}" in PHRASES), None)
         if particle is None:
             joined.setdefault(word, key)

@@ -1,10 +1,11 @@
 """Scores of all tools at once: bit sets as big integers.
 
 What a word of the query adds to each tool's score is rounded up to six bits, and each of the six is one big integer
-with a bit for every slot. Adding the words up for the whole catalogue is then a handful of integer operations (one
-microsecond each for 100,000 tools), and the best are read off from the top bit down. As every rounding is upwards, the
-sums are upper bounds, and the best tools by exact score are known for certain once the worst of them beats the bound
-of all that were not looked at.
+with a bit for every slot. They are put together from the tiers of the catalogue's words, which many queries share.
+Adding the words up for the whole catalogue is then a handful of integer operations (one microsecond each for 100,000
+tools), and the best are read off from the top bit down. As every rounding is upwards, the sums are upper bounds, and
+the best tools by exact score are known for certain once the worst of them beats the bound of all that were not looked
+at.
 
 The addition of bit slices is that of O'Neil and Quass, "Improved Query Performance with Variant Indexes", SIGMOD 1997.
 """
@@ -12,20 +13,25 @@ The addition of bit slices is that of O'Neil and Quass, "Improved Query Performa
 from __future__ import annotations
 
 import math
-import re
+import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import compress
+from typing import Final, NamedTuple
 
 __all__ = [
     "PLANES",
+    "Levels",
     "Member",
+    "Tiers",
     "WordPlanes",
     "add_planes",
     "best_of",
     "bits_of",
     "build_planes",
+    "build_tiers",
     "length_class",
     "slots_of",
 ]
@@ -34,13 +40,15 @@ PLANES: Final = 6
 _TOP: Final = (1 << PLANES) - 1
 _PER_OCTAVE: Final = 16
 _FEW: Final = 3000
-_BYTE: Final = re.compile(rb"[^\0]")
-_BITS: Final = [bytes(48 + (value >> bit & 1) for value in range(256)) for bit in range(PLANES)]
+_COARSE: Final = [*(odds / (1 + odds) for odds in (0.25, 0.5, 1, 2, 4, 8, 16)), 1.0]
+_FINE: Final = [*(odds / (1 + odds) for odds in (2 ** (i / 4) for i in range(-8, 17))), 1.0]
+"""The most that the tiers add, as shares of a word's factor. More tiers cost more to build for many tools, and less
+tools to look at one by one."""
+_LARGE: Final = 30_000
 _PLACES: Final = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One of the words that stand for a word of the query: its sign and weight, what it would add to the score of a
     tool that consists of nothing else, and its postings."""
 
@@ -64,73 +72,76 @@ class WordPlanes:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The tools that have a word, as bits, in tiers: each with the share of the word's factor that the word adds at
+    most to the score of a tool of that tier. No tool is in two."""
+
+    tiers: list[tuple[float, int]]
+    size: int
+
+
+class Levels(dict[int, int]):
+    """The tier of a posting by its count and the class of the tool's length, as `count | class << 8`; computed when it
+    is first asked for.
+
+    `flat + slope * length` is what BM25 adds to a count in the denominator; *tools* is their number.
+    """
+
+    def __init__(self, flat: float, slope: float, tools: int) -> None:
+        super().__init__()
+        self.shares: list[float] = _COARSE if tools > _LARGE else _FINE
+        self._norms = [flat + slope * (2 ** (i / _PER_OCTAVE) if i else 0.0) for i in range(256)]
+
+    def __missing__(self, key: int) -> int:
+        count = key & 255
+        level = self[key] = bisect_left(self.shares, count / (count + self._norms[key >> 8]))
+        return level
+
+
 def length_class(length: float) -> int:
     """Return the class of a document's length, 16 to each doubling; 0 to 255."""
     return min(int(math.log2(length) * _PER_OCTAVE), 255) if length > 1 else 0
 
 
-def build_planes(members: Sequence[Member], classes: bytearray, flat: float, slope: float, mean: float) -> WordPlanes:
-    """Return the planes of a word with these members, of which the best counts for each tool.
+def build_tiers(postings: array[int], classes: bytearray, levels: Levels) -> Tiers:
+    """Return the tiers of a word; *classes* are the tools' classes of length."""
+    nothing = bytearray((len(classes) >> 3) + 1)
+    buffers = [nothing[:] for _ in levels.shares]
+    for posting in postings:
+        slot = posting >> 8
+        buffers[levels[posting & 255 | classes[slot] << 8]][slot >> 3] |= 1 << (slot & 7)
+    pairs = zip(levels.shares, buffers, strict=True)
+    tiers = [(share, int.from_bytes(buffer, "little")) for share, buffer in pairs if buffer != nothing]
+    return Tiers(tiers, len(tiers) * len(nothing))
 
-    *classes* are the tools' classes of length; `flat + slope * length` is what BM25 adds to a count in the
-    denominator.
+
+def build_planes(
+    factors: tuple[float, ...], tiers: Sequence[Tiers | None], everywhere: int, drift: float, mean: float
+) -> WordPlanes:
+    """Return the planes of a word whose members have these *factors*; the best of them counts for each tool.
+
+    A member without *tiers* counts in full for *everywhere*, the bits of all tools. *drift* is the factor by which
+    shares may have grown since the tiers were built.
     """
-    top = max(member.factor for member in members)
-    exponent = math.ceil(math.log2(top / _TOP))
-    unit = 2.0**-exponent
-    norms = [flat + slope * (2 ** (i / _PER_OCTAVE) if i else 0.0) for i in range(256)]
-    total = sum(len(member.postings) for member in members)
-    if total <= _FEW and len(classes) > 512:
-        planes = _sparse(members, classes, norms, unit)
-    else:
-        planes = _dense(members, classes, norms, unit)
-    size = sum(plane.bit_length() for plane in planes) // 8
-    return WordPlanes(planes, exponent, tuple(member.factor for member in members), mean, size)
-
-
-class _Levels(dict[int, int]):
-    """What a word adds to a score, in units, rounded up: by its count and the class of the tool's length, as
-    `count | class << 8`; worked out when it is first asked for."""
-
-    def __init__(self, scale: float, norms: Sequence[float]) -> None:
-        super().__init__()
-        self._scale = scale
-        self._norms = norms
-
-    def __missing__(self, key: int) -> int:
-        count = key & 255
-        level = self[key] = min(math.ceil(self._scale * count / (count + self._norms[key >> 8])), _TOP)
-        return level
-
-
-def _dense(members: Sequence[Member], classes: bytearray, norms: Sequence[float], unit: float) -> list[int]:
-    levels = bytearray(len(classes))
-    for i, member in enumerate(members):
-        known = _Levels(member.factor * unit, norms)
-        for posting in member.postings:
-            slot = posting >> 8
-            level = known[posting & 255 | classes[slot] << 8]
-            if i == 0 or level > levels[slot]:
-                levels[slot] = level
-    levels.reverse()  # the first digit is the highest
-    return [int(levels.translate(table), 2) for table in _BITS]
-
-
-def _sparse(members: Sequence[Member], classes: bytearray, norms: Sequence[float], unit: float) -> list[int]:
-    best: dict[int, int] = {}
-    for member in members:
-        known = _Levels(member.factor * unit, norms)
-        for posting in member.postings:
-            slot = posting >> 8
-            level = known[posting & 255 | classes[slot] << 8]
-            if level > best.get(slot, 0):
-                best[slot] = level
-    buffers = [bytearray((len(classes) >> 3) + 1) for _ in range(PLANES)]
-    for slot, level in best.items():
-        place, bit = slot >> 3, 1 << (slot & 7)
+    exponent = math.ceil(math.log2(max(factors) / _TOP))
+    unit = drift * 2.0**-exponent
+    at: dict[int, int] = {}
+    for factor, found in zip(factors, tiers, strict=True):
+        scale = factor * unit
+        for share, bits in found.tiers if found is not None else ((1.0, everywhere),):
+            level = min(math.ceil(scale * share), _TOP)
+            at[level] = at[level] | bits if level in at else bits
+    planes = [0] * PLANES
+    seen = 0
+    for level in sorted(at, reverse=True):
+        bits = at[level]
+        bits ^= bits & seen
+        seen |= bits
         for i in _PLACES[level]:
-            buffers[i][place] |= bit
-    return [int.from_bytes(buffer, "little") for buffer in buffers]
+            planes[i] |= bits
+    size = sum(plane.bit_length() for plane in planes) // 8
+    return WordPlanes(planes, exponent, factors, mean, size)
 
 
 def add_planes(total: list[int], planes: Sequence[int], offset: int) -> None:
@@ -174,12 +185,16 @@ def best_of(total: Sequence[int], among: int, wanted: int) -> tuple[int, int, in
 
 def slots_of(bits: int) -> list[int]:
     """Return the numbers of the bits that are set, in order."""
-    data = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
+    words = array("Q", bits.to_bytes(-(-bits.bit_length() // 64) * 8, "little"))
+    if sys.byteorder != "little":
+        words.byteswap()
     found: list[int] = []
-    for match in _BYTE.finditer(data):
-        start = match.start()
-        base = start << 3
-        found += [base + place for place in _PLACES[data[start]]]
+    for i in compress(range(len(words)), words):
+        word, before = words[i], (i << 6) - 1
+        while word:
+            lowest = word & -word
+            found.append(before + lowest.bit_length())
+            word ^= lowest
     return found
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from operator import attrgetter
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from toolexec.discovery.ranking.planes import (
+    Levels,
     Member,
+    Tiers,
     WordPlanes,
     add_planes,
     best_of,
     bits_of,
     build_planes,
+    build_tiers,
     length_class,
     slots_of,
 )
@@ -29,7 +33,12 @@ Scored: TypeAlias = tuple[float, int]
 _FEW_POSTINGS: Final = 256
 _MANY_WANTED: Final = 200
 _MANY_EQUAL: Final = 4000
-_MAX_PLANE_BYTES: Final = 16 << 20
+_MAX_KEPT_BYTES: Final = 10 << 20
+_RARE: Final = 512
+"""One in so many tools has a word whose tiers are worth to be kept."""
+_MINOR: Final = 0.3
+_SOME_EQUAL: Final = 400
+_MAX_KNOWN: Final = 256
 _MAX_DRIFT: Final = 1.1
 _SURE: Final = 1 + 1e-9
 
@@ -52,6 +61,39 @@ class Choice:
     bits: int | None = None
 
 
+_factor = attrgetter("factor")
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+K = TypeVar("K")
+V = TypeVar("V", bound=_Sized)
+
+
+class _Kept(dict[K, V]):
+    """Values within a bound of bytes; the oldest are given up first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def keep(self, key: K, value: V) -> None:
+        """Add a value, or put another in its place."""
+        known = self.pop(key, None)
+        self.bytes += value.size - (known.size if known is not None else 0)
+        self[key] = value
+        while self.bytes > _MAX_KEPT_BYTES and len(self) > 1:
+            self.bytes -= self.pop(next(iter(self))).size
+
+    def clear(self) -> None:
+        """Give up all."""
+        super().clear()
+        self.bytes = 0
+
+
 class Ranker:
     """Finds the best slots of `postings` by Okapi BM25, exactly. A word that counts once has a count of *unit*.
 
@@ -65,21 +107,24 @@ class Ranker:
         self._unit = unit
         self._flat = k1 * (1 - b) * unit  # as counts are in units, so is what is added to them
         self._classes = bytearray()
-        self._planes: dict[tuple[tuple[str, float], ...], WordPlanes] = {}
+        self._tiers: _Kept[str, Tiers] = _Kept()
+        self._tiers_mean = 1.0
+        self._levels = Levels(0.0, 1.0, 0)
+        self._planes: _Kept[tuple[float | tuple[str, float], ...], WordPlanes] = _Kept()
         self._marks: dict[str, int] = {}
-        self._bytes = 0
+        self._known: dict[tuple[tuple[str, float], ...], list[Member]] = {}
         self._changed: set[int] = set()
         self._changed_bits = 0
 
     def changed(self, slot: int) -> None:
         """Take note that another tool, or none, is now in a slot."""
-        postings = self.postings
-        kind = length_class(postings.lengths[slot])
+        self._known.clear()
+        kind = length_class(self.postings.lengths[slot])
         if slot == len(self._classes):
             self._classes.append(kind)
         else:
             self._classes[slot] = kind
-        if not self._planes and not self._marks:
+        if not self._planes and not self._marks and not self._tiers:
             return
         self._changed.add(slot)
         self._changed_bits |= 1 << slot
@@ -94,9 +139,10 @@ class Ranker:
         self._drop()
 
     def _drop(self) -> None:
+        self._known.clear()
+        self._tiers.clear()
         self._planes.clear()
         self._marks.clear()
-        self._bytes = 0
         self._changed.clear()
         self._changed_bits = 0
 
@@ -163,8 +209,13 @@ class Ranker:
     # -- scoring ------------------------------------------------------------------------------------------------
 
     def _members(self, word: Word) -> list[Member]:
+        """Return those of a word that any tool has, the highest factor first; the same list until something changes."""
+        name = tuple(word)
+        found = self._known.get(name)
+        if found is not None:
+            return found
         postings, count = self.postings, self.postings.count
-        found: list[Member] = []
+        found = []
         ceiling = math.inf
         for sign, weight in word:
             having = postings.of(sign)
@@ -173,6 +224,10 @@ class Ranker:
                 if weight >= 1:
                     ceiling = min(ceiling, rarity)  # a rare synonym must not count for more than the word itself
                 found.append(Member(sign, weight, min(rarity, ceiling) * weight * (self._k1 + 1), having))
+        found.sort(key=_factor, reverse=True)
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[name] = found
         return found
 
     def _norm(self, slot: int) -> float:
@@ -211,7 +266,7 @@ class Ranker:
             return [(score, slot) for slot, score in scores.items() if self.allows(slot, choice)]
         return [(score, slot) for slot, score in scores.items()]
 
-    def _exact(self, groups: Sequence[Sequence[tuple[str, float]]], slots: Sequence[int]) -> list[Scored]:
+    def _exact(self, groups: Sequence[Sequence[Member]], slots: Sequence[int]) -> list[Scored]:
         """Return the slots with their scores, without those that have none of the words."""
         held, lengths = self.postings.held, self.postings.lengths
         flat, slope = self._flat, self._slope
@@ -223,7 +278,9 @@ class Ranker:
             score = 0.0
             for members in groups:
                 best = 0.0
-                for sign, factor in members:
+                for sign, _, factor, _ in members:
+                    if factor <= best:
+                        break  # a member adds less than its factor, and the others have lower ones
                     place = text.find(sign, 0, half)
                     if place >= 0:
                         count = ord(text[half + place])
@@ -238,8 +295,19 @@ class Ranker:
     # -- bit sets -----------------------------------------------------------------------------------------------
 
     def _by_planes(self, groups: Sequence[Sequence[Member]], limit: int, choice: Choice) -> list[Scored] | None:
-        """Return the *limit* best and some more, not in order; None when too many are equal for this to pay."""
-        ready = [self._ready(members) for members in groups]
+        """Return the *limit* best and some more, not in order; None when too many are equal for this to pay.
+
+        What frequent words of little weight add is taken into account only where the best depends on it."""
+        for least, most in ((_MINOR, _SOME_EQUAL), (0.0, _MANY_EQUAL)):
+            found = self._attempt(groups, limit, choice, least, most)
+            if found is not None:
+                return found
+        return None
+
+    def _attempt(
+        self, groups: Sequence[Sequence[Member]], limit: int, choice: Choice, least: float, most: int
+    ) -> list[Scored] | None:
+        ready = [self._ready(members, least) for members in groups]
         lowest = min(planes.exponent for planes, _ in ready)
         total: list[int] = []
         for planes, _ in ready:
@@ -253,23 +321,22 @@ class Ranker:
             among &= having if clause.wanted else ~having
         if choice.bits is not None:
             among &= choice.bits
-        lookup = [[(member.sign, member.factor) for member in members] for members in groups]
-        found = self._exact(lookup, [slot for slot in self._changed if self.allows(slot, choice)])
+        found = self._exact(groups, [slot for slot in self._changed if self.allows(slot, choice)])
         wanted = limit + 6
         while True:
             sure, equal, bound = best_of(total, among, wanted)
-            found += self._exact(lookup, self._accepted(sure, choice))
+            found += self._exact(groups, self._accepted(sure, choice))
             if not bound:
                 return found
             if self._settled(found, limit, bound * unit):
                 return found
-            if equal.bit_count() > _MANY_EQUAL:
+            if equal.bit_count() > most:
                 return None
-            found += self._exact(lookup, self._accepted(equal, choice))
+            found += self._exact(groups, self._accepted(equal, choice))
             if self._settled(found, limit, (bound - 1) * unit):
                 return found
             among &= ~(sure | equal)
-            wanted *= 4
+            wanted = max(wanted, len(found) // 2)
 
     def _accepted(self, bits: int, choice: Choice) -> list[int]:
         slots = slots_of(bits)
@@ -284,27 +351,41 @@ class Ranker:
         found.sort(reverse=True)
         return found[limit - 1][0] > bound
 
-    def _ready(self, members: Sequence[Member]) -> tuple[WordPlanes, float]:
-        """Return the planes of a word, and the factor by which scores may have grown since they were built."""
-        name = tuple((member.sign, member.weight) for member in members)
+    def _ready(self, members: Sequence[Member], least: float) -> tuple[WordPlanes, float]:
+        """Return the planes of a word, and the factor by which scores may have grown since they were built. Members
+        that have many tools, and less than the share *least* of the highest factor, count in full for all tools."""
+        factors = tuple([member.factor for member in members])
+        name = (least, *[(member.sign, member.weight) for member in members])
         mean = self.postings.mean_length
         known = self._planes.get(name)
         if known is not None:
-            drift = max(member.factor / then for member, then in zip(members, known.factors, strict=True))
-            drift = max(drift, 1.0) * max(mean / known.mean_length, 1.0)
+            drift = max(mean / known.mean_length, 1.0)
+            if known.factors != factors:
+                drift *= max(1.0, *[factor / then for factor, then in zip(factors, known.factors, strict=True)])
             if drift < _MAX_DRIFT:
                 return known, drift
-            self._bytes -= known.size
-            del self._planes[name]
-        built = build_planes(members, self._classes, self._flat, self._slope, mean)
-        self._keep(name, built)
+        drift = max(mean / self._tiers_mean, 1.0)
+        if drift > _MAX_DRIFT or not self._tiers:
+            self._tiers.clear()
+            self._levels = Levels(self._flat, self._slope, len(self._classes))
+            self._tiers_mean, drift = mean, 1.0
+        least *= factors[0]
+        many = len(self._classes) // _RARE
+        tiers = [
+            None if member.factor < least and len(member.postings) > many else self._tiers_of(member)
+            for member in members
+        ]
+        built = build_planes(factors, tiers, (1 << len(self._classes)) - 1, drift, mean)
+        self._planes.keep(name, built)
         return built, 1.0
 
-    def _keep(self, name: tuple[tuple[str, float], ...], built: WordPlanes) -> None:
-        self._bytes += built.size
-        while self._bytes > _MAX_PLANE_BYTES and self._planes:
-            self._bytes -= self._planes.pop(next(iter(self._planes))).size
-        self._planes[name] = built
+    def _tiers_of(self, member: Member) -> Tiers:
+        tiers = self._tiers.get(member.sign)
+        if tiers is None:
+            tiers = build_tiers(member.postings, self._classes, self._levels)
+            if len(member.postings) * _RARE > len(self._classes):
+                self._tiers.keep(member.sign, tiers)
+        return tiers
 
     def _marked(self, mark: str) -> int:
         bits = self._marks.get(mark)
