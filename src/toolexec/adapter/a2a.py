@@ -71,17 +71,17 @@ class A2AAdapter:
         return _NAME
 
     def supports(self, feature: SchemaFeature) -> bool:
-        """None: a skill has no schema."""
+        """Return False: a skill has no schema."""
         del feature
         return False
 
     def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
-        """See `Adapter.to_tool`. A whole card is refused; `card_to_provider` reads it."""
+        """Implement `Adapter.to_tool`. A whole card is refused; `card_to_provider` reads it."""
         del names
         return converting(_NAME, "to_tool", lambda: _read(plain(form)))
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
-        """See `Adapter.from_tool`."""
+        """Implement `Adapter.from_tool`."""
         return converting(_NAME, "from_tool", lambda: _write(tool, options or FormOptions()), tool_id=tool.id)
 
 

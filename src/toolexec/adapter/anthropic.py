@@ -55,11 +55,13 @@ class AnthropicAdapter:
         return feature in DIALECTS["anthropic"].features
 
     def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
-        """See `Adapter.to_tool`. A tool that Anthropic itself defines, such as `bash_20250124`, is none."""
+        """Implement `Adapter.to_tool`. A tool that Anthropic itself defines, such as `bash_20250124`, is none."""
         return converting(self.name, "to_tool", lambda: _read(form, names))
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
-        """See `Adapter.from_tool`. Code may call only tools that are not strict, so such a tool is written as one."""
+        """Implement `Adapter.from_tool`. Code may call only tools that are not strict, so such a tool is written as
+        one.
+        """
         return converting(self.name, "from_tool", lambda: self._write(tool, options or FormOptions()), tool_id=tool.id)
 
     def _write(self, tool: Tool, options: FormOptions) -> Converted:

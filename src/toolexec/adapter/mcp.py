@@ -37,11 +37,11 @@ class MCPAdapter:
         return feature in DIALECTS["mcp"].features
 
     def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
-        """See `Adapter.to_tool`."""
+        """Implement `Adapter.to_tool`."""
         return form if isinstance(form, Tool) else converting(self.name, "to_tool", lambda: _read(form, names))
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
-        """See `Adapter.from_tool`. The name is that of the tool, unless the options have another."""
+        """Implement `Adapter.from_tool`. The name is that of the tool, unless the options have another."""
         return converting(self.name, "from_tool", lambda: self._write(tool, options or FormOptions()), tool_id=tool.id)
 
     def _write(self, tool: Tool, chosen: FormOptions) -> Converted:

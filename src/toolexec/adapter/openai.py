@@ -51,11 +51,11 @@ class OpenAIAdapter:
         return feature in DIALECTS["openai"].features
 
     def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
-        """See `Adapter.to_tool`."""
+        """Implement `Adapter.to_tool`."""
         return converting(self.name, "to_tool", lambda: _read(form, names))
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
-        """See `Adapter.from_tool`."""
+        """Implement `Adapter.from_tool`."""
         return converting(self.name, "from_tool", lambda: self._write(tool, options or FormOptions()), tool_id=tool.id)
 
     def _write(self, tool: Tool, options: FormOptions) -> Converted:

@@ -58,7 +58,7 @@ class Aggregator:
         self._policy: CollisionPolicy = on_collision
 
     async def list_tools(self, *, partial: bool = False) -> Listing:
-        """All tools. Raises BackendError as the policy says, and the first backend's failure, unless *partial*
+        """Return all tools. Raises BackendError as the policy says, and the first backend's failure, unless *partial*
         asks for what there is with the failures beside it."""
         hosted, failures = await self._gather()
         if failures and not partial:

@@ -29,7 +29,7 @@ class BackendStatus:
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as JSON-able data, without what is empty."""
+        """Return the status as JSON-able data, without what is empty."""
         data: dict[str, Any] = {
             "name": self.name,
             "kind": self.kind,
@@ -60,7 +60,7 @@ class Backend(Protocol):
         ...
 
     def status(self) -> BackendStatus:
-        """How the backend is just now, without waiting or asking anyone."""
+        """Return how the backend is just now, without waiting or asking anyone."""
         ...
 
     async def start(self) -> None:
@@ -73,11 +73,11 @@ class Backend(Protocol):
         ...
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools hosted here, in a stable order; the caller must not get the backend's own list."""
+        """Return the tools hosted here, in a stable order; the caller must not get the backend's own list."""
         ...
 
     def bind(self, tool: Tool) -> Binding:
-        """The binding of a tool that `list_tools` gave."""
+        """Return the binding of a tool that `list_tools` gave."""
         ...
 
     async def call(self, name: str, call: ToolCall) -> Any:

@@ -64,7 +64,7 @@ def cancel_begun(task: asyncio.Task[Any]) -> None:
 
 
 def result_not_json(name: str, error: NotJSONError, what: str = "returned something") -> InvalidResultError:
-    """The error to report when the tool *name* ran and its result has no JSON form."""
+    """Return the error to report when the tool *name* ran and its result has no JSON form."""
     first = error.violations[0]
     return InvalidResultError(
         f"{name} {what} that is not JSON at {first.path or 'its root'}: {first.message}",

@@ -108,19 +108,20 @@ class LocalBackend:
         self._tools.pop(name, None)
 
     def has(self, name: str) -> bool:
-        """Whether a handler is registered under *name*, or its tool is called that."""
+        """Return whether a handler is registered under *name*, or its tool is called that."""
         return self._find(name) is not None
 
     def runs_here(self, name: str) -> bool:
-        """Whether the handler is a sync function for which any thread will do, so that no call needs the loop. One that
-        reports or says something needs it: that is where it is heard."""
+        """Return whether the handler is a sync function for which any thread will do, so that no call needs the loop.
+        One that reports or says something needs it: that is where it is heard.
+        """
         handler = self._handlers.get(name) or self._find(name)
         if handler is None or not self.enabled or handler.wants_context:
             return False
         return handler.kind == "sync" and handler.mode == "thread"
 
     def status(self) -> BackendStatus:
-        """How the backend is; `info` counts lost threads, those that hang in calls which were given up."""
+        """Return how the backend is; `info` counts lost threads, those that hang in calls which were given up."""
         reason = None if self.enabled else "switched off"
         lost = self._threads.lost
         return BackendStatus(
@@ -134,7 +135,7 @@ class LocalBackend:
         )
 
     async def start(self) -> None:
-        """Nothing to do: threads and processes start at their first use."""
+        """Do nothing: threads and processes start at their first use."""
 
     async def aclose(self) -> None:
         """End idle threads and all processes, those at work too. A later call starts new ones."""
@@ -144,11 +145,13 @@ class LocalBackend:
             await processes.aclose()
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools registered with a definition, in order of registration."""
+        """Return the tools registered with a definition, in order of registration."""
         return list(self._tools.values())
 
     def bind(self, tool: Tool) -> LocalBinding:
-        """The binding of one of these tools, also under the namespace that an index gave it: the backend's name."""
+        """Return the binding of one of these tools, also under the namespace that an index gave it: the backend's
+        name.
+        """
         name = tool.id
         if name not in self._tools:
             bare = tool.replace(namespace="", version="").id if tool.namespace == self.name else tool.id
@@ -347,7 +350,7 @@ class _Reporter:
         self.over = False
 
     def context(self, tool_id: str) -> ToolContext:
-        """What the handler is given."""
+        """Return what the handler is given."""
         report = None if self._callback is None else partial(self._carry, self._tell)
         return ToolContext(tool_id, report, None if self._hear is None else partial(self._carry, self._say))
 

@@ -43,7 +43,7 @@ class ProviderBackend:
         self._tools = tuple(tools)
 
     def status(self) -> BackendStatus:
-        """How the backend is."""
+        """Return how the backend is."""
         reason = None if self.enabled else "switched off"
         lost = self._threads.lost
         return BackendStatus(
@@ -57,18 +57,18 @@ class ProviderBackend:
         )
 
     async def start(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def aclose(self) -> None:
         """End idle threads."""
         self._threads.close()
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools given at construction."""
+        """Return the tools given at construction."""
         return list(self._tools)
 
     def bind(self, tool: Tool) -> Binding:
-        """The binding of one of these tools."""
+        """Return the binding of one of these tools."""
         return (MCPBinding if self.kind == "mcp" else ProviderBinding)(self.name, tool.name)
 
     async def call(self, name: str, call: ToolCall) -> Any:

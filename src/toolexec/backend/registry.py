@@ -96,11 +96,11 @@ class BackendRegistry:
         self._on_missing[kind] = make
 
     def get(self, name: str) -> Backend | None:
-        """The backend, or None."""
+        """Return the backend, or None."""
         return self._backends.get(name)
 
     def names(self) -> list[str]:
-        """All names in alphabetical order."""
+        """Return all names in alphabetical order."""
         with self._lock:
             return sorted(self._backends)
 
@@ -111,7 +111,7 @@ class BackendRegistry:
         return [b for b in backends if kind in (None, b.kind) and enabled in (None, b.enabled)]
 
     def resolve(self, binding: Binding) -> Backend:
-        """The backend that hosts *binding*; raises BackendNotFoundError with what there is instead."""
+        """Return the backend that hosts *binding*; raises BackendNotFoundError with what there is instead."""
         if binding.kind == "local" and self._only_local is not None:
             return self._only_local
         backend = self._backends.get(binding.backend)

@@ -14,7 +14,8 @@ _Event: TypeAlias = tuple[bool, Any]
 
 
 async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
-    """The items of the generator that *start* makes, and between them the Progress reported to the callback it gets.
+    """Yield the items of the generator that *start* makes, and between them the Progress reported to the callback it
+    gets.
 
     Progress arrives while the generator works on its next item. The generator runs in a task of its own, never ahead of
     the consumer; closing this one closes it. What it raises is raised here, after all that came before.

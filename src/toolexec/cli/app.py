@@ -291,7 +291,7 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Leave out the pauses for reading.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See it all at work on the Git repository around you. No network."""
+    """Show it all at work on the Git repository around you. No network."""
     from toolexec.cli import demo as show
 
     perform_command(context, lambda session: show.run(session, fast=fast), None, as_json, make=show.make_exec)

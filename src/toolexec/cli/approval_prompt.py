@@ -57,8 +57,9 @@ def terminal_approver(path: str = _TERMINAL) -> Approver | None:
 
 
 def question(request: ApprovalRequest) -> str:
-    """What the person gets to read: the tool, the arguments, who wants it, and why it is asked. Nothing of it can steer
-    a terminal, and long arguments are cut, which is said."""
+    """Return what the person gets to read: the tool, the arguments, who wants it, and why it is asked. Nothing of it
+    can steer a terminal, and long arguments are cut, which is said.
+    """
     caller = request.caller
     who = one_line(caller.id, 100) or "somebody whom nobody knows"
     if caller.tenant:

@@ -19,7 +19,7 @@ __all__ = ["read_args", "read_chain", "read_stdin"]
 
 
 def read_stdin() -> str:
-    """All of stdin as UTF-8 text; raises ConfigurationError when it is not."""
+    """Return all of stdin as UTF-8 text; raises ConfigurationError when it is not."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except ValueError as error:
@@ -27,7 +27,7 @@ def read_stdin() -> str:
 
 
 def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> dict[str, Any]:
-    """The arguments that *words* spell for a tool with this input *schema*.
+    """Return the arguments that *words* spell for a tool with this input *schema*.
 
     A word is a JSON object, `@file.json`, `-` (JSON on stdin), `key=value` or `key:=JSON`; later ones win over earlier
     ones. A value is read as its schema says: text stays text, a number or an object is JSON, and a list is JSON or one
@@ -120,7 +120,7 @@ def _read(path: Path) -> str:
 
 
 def read_chain(source: str, stdin: Callable[[], str] = read_stdin) -> list[Step]:
-    """The steps in a JSON or TOML file (`-`: stdin): a list of steps, or an object with such a list as `steps`.
+    """Return the steps in a JSON or TOML file (`-`: stdin): a list of steps, or an object with such a list as `steps`.
 
     Raises ConfigurationError for a file that cannot be read, InvalidChainError for steps that make no sense.
     """

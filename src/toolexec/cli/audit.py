@@ -41,8 +41,8 @@ File = Annotated[
 
 
 def audit_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
-    """The audit log to look at: the one that is *given*, else the one that `$TOOLEXEC_AUDIT` names, else that of the
-    configuration in *config* or in the current folder, else the usual one.
+    """Return the audit log to look at: the one that is *given*, else the one that `$TOOLEXEC_AUDIT` names, else that of
+    the configuration in *config* or in the current folder, else the usual one.
 
     Raises ConfigurationError when there is none, or the configuration is wrong.
     """

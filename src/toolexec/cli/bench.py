@@ -45,11 +45,11 @@ class _Cost:
         return round(self.bytes / _BYTES_OF_TOKEN)
 
     def saved(self, all_tools: _Cost) -> float | None:
-        """How much smaller this is than *all_tools*, in percent; None where there are no tools."""
+        """Return how much smaller this is than *all_tools*, in percent; None where there are no tools."""
         return 100 * (1 - self.bytes / all_tools.bytes) if all_tools.bytes else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {"tools": self.tools, "bytes": self.bytes, "tokens": self.tokens}
 
 

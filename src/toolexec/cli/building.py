@@ -50,7 +50,9 @@ class BuildView:
             self._hide()
 
     async def during(self, work: Coroutine[Any, Any, T]) -> T:
-        """What *work* gives. Cancelling stops the build that it waits for, and waits until that has cleaned up."""
+        """Return what *work* gives. Cancelling stops the build that it waits for, and waits until that has cleaned
+        up.
+        """
         task = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(task)
@@ -125,7 +127,7 @@ class _Lines(BuildView):
 
 @contextmanager
 def watch_build(screen: Screen, *, keep: bool = False) -> Generator[BuildView, None, None]:
-    """What shows on stderr how a build goes on, if there is one; with *keep* the bars stay.
+    """Yield what shows on stderr how a build goes on, if there is one; with *keep* the bars stay.
 
     After the block it stops a build that still runs.
     """

@@ -60,8 +60,8 @@ def client_config(
 def snippet(
     client: str, transport: str, url: str, name: str, files: tuple[Path, ...], variables: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The JSON for *client*, with a place for each of *variables*: the environment of a program with windows does not
-    have those of a shell. VS Code asks for them and keeps them; elsewhere the user fills them in.
+    """Return the JSON for *client*, with a place for each of *variables*: the environment of a program with windows
+    does not have those of a shell. VS Code asks for them and keeps them; elsewhere the user fills them in.
 
     Raises ConfigurationError for settings that make no sense, and for no tools.
     """

@@ -75,7 +75,7 @@ class Program:
 
 
 def read_program(options: CodeOptions) -> Program:
-    """The program to run, its language by the file's name unless one was given.
+    """Return the program to run, its language by the file's name unless one was given.
 
     Raises ConfigurationError when there is none, there are two, or it cannot be read.
     """
@@ -97,7 +97,7 @@ def read_program(options: CodeOptions) -> Program:
 
 
 def read_settings(options: CodeOptions, program: Program) -> CodeSettings:
-    """The settings of the run; raises ConfigurationError and InvalidLimitsError for words that make no sense."""
+    """Return the settings of the run; raises ConfigurationError and InvalidLimitsError for words that make no sense."""
     settings: CodeSettings = {
         "language": program.language,
         "timeout": options.timeout,

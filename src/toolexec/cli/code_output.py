@@ -54,7 +54,7 @@ class Printed:
 
 
 def call_line(call: ToolCallRecord) -> Text:
-    """One tool call on one line: how it went, its arguments, how long it took."""
+    """Return one tool call on one line: how it went, its arguments, how long it took."""
     arguments = to_json(dict(call.args), indent=None, ascii_only=False) if call.args else ""
     mark, style = ("✓", "green") if call.error is None else ("✗", "red")
     text = Text.assemble((f"{mark} ", style), (one_line(call.tool_id), "cyan"))
@@ -75,7 +75,7 @@ def show_failure(screen: Screen, error: ToolExecError) -> None:
 
 
 def failure_text(error: CodeError) -> Text:
-    """The message, the offending line with a caret under the column, and the traceback."""
+    """Return the message, the offending line with a caret under the column, and the traceback."""
     text = Text(clean(str(error)))
     if error.source and error.line:
         gutter = f"  {error.line} │ "

@@ -40,7 +40,7 @@ TABLE: Final = (
 
 
 def exit_code(error: ToolExecError) -> int:
-    """The exit code for an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     if isinstance(error, ExecutionError | OutputValidationError):
         return FAILED
     if isinstance(error, ConfigurationError | InvalidChainError):

@@ -154,17 +154,17 @@ def _by_namespace(found: list[Summary]) -> list[dict[str, Any]]:
 
 
 def unavailable(session: Session) -> list[BackendStatus]:
-    """The backends whose tools may be missing from the answer."""
+    """Return the backends whose tools may be missing from the answer."""
     return [status for status in session.ex.backend_statuses() if status.enabled and not status.available]
 
 
 def unavailable_data(down: list[BackendStatus]) -> dict[str, Any]:
-    """The same for JSON: the key `unavailable`, or nothing when all are there."""
+    """Return the same for JSON: the key `unavailable`, or nothing when all are there."""
     return {"unavailable": [{"backend": s.name, "reason": s.reason} for s in down]} if down else {}
 
 
 def mention(session: Session, down: list[BackendStatus]) -> None:
-    """The same for people, on stderr."""
+    """Print the same for people, on stderr."""
     for status in down:
         session.screen.note(f"unavailable: {status.name}: {one_line(status.reason or '', 300)}", style="yellow")
     if down and session.screen.err.is_terminal:

@@ -23,8 +23,9 @@ __all__ = ["manual"]
 
 
 def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> RenderableType:
-    """The documentation as far as its level goes; *config* goes into the example command, *stub* says how code calls
-    the tool."""
+    """Return the documentation as far as its level goes; *config* goes into the example command, *stub* says how code
+    calls the tool.
+    """
     parts: list[RenderableType] = [_head(doc)]
     schema: object = {}
     if doc.tool is not None:

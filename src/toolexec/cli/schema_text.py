@@ -27,7 +27,7 @@ class Parameter:
 
 
 def follow(schema: object, root: object) -> Mapping[str, Any]:
-    """The schema that *schema* stands for, after its local references; an empty one where that leads nowhere."""
+    """Return the schema that *schema* stands for, after its local references; an empty one where that leads nowhere."""
     for _ in range(_MAX_DEPTH):
         if not isinstance(schema, Mapping):
             return {}
@@ -41,7 +41,7 @@ def follow(schema: object, root: object) -> Mapping[str, Any]:
 
 
 def accepted_types(schema: object, root: object, depth: int = 0) -> set[str]:
-    """The JSON types that a value may have as far as the schema names them; empty when it leaves that open."""
+    """Return the JSON types that a value may have as far as the schema names them; empty when it leaves that open."""
     schema = follow(schema, root)
     found = set(_named_types(schema))
     choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
@@ -77,7 +77,7 @@ def _type_of(value: object) -> str:
 
 
 def parameters(schema: object) -> list[Parameter]:
-    """The properties of an object's schema, the required ones first."""
+    """Return the properties of an object's schema, the required ones first."""
     top = follow(schema, schema)
     properties, required = top.get("properties"), top.get("required")
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
@@ -101,7 +101,7 @@ def parameters(schema: object) -> list[Parameter]:
 
 
 def type_words(schema: object, root: object, depth: int = 0) -> str:
-    """The type in a few words: `integer, 1 to 10`, `"a" | "b"`, `list of string`, `object {x, y}`."""
+    """Return the type in a few words: `integer, 1 to 10`, `"a" | "b"`, `list of string`, `object {x, y}`."""
     schema = follow(schema, root)
     if depth > _MAX_DEPTH:
         return "any"

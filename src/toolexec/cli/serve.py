@@ -161,7 +161,7 @@ def load_for_serving(
     *,
     tools_needed: bool = True,
 ) -> LoadedConfig:
-    """What a server is set up with: files, environment, *given* options by name, and `--set` words.
+    """Return what a server is set up with: files, environment, *given* options by name, and `--set` words.
 
     Raises as `load_settings` does, and ConfigurationError when there are no tools anywhere, but are needed.
     """

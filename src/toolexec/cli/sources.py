@@ -30,7 +30,7 @@ class Sources:
 
 
 def find_sources(given: Sequence[Path]) -> Sources:
-    """The files given, else those of $TOOLEXEC_CONFIG, else the first of `DEFAULT_FILES` in the current folder.
+    """Return the files given, else those of $TOOLEXEC_CONFIG, else the first of `DEFAULT_FILES` in the current folder.
 
     Raises ConfigurationError when there is none.
     """
@@ -50,12 +50,12 @@ def find_sources(given: Sequence[Path]) -> Sources:
 
 
 def load_exec(files: Sequence[Path]) -> Exec:
-    """An Exec with everything that *files* define; see `build_from`."""
+    """Return an Exec with everything that *files* define; see `build_from`."""
     return build_from(files).ex
 
 
 def build_from(files: Sequence[Path]) -> Built:
-    """An Exec with everything that *files* and the environment define.
+    """Return an Exec with everything that *files* and the environment define.
 
     The servers of TOML, YAML and JSON files are added, and their settings hold. A Python file's module-level Exec is
     used as it is (named `ex`, `app`, or the only one); without one, every tool declared with `@tool` and every Tool

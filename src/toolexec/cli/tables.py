@@ -42,7 +42,7 @@ _PLAIN_KEY: Final = re.compile(r"\w[\w.-]*")
 
 
 def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
-    """A table with a rule under its head and nothing else around it."""
+    """Return a table with a rule under its head and nothing else around it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
     for header, options in columns:
         table.add_column(header, **options)
@@ -84,7 +84,7 @@ def explained(found: Sequence[Summary]) -> RenderableType:
 
 
 def facets_table(counts: Facets) -> Table:
-    """How many tools there are of each kind, the most frequent first."""
+    """Return how many tools there are of each kind, the most frequent first."""
     table = plain_table(("Facet", {}), ("Counts", {"ratio": 1, "overflow": "fold"}))
     table.expand = True
     rows = {"tools": {"all": counts.total}, "namespaces": counts.namespaces, "tags": counts.tags}
@@ -120,7 +120,7 @@ def listing(found: Sequence[Summary], limit: int | None) -> RenderableType:
 
 
 def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
-    """Every backend: kind, state, tools, transport, and the server or the reason why it is not available."""
+    """Return every backend: kind, state, tools, transport, and the server or the reason why it is not available."""
     table = plain_table(
         ("Backend", {"overflow": "fold"}),
         ("Status", {"no_wrap": True}),
@@ -154,7 +154,7 @@ def _details(status: BackendStatus) -> Text:
 
 
 def chain_table(result: ChainResult) -> Table:
-    """A chain's steps: state, duration, and the start of the value or the error."""
+    """Return a chain's steps: state, duration, and the start of the value or the error."""
     table = plain_table(
         ("#", {"justify": "right"}),
         ("Tool", {"overflow": "fold", "max_width": _MAX_ID}),
@@ -186,12 +186,12 @@ def _step_cells(step: StepResult) -> tuple[Text, Text, Text]:
 
 
 def preview(value: Any) -> Text:
-    """The start of a value on one line."""
+    """Return the start of a value on one line."""
     return Text(one_line(value if isinstance(value, str) else _compact(value), 500))
 
 
 def value_text(value: Any) -> Text:
-    """A value in full: text as it is, anything else as indented JSON."""
+    """Return a value in full: text as it is, anything else as indented JSON."""
     if isinstance(value, str):
         return Text(clean(value).rstrip("\n"))
     text = Text(clean(to_json(value, ascii_only=False)))
@@ -200,7 +200,7 @@ def value_text(value: Any) -> Text:
 
 
 def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line for each part of a reply that is not text: its kind, type and size."""
+    """Return one line for each part of a reply that is not text: its kind, type and size."""
     lines: list[str] = []
     for part in content:
         kind = part.get("type")
@@ -219,7 +219,9 @@ def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def command_line(tool_id: str, args: Mapping[str, Any], schema: Any, config: Sequence[Path] = ()) -> str:
-    """A `toolexec run` line, ready for a shell: key=value words if they read back as *args*, else one JSON object."""
+    """Return a `toolexec run` line, ready for a shell: key=value words if they read back as *args*, else one JSON
+    object.
+    """
     words = ["toolexec", "run", tool_id, *(word for path in config for word in ("-c", str(path)))]
     pairs = [f"{key}={value if isinstance(value, str) else _compact(value)}" for key, value in args.items()]
     simple = all(_PLAIN_KEY.fullmatch(key) and not isinstance(args[key], dict | list) for key in args)
@@ -228,14 +230,14 @@ def command_line(tool_id: str, args: Mapping[str, Any], schema: Any, config: Seq
 
 
 def hints_text(hints: ToolAnnotations) -> str:
-    """What the annotations say, in words."""
+    """Return what the annotations say, in words."""
     words = [word for word, is_so in (("read-only", hints.read_only), ("idempotent", hints.idempotent)) if is_so]
     words += ["destructive"] if hints.destructive else []
     return ", ".join(words)
 
 
 def duration_text(seconds: float) -> str:
-    """A duration with a unit that suits it."""
+    """Return a duration with a unit that suits it."""
     if seconds < 0.001:
         return f"{seconds * 1_000_000:.{1 if seconds < 0.000_01 else 0}f} µs"
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

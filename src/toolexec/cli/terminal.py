@@ -44,12 +44,14 @@ _HINTS: Final = {
 
 
 def clean(text: str) -> str:
-    """The text without escape sequences, control characters (but newline and tab), and marks that reorder or hide."""
+    """Return the text without escape sequences, control characters (but newline and tab), and marks that reorder or
+    hide.
+    """
     return _UNSAFE.sub("", _SEQUENCE.sub("", text))
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """The cleaned text on one line, cut at *limit* characters (0: not cut)."""
+    """Return the cleaned text on one line, cut at *limit* characters (0: not cut)."""
     line = " ".join(clean(text).split())
     return line if not limit or len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -147,7 +149,7 @@ class Screen:
 
 
 def error_body(error: ToolExecError) -> Text:
-    """The error in full, every violation on a line of its own."""
+    """Return the error in full, every violation on a line of its own."""
     body = Text()
     if isinstance(error, InputValidationError | OutputValidationError):
         body.append(_subject(error))

@@ -78,7 +78,7 @@ def trust_accept(
 
 
 def pins_of(session: Session, state: Path | None) -> Pins:
-    """The pins of the configuration's gate, unless *state* names another file, or it has none.
+    """Return the pins of the configuration's gate, unless *state* names another file, or it has none.
 
     Raises ConfigurationError when the file cannot be read.
     """

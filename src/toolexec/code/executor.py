@@ -136,7 +136,7 @@ class Executor:
         return await self.run(request, tools, self._engine.execute(request, tools))
 
     def prepare(self, request: ExecuteRequest) -> tuple[Tools, ExecuteRequest]:
-        """The tools for one run, and the parameters with all that holds filled in; raises ConfigurationError."""
+        """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError."""
         config = self.config
         _check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()

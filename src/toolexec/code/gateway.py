@@ -24,19 +24,19 @@ class Gateway(Protocol):
     """
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
-        """The best tools for *query*, at most *limit*."""
+        """Return the best tools for *query*, at most *limit*."""
         ...
 
     async def list_namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order."""
+        """Return all namespaces in alphabetical order."""
         ...
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation; raises as `DocStore.describe` does."""
+        """Return a tool's documentation; raises as `DocStore.describe` does."""
         ...
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """A tool's examples, at most *limit*; raises as `DocStore.describe` does."""
+        """Return a tool's examples, at most *limit*; raises as `DocStore.describe` does."""
         ...
 
     async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:

@@ -65,7 +65,7 @@ class Handle:
     preview: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The handle as JSON-able data."""
+        """Return the handle as JSON-able data."""
         return {
             "id": self.id,
             "type": self.type,
@@ -104,7 +104,7 @@ class Handles:
         return len(self._kept)
 
     def keep(self, value: Any, text: str) -> Handle | None:
-        """A handle for *value*, whose JSON is *text*; None when it fits the budget and needs none.
+        """Return a handle for *value*, whose JSON is *text*; None when it fits the budget and needs none.
 
         Raises InvalidRequestError when the handles together would hold more than 256 MiB.
         """
@@ -134,7 +134,7 @@ class Handles:
     def read(
         self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None, budget: Budget | None = None
     ) -> Any:
-        """A part of a kept value: what the JMESPath *path* selects, and of a list or text at most *limit* items
+        """Return a part of a kept value: what the JMESPath *path* selects, and of a list or text at most *limit* items
         (characters) from *offset* on.
 
         Raises InvalidRequestError for an unknown handle, a path that does not parse, is over 200 characters, would
@@ -150,7 +150,7 @@ class Handles:
         return value[offset : None if limit is None else offset + limit]
 
     def answer(self, value: Any, budget: Budget) -> tuple[str, Handle | None]:
-        """A value that was read, as JSON, or a handle for it when it is over the budget. Raises as `page`."""
+        """Return a value that was read, as JSON, or a handle for it when it is over the budget. Raises as `page`."""
         if is_small(value):
             text = _encode(value)
             large = len(text) > self.budget and isinstance(value, str | list | tuple | Mapping)
@@ -172,7 +172,8 @@ class Handles:
         texts: bool = True,
         budget: Budget | None = None,
     ) -> str:
-        """The next piece of a kept value, as JSON: as many items as fit the budget and *most_bytes*, at least one.
+        """Return the next piece of a kept value, as JSON: as many items as fit the budget and *most_bytes*, at least
+        one.
 
         Of a list `{"items": [...], "held": {...}}`, of an object with their `keys`, too; *of* `keys` gives only those.
         Of a text `{"text": ...}`. It begins at *offset*, or ends before it with *backward*, and has at most *limit*

@@ -78,15 +78,17 @@ class Limits:
         return cls(**data)
 
     def narrow(self, asked: Limits) -> Limits:
-        """The tighter of the two for each bound: what is asked for can lower these limits and never raise them."""
+        """Return the tighter of the two for each bound: what is asked for can lower these limits and never raise
+        them.
+        """
         return Limits(**{name: _tighter(getattr(self, name), getattr(asked, name)) for name in _NAMES})
 
     def set_names(self) -> tuple[str, ...]:
-        """The names of the bounds that are set."""
+        """Return the names of the bounds that are set."""
         return tuple(name for name in _NAMES if getattr(self, name))
 
     def to_dict(self) -> dict[str, Any]:
-        """The bounds that are set, as JSON-able data."""
+        """Return the bounds that are set, as JSON-able data."""
         return {name: getattr(self, name) for name in self.set_names()}
 
 
@@ -104,7 +106,7 @@ class LimitsEnforced:
     disk: bool = False
 
     def to_dict(self) -> dict[str, bool]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -167,7 +169,9 @@ class AllowList:
         return self._limited
 
     def accepts(self, tool_id: str) -> bool:
-        """Whether the tool is on the list: under its own ID, or under the one without a version if that means it."""
+        """Return whether the tool is on the list: under its own ID, or under the one without a version if that means
+        it.
+        """
         if not self._limited or tool_id in self._exact:
             return True
         found = self._index.find(tool_id)
@@ -187,7 +191,7 @@ class AllowList:
             )
 
     def without_hints(self, error: ToolNotFoundError) -> ToolNotFoundError:
-        """The error, its suggestions without the tools that the code may not know of."""
+        """Return the error, its suggestions without the tools that the code may not know of."""
         if not self._limited:
             return error
         close = [tool_id for tool_id in error.details.get("close", ()) if self.accepts(tool_id)]
@@ -216,19 +220,19 @@ class CountedGateway:
         self._count = CallCount(limits)
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
-        """See `Gateway.search_tools`."""
+        """Implement `Gateway.search_tools`."""
         return await self.inner.search_tools(query, limit)
 
     async def list_namespaces(self) -> list[str]:
-        """See `Gateway.list_namespaces`."""
+        """Implement `Gateway.list_namespaces`."""
         return await self.inner.list_namespaces()
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """See `Gateway.describe_tool`."""
+        """Implement `Gateway.describe_tool`."""
         return await self.inner.describe_tool(tool_id, level)
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """See `Gateway.list_tool_examples`."""
+        """Implement `Gateway.list_tool_examples`."""
         return await self.inner.list_tool_examples(tool_id, limit)
 
     async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
@@ -247,7 +251,7 @@ class CountedGateway:
         return result, done
 
     def tool_calls(self) -> list[ToolCallRecord]:
-        """The trace that *inner* keeps, if it keeps one."""
+        """Return the trace that *inner* keeps, if it keeps one."""
         return trace_of(self.inner)
 
 

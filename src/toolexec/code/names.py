@@ -58,8 +58,8 @@ _MAX_CLOSE: Final = 3
 
 
 def python_name(name: str) -> str:
-    """The Python identifier for *name*: `_` for each character that cannot be in one, `_` before a digit at the start,
-    one `_` for several at the start (Python has its own use for those), and `_` after a keyword.
+    """Return the Python identifier for *name*: `_` for each character that cannot be in one, `_` before a digit at the
+    start, one `_` for several at the start (Python has its own use for those), and `_` after a keyword.
 
     >>> [python_name(name) for name in ("list-issues", "2fa", "import", "__init__", "ok")]
     ['list_issues', '_2fa', 'import_', '_init__', 'ok']
@@ -75,7 +75,9 @@ def python_name(name: str) -> str:
 
 
 def attribute_path(namespace: str, name: str) -> ToolPath:
-    """The attributes that a tool of this namespace (may be empty) and name has if it shares them with no other."""
+    """Return the attributes that a tool of this namespace (may be empty) and name has if it shares them with no
+    other.
+    """
     first = python_name(namespace or name)
     if first in TOOLS_METHODS:
         first = f"{first}_"
@@ -96,7 +98,9 @@ def paths_of(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ToolPath 
 
 
 def preferred(tools: Iterable[Tool]) -> dict[tuple[str, str], Tool]:
-    """The tool that `namespace:name` stands for, by (namespace, name): the one without a version, else the highest."""
+    """Return the tool that `namespace:name` stands for, by (namespace, name): the one without a version, else the
+    highest.
+    """
     found: dict[tuple[str, str], Tool] = {}
     for tool in tools:
         key = (tool.namespace, tool.name)
@@ -120,7 +124,7 @@ class ToolNames:
         self._book: _Book | None = None
 
     def at(self, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:
-        """The ID of the tool at *path*: its own, or the unversioned one that stands for its highest version.
+        """Return the ID of the tool at *path*: its own, or the unversioned one that stands for its highest version.
 
         Raises ToolNotFoundError when no tool is there, or several without one that has the name exactly; its
         `details["close"]` lists those, or similar ones, and names no tool that *allowed* says no to.
@@ -129,7 +133,7 @@ class ToolNames:
         return self._find(parts) or self._refuse(parts, allowed)
 
     def path_of(self, tool: Tool) -> ToolPath | None:
-        """The attributes that lead to *tool*, a tool of the index; None when only its ID does."""
+        """Return the attributes that lead to *tool*, a tool of the index; None when only its ID does."""
         path = attribute_path(tool.namespace, tool.name)
         found = self._find(path)
         entry = self._index.find(found) if found is not None else None
@@ -183,7 +187,7 @@ class _Book:
                 self._spaces.setdefault(attribute_path(namespace, "x")[0], []).append(namespace)
 
     def find(self, path: ToolPath) -> list[str]:
-        """The IDs of the tools at *path* whose names are not exactly those in it."""
+        """Return the IDs of the tools at *path* whose names are not exactly those in it."""
         if not 1 <= len(path) <= 2:
             return []
         first = path[0] if len(path) == 2 else ""
@@ -229,7 +233,7 @@ _by_index: weakref.WeakKeyDictionary[Any, ToolNames] = weakref.WeakKeyDictionary
 
 
 def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:
-    """The ID of *index*'s tool at *path*, such as `("github", "create_issue")`; raises as `ToolNames.at` does.
+    """Return the ID of *index*'s tool at *path*, such as `("github", "create_issue")`; raises as `ToolNames.at` does.
 
     What was learned about an index is kept as long as that lives; keep a `ToolNames` for an index that cannot be
     referenced weakly.

@@ -38,7 +38,7 @@ class TypeBook:
         self._spaces: dict[str, str] = {}  # which namespace a name was first used for
 
     def claim(self, *wishes: str) -> str:
-        """The first of *wishes* that is free, else the first with a number; it is taken from now on."""
+        """Return the first of *wishes* that is free, else the first with a number; it is taken from now on."""
         name = next((wish for wish in wishes if wish and wish not in self._taken), "")
         base, number = next(filter(None, wishes), "T"), 2
         while not name:
@@ -120,14 +120,14 @@ class TypeBook:
 
 
 def comment_of(field: Field, *, described: bool = True) -> str:
-    """The comment behind a field, with two spaces before it; empty when there is nothing to say."""
+    """Return the comment behind a field, with two spaces before it; empty when there is nothing to say."""
     parts = [field.comment, one_line(field.description, _SHORT) if described else ""]
     text = "; ".join(filter(None, parts))
     return f"  # {harmless_comment(text)}" if text else ""
 
 
 def unshadowed(type: str, names: Iterable[str]) -> str:
-    """The type as it is written where *names* mean something else: `builtins.list[str]`."""
+    """Return the type as it is written where *names* mean something else: `builtins.list[str]`."""
     hidden = (FROM_BUILTINS | FROM_TYPING).intersection(names, _WORD.findall(type))
     if not hidden:
         return type
@@ -147,7 +147,7 @@ class _Qualify(ast.NodeTransformer):
 
 
 def needed(types: Iterable[str], definitions: Sequence[Definition]) -> tuple[Definition, ...]:
-    """Those of *definitions* that *types* lead to, in the same order."""
+    """Return those of *definitions* that *types* lead to, in the same order."""
     by_token = {definition.token: definition for definition in definitions}
     pending = [token for type in types for token in _TOKEN.findall(type)]
     found: set[str] = set()

@@ -46,7 +46,7 @@ class Record:
     extra: Any = None
 
     def to_schema(self) -> dict[str, Any]:
-        """The same as one schema."""
+        """Return the same as one schema."""
         schema: dict[str, Any] = {
             "type": "object",
             "properties": self.properties,
@@ -57,18 +57,18 @@ class Record:
 
 
 def shapes(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The keywords of *schema* that say which type a value has."""
+    """Return the keywords of *schema* that say which type a value has."""
     return _SHAPES & schema.keys()
 
 
 def is_record(schema: Mapping[str, Any]) -> bool:
-    """Whether *schema* describes an object by its keys, and nothing else."""
+    """Return whether *schema* describes an object by its keys, and nothing else."""
     found = shapes(schema)
     return bool(found) and found <= _OF_RECORDS and schema.get("type", "object") == "object"
 
 
 def merge(parts: Sequence[Mapping[str, Any]], keep: Callable[[Any], object]) -> Record:
-    """The object that fits all *parts*; *keep* is given each schema that is made on the way."""
+    """Return the object that fits all *parts*; *keep* is given each schema that is made on the way."""
     properties: dict[str, Any] = {}
     required: set[str] = set()
     patterns: list[Any] = []
@@ -86,7 +86,7 @@ def merge(parts: Sequence[Mapping[str, Any]], keep: Callable[[Any], object]) -> 
 
 
 def either(base: Record, others: Sequence[Record], keep: Callable[[Any], object]) -> Record:
-    """The object that fits *base* and at least one of *others*: what only some of those require is optional."""
+    """Return the object that fits *base* and at least one of *others*: what only some of those require is optional."""
     properties: dict[str, list[Any]] = {}
     for other in others:
         for name, schema in other.properties.items():
@@ -107,7 +107,7 @@ def either(base: Record, others: Sequence[Record], keep: Callable[[Any], object]
 
 
 def literal(values: Iterable[Any]) -> str:
-    """One of these JSON values as a type: a `Literal` where Python has one, else the types of the values."""
+    """Return one of these JSON values as a type: a `Literal` where Python has one, else the types of the values."""
     named: list[str] = []
     others: list[str] = []
     for value in values:

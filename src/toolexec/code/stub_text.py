@@ -50,7 +50,7 @@ _BOUNDS: Final = (
 
 
 def one_line(text: Any, limit: int) -> str:
-    """The printable characters of *text* on one line, at most *limit*; empty when it is no text."""
+    """Return the printable characters of *text* on one line, at most *limit*; empty when it is no text."""
     if not isinstance(text, str):
         return ""
     raw = _COLOUR.sub("", text[: limit * 4])  # enough to fill the line, and no work for the rest
@@ -60,7 +60,7 @@ def one_line(text: Any, limit: int) -> str:
 
 
 def paragraph(text: str, limit: int) -> str:
-    """The first paragraph of *text* on one line, cut between words at *limit* characters."""
+    """Return the first paragraph of *text* on one line, cut between words at *limit* characters."""
     first = re.split(r"\r?\n[ \t]*\r?\n", text.strip()[: limit * 4], maxsplit=1)[0]
     line = one_line(first, limit * 4)
     if len(line) <= limit:
@@ -70,7 +70,7 @@ def paragraph(text: str, limit: int) -> str:
 
 
 def docstring(lines: Sequence[str], indent: str) -> list[str]:
-    """The lines of a docstring; those given are made harmless and wrapped, their own indentation is kept."""
+    """Return the lines of a docstring; those given are made harmless and wrapped, their own indentation is kept."""
     safe: list[str] = []
     for line in lines:
         lead = line[: len(line) - len(line.lstrip(" "))]
@@ -93,7 +93,7 @@ def quoted(text: str) -> str:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether code can write *name* as the name of an argument or an attribute, and Python takes it as it is.
+    """Return whether code can write *name* as the name of an argument or an attribute, and Python takes it as it is.
 
     Python normalises letters (`ﬁ` becomes `fi`) and mangles names that begin with `__`; those are no plain names.
     """
@@ -107,14 +107,18 @@ def is_plain_name(name: str) -> bool:
 
 
 def joined_words(*texts: str) -> str:
-    """The words of *texts* as one class name: `create_issue`, `result` gives `CreateIssueResult`; may be empty."""
+    """Return the words of *texts* as one class name: `create_issue`, `result` gives `CreateIssueResult`; may be
+    empty.
+    """
     words = [word[0].upper() + word[1:] for text in texts for word in _WORD.findall(text[:_MAX_NAME])]
     name = "".join(words)[:_MAX_CLASS_NAME]
     return f"T{name}" if name[:1].isdigit() else name
 
 
 def constraints(schema: Mapping[str, Any]) -> str:
-    """What a type cannot say of a value, in a few words: format, bounds, pattern, default; without a leading `#`."""
+    """Return what a type cannot say of a value, in a few words: format, bounds, pattern, default; without a leading
+    `#`.
+    """
     parts: list[str] = []
     for key in _SHOWN:
         value = schema.get(key)
@@ -135,7 +139,7 @@ def constraints(schema: Mapping[str, Any]) -> str:
 
 
 def harmless_comment(text: str) -> str:
-    """A comment's text, what follows its `#`, in which no type checker or linter finds an order to itself."""
+    """Return a comment's text, what follows its `#`, in which no type checker or linter finds an order to itself."""
     safe = _HASH.sub("", text).strip()
     return f"note: {safe}" if _ORDER.match(safe) else safe
 

@@ -102,7 +102,7 @@ class SchemaTypes:
         self._made: list[Any] = []  # kept, for what is known of a schema is known by its id()
 
     def type_of(self, schema: Any, words: tuple[str, ...]) -> str:
-        """The type of the values that *schema*, a part of the document, accepts; *words* name where it is."""
+        """Return the type of the values that *schema*, a part of the document, accepts; *words* name where it is."""
         if not isinstance(schema, dict):
             return ANY
         key = id(schema)
@@ -127,7 +127,7 @@ class SchemaTypes:
         return text
 
     def parameters(self, words: tuple[str, ...]) -> Parameters:
-        """The document as the parameters of a function."""
+        """Return the document as the parameters of a function."""
         if self._document is False:
             return Parameters(fields=())
         parts = self._parts([self._document])
@@ -327,7 +327,7 @@ class SchemaTypes:
 
 
 def union(types: Iterable[str]) -> str:
-    """One of these types; `Any` as soon as one is."""
+    """Return one of these types; `Any` as soon as one is."""
     found = list(dict.fromkeys(types))
     if ANY in found or len(found) > _MAX_BRANCHES:
         return ANY

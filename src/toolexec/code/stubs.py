@@ -75,7 +75,8 @@ class _Signature:
 
 
 def python_stubs(tools: Iterable[Tool], *, names: ToolNames | None = None, awaitable: bool = False) -> str:
-    """The text of one Python module (`.pyi`) that declares *tools* as attributes of `tools`, and the types they need.
+    """Return the text of one Python module (`.pyi`) that declares *tools* as attributes of `tools`, and the types they
+    need.
 
     It is the same for the same tools, in whatever order they come. When *tools* are only some of an index, pass its
     *names*: they know which attributes lead to a tool there. With *awaitable*, every call is declared as `async`, for
@@ -110,7 +111,7 @@ def python_stubs(tools: Iterable[Tool], *, names: ToolNames | None = None, await
 
 
 def stub_of(tool: Tool, *, names: ToolNames | None = None, awaitable: bool = False) -> str:
-    """The stub of one tool: how to call it, the types it needs, and its `def`.
+    """Return the stub of one tool: how to call it, the types it needs, and its `def`.
 
     With *names*, those of the index that the tool is in, the stub says so when only the tool's ID leads to it. For
     *awaitable* see `python_stubs`.
@@ -142,13 +143,13 @@ class _Layout:
         self._def = "async def" if awaitable else "def"
 
     def namespace(self, name: str, members: Sequence[_Member], book: TypeBook) -> list[str]:
-        """The class for a namespace."""
+        """Return the class for a namespace."""
         hidden = [member.name for member in members if member.path is not None]
         body = [line for member in members for line in self._member(member, book, hidden)]
         return [f"class {name}:", *(body if any(hidden) else ["    ...", *body])]
 
     def tools(self, homes: dict[str, str], members: Sequence[_Member], book: TypeBook) -> list[str]:
-        """The class of `tools` itself: its namespaces, the tools without one, and what it can do besides."""
+        """Return the class of `tools` itself: its namespaces, the tools without one, and what it can do besides."""
         hidden = [*homes, *(member.name for member in members if member.path is not None)]
         lines = ["class Tools:", *(f"    {first}: {name}" for first, name in homes.items())]
         for member in members:
@@ -180,7 +181,7 @@ class _Layout:
         indent: str = "",
         receiver: bool = False,
     ) -> list[str]:
-        """The lines of a `def`; *hidden* are names that mean something else where it stands."""
+        """Return the lines of a `def`; *hidden* are names that mean something else where it stands."""
 
         def shown(type: str) -> str:
             return unshadowed(book.resolve(type), hidden)

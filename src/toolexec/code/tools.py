@@ -100,7 +100,7 @@ class Tools:
     # -- discovery ----------------------------------------------------------------------------------------------
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
-        """The best tools for *query* among those that the code may call."""
+        """Return the best tools for *query* among those that the code may call."""
         await checkpoint()
         if not self._allowed or limit < 1:
             return self.index.search(query, limit)
@@ -114,19 +114,19 @@ class Tools:
                 return found[:limit]
 
     async def list_namespaces(self) -> list[str]:
-        """The namespaces of the tools that the code may call, in alphabetical order."""
+        """Return the namespaces of the tools that the code may call, in alphabetical order."""
         await checkpoint()
         if not self._allowed:
             return browsable(self.index).namespaces()
         return sorted({entry.tool.namespace for entry in self.index.tools() if self.allows(entry.tool.id)})
 
     async def list_tools(self, namespace: str) -> list[Summary]:
-        """The tools of one namespace that the code may call, by ID."""
+        """Return the tools of one namespace that the code may call, by ID."""
         found = self.index.search("", max(len(self.index), 1), filters=Filters(namespace=namespace))
         return [summary for summary in found if self.allows(summary.id)]
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
+        """Return a tool's documentation; raises as `DocStore.describe` does, and ToolNotAllowedError."""
         await checkpoint()
         self._allowed.check(tool_id, "describe")
         try:
@@ -135,7 +135,7 @@ class Tools:
             raise self._allowed.without_hints(error) from None
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """A tool's examples; raises as `DocStore.list_examples` does, and ToolNotAllowedError."""
+        """Return a tool's examples; raises as `DocStore.list_examples` does, and ToolNotAllowedError."""
         await checkpoint()
         self._allowed.check(tool_id, "describe")
         try:
@@ -144,7 +144,7 @@ class Tools:
             raise self._allowed.without_hints(error) from None
 
     def allows(self, tool_id: str) -> bool:
-        """Whether the code may call this tool."""
+        """Return whether the code may call this tool."""
         return self._allowed.accepts(tool_id)
 
     # -- calls --------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Tools:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
     def runs_here(self, admitted: AdmittedCall, within: float) -> bool:
-        """Whether `run_here` would make an admitted call."""
+        """Return whether `run_here` would make an admitted call."""
         return self._in_thread is not None and self._in_thread.runs_in_thread(admitted.call, within)
 
     def run_here(self, admitted: AdmittedCall, wait: Wait, within: float) -> Result | None:
@@ -223,7 +223,7 @@ class Tools:
         self.output.write(" ".join(map(str, values)) + "\n")
 
     def tool_calls(self) -> list[ToolCallRecord]:
-        """The calls made so far in the order of their start; the first 10,000 of them.
+        """Return the calls made so far in the order of their start; the first 10,000 of them.
 
         Together they hold 64 MiB of arguments and values; what did not fit is None, and `cut` says so.
         """
@@ -244,7 +244,7 @@ class Tools:
             self._began = perf_counter()
 
     def is_closed(self) -> bool:
-        """Whether the run is over."""
+        """Return whether the run is over."""
         return self._closed
 
     def close(self) -> None:

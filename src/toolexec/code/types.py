@@ -53,7 +53,7 @@ class BackendInfo:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "kind": self.kind,
             "readiness": self.readiness,
@@ -113,7 +113,7 @@ class Output:
                 self._dropped[stream] += min(characters, 1 << 62)
 
     def text(self, stream: Stream = "stdout") -> str:
-        """All that was kept of *stream*; its end says how much was dropped, if anything was."""
+        """Return all that was kept of *stream*; its end says how much was dropped, if anything was."""
         with self._lock:
             dropped = self._dropped[stream]
             return "".join(self._parts[stream]) + (_DROPPED.format(dropped) if dropped else "")
@@ -260,7 +260,7 @@ class ToolCallRecord:
         return f"<ToolCallRecord {self.tool_id} {outcome}, {self.duration * 1000:.2f} ms>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-able data."""
+        """Return the record as JSON-able data."""
         data: dict[str, Any] = {"toolId": self.tool_id}
         if self.args is not None:
             data["args"] = dict(self.args)
@@ -309,13 +309,13 @@ class CodeResult:
         return self.error is None
 
     def raise_for_error(self) -> CodeResult:
-        """The result itself, or its error raised."""
+        """Return the result itself, or its error raised."""
         if self.error is not None:
             raise self.error
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON-able data; of files only the sizes."""
+        """Return the result as JSON-able data; of files only the sizes."""
         data: dict[str, Any] = {"ok": self.ok, "value": self.value}
         if self.error is not None:
             data["error"] = self.error.to_dict()
@@ -344,7 +344,7 @@ def _is_above_zero(value: object) -> bool:
 
 
 def snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
-    """A copy of *args* as far as there is *room* for it, and whether there was not."""
+    """Return a copy of *args* as far as there is *room* for it, and whether there was not."""
     before = room[0]
     try:
         return _copied(args, room), False

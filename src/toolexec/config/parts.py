@@ -113,7 +113,7 @@ def api_key(data: object) -> ApiKey:
 
 
 def auth_settings(loaded: LoadedConfig) -> AuthSettings:
-    """Who may use the server; raises ConfigurationError."""
+    """Return who may use the server; raises ConfigurationError."""
     from toolexec.server.auth import AuthSettings, JwtSettings
 
     block, tokens = loaded.settings.auth, loaded.settings.auth.jwt

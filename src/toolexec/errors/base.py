@@ -81,7 +81,7 @@ class ToolExecError(Exception):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-able data, the same in CLI output, gateway messages and MCP replies."""
+        """Return the error as JSON-able data, the same in CLI output, gateway messages and MCP replies."""
         data: dict[str, Any] = {"code": self.code, "message": self.message, "retryable": self.retryable}
         for key in ("tool_id", "op", "backend"):
             value = getattr(self, key)
@@ -130,7 +130,7 @@ class MissingExtraError(ConfigurationError):
 
 
 def reworded(error: ToolExecError, message: str) -> ToolExecError:
-    """An error of the same class, place and code with another message, and without details."""
+    """Return an error of the same class, place and code with another message, and without details."""
     other = error.__class__.__new__(error.__class__, message)
     other.__dict__.update(error.__dict__)
     ToolExecError.__init__(

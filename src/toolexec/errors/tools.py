@@ -323,7 +323,7 @@ class BackendUnavailableError(BackendError):
     default_retryable = True
 
     def public(self) -> ToolExecError:
-        """See `ToolExecError.public`."""
+        """Implement `ToolExecError.public`."""
         return reworded(
             self,
             f"{_named(self.backend)} is unavailable: try again later or use another tool; operators find the reason in "
@@ -384,7 +384,7 @@ class ConnectionLostError(ExecutionError):
     default_retryable = True
 
     def public(self) -> ToolExecError:
-        """See `ToolExecError.public`."""
+        """Implement `ToolExecError.public`."""
         return reworded(
             self,
             f"the connection to {_named(self.backend)} was lost during the call, and whether the tool did its work is "

@@ -109,13 +109,13 @@ class ChainResult:
         return self.error is None
 
     def raise_for_error(self) -> ChainResult:
-        """The result itself, or its error raised."""
+        """Return the result itself, or its error raised."""
         if self.error is not None:
             raise self.error
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON-able data."""
+        """Return the result as JSON-able data."""
         data: dict[str, Any] = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
         if self.error is not None:
             data["error"] = self.error.to_dict()

@@ -42,7 +42,7 @@ class ChainSuggestion:
     needs_confirmation: tuple[str, ...] = ()
 
     def with_args(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> ChainSuggestion:
-        """The suggestion with values for missing arguments, by their names, in all the steps that need them.
+        """Return the suggestion with values for missing arguments, by their names, in all the steps that need them.
 
         *values* is for names that are no Python names (`body.issue_id`). A value is data: something in it that looks
         like a reference is none. Raises ConfigurationError for a name that is not missing.
@@ -65,7 +65,7 @@ class ChainSuggestion:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The suggestion as JSON-able data, without what is empty; its `steps` can be given to `run_chain`."""
+        """Return the suggestion as JSON-able data, without what is empty; its `steps` can be given to `run_chain`."""
         data: dict[str, Any] = {
             "goal": self.goal,
             "steps": [{"tool": step.tool_id, "args": copy.deepcopy(dict(step.args or {}))} for step in self.steps],

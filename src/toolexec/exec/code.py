@@ -96,7 +96,7 @@ class CodeRuns:
 
     @contextmanager
     def run(self, request: ExecuteRequest) -> Generator[CodeRun, None, None]:
-        """One run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
+        """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
         `enter` do."""
         self.enter()
         executor, gate, origin = self.executor, self._options.gate, current_origin()
@@ -137,7 +137,7 @@ class CodeRuns:
         return self._executor
 
     def request(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
-        """The request for one run; raises ConfigurationError for unknown settings and invalid values, and
+        """Return the request for one run; raises ConfigurationError for unknown settings and invalid values, and
         InvalidLimitsError."""
         for group in (settings, *more):
             check_settings("execute_code", CodeSettings, group)

@@ -235,7 +235,7 @@ class Exec:
         await self.aclose()
 
     def backend_statuses(self) -> list[BackendStatus]:
-        """How every backend is, in order of registration."""
+        """Return how every backend is, in order of registration."""
         return self._parts.sources.statuses()
 
     @property
@@ -259,7 +259,7 @@ class Exec:
         explain: bool = False,
         produces: str | None = None,
     ) -> SearchResults:
-        """The best tools for *query*, best first; an empty query gives the first by ID.
+        """Return the best tools for *query*, best first; an empty query gives the first by ID.
 
         The result is a list of summaries that also says what was probably meant (`did_you_mean`) and why it may be
         empty (`note`). *explain* adds to each summary which words matched where, and what they weighed. *produces*
@@ -272,18 +272,21 @@ class Exec:
 
     @checked("tool_facets")
     async def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by namespace, tag, backend and hint; without a query, how many there
-        are."""
+        """Return how many tools a search would find, by namespace, tag, backend and hint; without a query, how many
+        there are.
+        """
         return await self._parts.finder.facets(query, filters=filters)
 
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also knows
-        which other tools produce its arguments."""
+        """Return a tool's documentation: `summary`, `schema` or `full`; raises as `DocStore.describe` does. `full` also
+        knows which other tools produce its arguments.
+        """
         return await self._parts.finder.describe(tool_id, level)
 
     def visible(self) -> tuple[Index, DocStore]:
-        """The tools that may be known of just now, and their documentation: all, unless a gate hides some from the
-        `current_origin`."""
+        """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from
+        the `current_origin`.
+        """
         scope, gate = self._parts.scope, self._parts.options.gate
         return gate.view(scope.index, scope.docs, CURRENT.get()) if gate is not None else (scope.index, scope.docs)
 
@@ -294,14 +297,14 @@ class Exec:
         return self._parts.links.links
 
     async def links_ready(self) -> Links:
-        """The `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
+        """Return the `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
         return await self._parts.links.ready()
 
     @checked("suggest_chain")
     async def suggest_chain(
         self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3
     ) -> ChainSuggestion:
-        """A chain whose last step is the tool *goal*, for `run_chain`.
+        """Return a chain whose last step is the tool *goal*, for `run_chain`.
 
         *args* are arguments of the goal that are known already. There are at most *depth* producers in a row (0 to 6)
         and 8 steps in all. Read-only tools are preferred, others flagged; tools that cannot be called just now, and
@@ -382,7 +385,7 @@ class Exec:
         return self._parts.code.stream(code, settings)
 
     def session(self, **settings: Unpack[CodeSettings]) -> CodeSession:
-        """A sandbox that keeps its state: `async with ex.session() as s: await s.execute_code("x = 1")`.
+        """Return a sandbox that keeps its state: `async with ex.session() as s: await s.execute_code("x = 1")`.
 
         *settings* hold for all of its runs, which may lower limits further.
         """
@@ -407,7 +410,7 @@ class Exec:
         always: Collection[str] = (),
         allowed_callers: Sequence[str] = (),
     ) -> VendorTools:
-        """The tools that may be known of just now, by ID, in a vendor's form, with what is lost in it.
+        """Return the tools that may be known of just now, by ID, in a vendor's form, with what is lost in it.
 
         *strict* asks for schemas that the vendor holds the model to; a tool whose schema cannot be one is exported as
         usual, with a warning. *describe* says in descriptions what schemas cannot hold. With *search* (Anthropic and

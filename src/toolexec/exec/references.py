@@ -24,8 +24,9 @@ _MAX_DEPTH = 100
 
 
 def check_references(args: Any, index: int, names: Mapping[str, int]) -> bool:
-    """Whether there is anything to resolve in *args*. Raises InvalidChainError for a reference of step *index* that is
-    malformed or names no earlier step, and for arguments nested more than 100 levels deep."""
+    """Return whether there is anything to resolve in *args*. Raises InvalidChainError for a reference of step *index*
+    that is malformed or names no earlier step, and for arguments nested more than 100 levels deep.
+    """
     return _check(args, index, names, 0)
 
 

@@ -131,8 +131,9 @@ class Sources:
         return [backend for backend in self.pending if not index.has_stored(backend.name)]
 
     def is_needed(self, tool_id: str) -> bool:
-        """Whether the tool can be called only after a start: it is unknown, or stored, and its backend does not start
-        at its first call."""
+        """Return whether the tool can be called only after a start: it is unknown, or stored, and its backend does not
+        start at its first call.
+        """
         found = self._index.find(tool_id)
         if found is None:
             return True
@@ -186,11 +187,11 @@ class Sources:
         stopping.result()
 
     def statuses(self) -> list[BackendStatus]:
-        """How every backend is, in order of registration."""
+        """Return how every backend is, in order of registration."""
         return [self._status(backend) for backend in self._backends.list()]
 
     def unavailable(self, tool_id: str) -> str | None:
-        """Why a tool cannot be called just now, or None."""
+        """Return why a tool cannot be called just now, or None."""
         if not self._catalogs:
             return None
         found = self._index.find(tool_id)

@@ -116,7 +116,7 @@ class SyncExec:
         return self._wait(_added(lambda: self.exec.add_config(path)))
 
     def backend_statuses(self) -> list[BackendStatus]:
-        """How every backend is; see `Exec.backend_statuses`."""
+        """Return how every backend is; see `Exec.backend_statuses`."""
         return self.exec.backend_statuses()
 
     def search_tools(
@@ -128,24 +128,24 @@ class SyncExec:
         explain: bool = False,
         produces: str | None = None,
     ) -> SearchResults:
-        """The best tools for *query*; see `Exec.search_tools`."""
+        """Return the best tools for *query*; see `Exec.search_tools`."""
         found = self.exec.search_tools(query, limit, filters=filters, explain=explain, produces=produces)
         return self._wait(found)
 
     def suggest_chain(self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3) -> ChainSuggestion:
-        """A chain that ends in a tool; see `Exec.suggest_chain`."""
+        """Return a chain that ends in a tool; see `Exec.suggest_chain`."""
         return self._wait(self.exec.suggest_chain(goal, args, depth=depth))
 
     def tool_facets(self, query: str = "", *, filters: Filters | None = None) -> Facets:
-        """How many tools a search would find, by kind; see `Exec.tool_facets`."""
+        """Return how many tools a search would find, by kind; see `Exec.tool_facets`."""
         return self._wait(self.exec.tool_facets(query, filters=filters))
 
     def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation; see `Exec.get_tool_doc`."""
+        """Return a tool's documentation; see `Exec.get_tool_doc`."""
         return self._wait(self.exec.get_tool_doc(tool_id, level))
 
     def export_tools(self, format: VendorFormat, **settings: Unpack[ExportSettings]) -> VendorTools:
-        """The tools in a vendor's form; see `Exec.export_tools`."""
+        """Return the tools in a vendor's form; see `Exec.export_tools`."""
         return self._wait(self.exec.export_tools(format, **settings))
 
     def handle_openai_tool_calls(
@@ -204,7 +204,9 @@ class SyncExec:
         return self._each(self.exec.stream_code(code, **settings))
 
     def session(self, **settings: Unpack[CodeSettings]) -> SyncCodeSession:
-        """A sandbox that keeps its state: `with ex.session() as s: s.execute_code("x = 1")`; see `Exec.session`."""
+        """Return a sandbox that keeps its state: `with ex.session() as s: s.execute_code("x = 1")`; see
+        `Exec.session`.
+        """
         return SyncCodeSession(self.exec.session(**settings), self._wait, self._finish)
 
     def _each(self, events: AsyncGenerator[T, None]) -> Iterator[T]:

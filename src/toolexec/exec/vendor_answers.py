@@ -105,7 +105,7 @@ class _Answering:
             self._names = tools.names if isinstance(tools, VendorTools) else tools
 
     def knows(self, call: VendorCall) -> bool:
-        """Whether the call is one for a tool that is here."""
+        """Return whether the call is one for a tool that is here."""
         try:
             return call.kind == "responses-search" or self._own(call.name) or bool(self._names.to_id(call.name))
         except ToolExecError:
@@ -120,7 +120,7 @@ class _Answering:
         )
 
     async def answer(self, call: VendorCall, number: int, max_bytes: int, max_media_bytes: int) -> Answer:
-        """The answer to one call; never raises but when it is cancelled."""
+        """Return the answer to one call; never raises but when it is cancelled."""
         try:
             if number >= _MAX_CALLS:
                 raise ConfigurationError(f"a message may have {_MAX_CALLS} calls at most; make this one again later")

@@ -28,7 +28,7 @@ __all__ = ["ExecTool", "tools"]
 def tools(
     ex: Exec, *, mode: Mode = "direct", filters: Filters | None = None, origin: Origin | None = None
 ) -> list[BaseTool]:
-    """The tools of *ex* for LangChain and LangGraph, with `invoke` and `ainvoke`.
+    """Return the tools of *ex* for LangChain and LangGraph, with `invoke` and `ainvoke`.
 
     In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of

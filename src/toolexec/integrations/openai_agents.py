@@ -36,7 +36,7 @@ def toolset(
     origin: Origin | None = None,
     needs_approval: NeedsApproval | None = None,
 ) -> list[Tool]:
-    """The tools of *ex* for an agent of the OpenAI Agents SDK.
+    """Return the tools of *ex* for an agent of the OpenAI Agents SDK.
 
     In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of

@@ -64,7 +64,7 @@ class ExecToolset(AbstractToolset[Any]):
         return self._id
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """The tools at this step of a run; starts the backends of *ex* that are not started."""
+        """Return the tools at this step of a run; starts the backends of *ex* that are not started."""
         await self._tools.ex.start()
         return {
             face.name: _FaceTool(

@@ -43,19 +43,19 @@ class Work(Protocol):
     """What does the work: an `Exec`, or its blocking twin in its place."""
 
     async def search_tools(self, query: str, limit: int = 10, *, filters: Filters | None = None) -> list[Summary]:
-        """See `Exec.search_tools`."""
+        """Implement `Exec.search_tools`."""
         ...
 
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """See `Exec.get_tool_doc`."""
+        """Implement `Exec.get_tool_doc`."""
         ...
 
     async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
-        """See `Exec.run_tool`."""
+        """Implement `Exec.run_tool`."""
         ...
 
     async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
-        """See `Exec.execute_code`."""
+        """Implement `Exec.execute_code`."""
         ...
 
 
@@ -108,7 +108,8 @@ class Toolset:
         self._results = budget.store if isinstance(budget, Budget) else None
 
     def faces(self) -> list[Face]:
-        """The tools that there are just now, those of *ex* by ID; of backends that have not started there are none.
+        """Return the tools that there are just now, those of *ex* by ID; of backends that have not started there are
+        none.
 
         A gate with a `Budget` adds `read_result`, which reads what the budget has cut.
         """

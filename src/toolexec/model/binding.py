@@ -48,7 +48,7 @@ class LocalBinding:
         return self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "local", "local": {"name": self.name}}
 
 
@@ -69,7 +69,7 @@ class ProviderBinding:
         return self.provider
 
     def to_dict(self) -> dict[str, Any]:
-        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "provider", "provider": {"providerId": self.provider, "toolId": self.tool}}
 
 
@@ -90,7 +90,7 @@ class MCPBinding:
         return self.server
 
     def to_dict(self) -> dict[str, Any]:
-        """The binding as JSON-able data; `binding_from_dict` reads it back."""
+        """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "mcp", "mcp": {"serverName": self.server, "toolName": self.tool}}
 
 
@@ -102,7 +102,7 @@ _PREFERENCE: dict[str, int] = {"local": 0, "provider": 1, "mcp": 2}
 
 
 def prefer_local(bindings: Sequence[Binding]) -> Binding:
-    """The default selector: local before provider before mcp, then the order of registration."""
+    """Return the default selector: local before provider before mcp, then the order of registration."""
     return min(bindings, key=lambda binding: _PREFERENCE[binding.kind])
 
 

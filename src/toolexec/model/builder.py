@@ -27,19 +27,19 @@ class ToolBuilder:
         return self
 
     def namespace(self, namespace: str) -> ToolBuilder:
-        """The part of the ID before the name."""
+        """Set the part of the ID before the name."""
         return self._put(namespace=namespace)
 
     def version(self, version: str) -> ToolBuilder:
-        """The part of the ID after the name; needs a namespace."""
+        """Set the part of the ID after the name; needs a namespace."""
         return self._put(version=version)
 
     def title(self, title: str) -> ToolBuilder:
-        """The name shown to people."""
+        """Set the name shown to people."""
         return self._put(title=title)
 
     def description(self, description: str) -> ToolBuilder:
-        """What the tool does, in words that a search can find."""
+        """Set what the tool does, in words that a search can find."""
         return self._put(description=description)
 
     def tags(self, *tags: str) -> ToolBuilder:
@@ -47,11 +47,11 @@ class ToolBuilder:
         return self._put(tags=tags)
 
     def input_schema(self, schema: SchemaLike) -> ToolBuilder:
-        """What the arguments must look like; required."""
+        """Set what the arguments must look like; required."""
         return self._put(input_schema=schema)
 
     def output_schema(self, schema: SchemaLike) -> ToolBuilder:
-        """What the result looks like."""
+        """Set what the result looks like."""
         return self._put(output_schema=schema)
 
     def icons(self, *icons: Icon) -> ToolBuilder:
@@ -63,12 +63,12 @@ class ToolBuilder:
         return self._put(meta=meta)
 
     def annotations(self, annotations: ToolAnnotations) -> ToolBuilder:
-        """All behaviour hints at once; the methods below change single ones."""
+        """Set all behaviour hints at once; the methods below change single ones."""
         self._annotations = annotations
         return self
 
     def read_only(self) -> ToolBuilder:
-        """The tool has no side effects."""
+        """Say that the tool has no side effects."""
         return self.annotations(replace(self._annotations, read_only=True))
 
     def idempotent(self) -> ToolBuilder:
@@ -76,14 +76,14 @@ class ToolBuilder:
         return self.annotations(replace(self._annotations, idempotent=True))
 
     def destructive(self, destructive: bool = True) -> ToolBuilder:
-        """The tool may destroy data, or surely does not."""
+        """Say that the tool may destroy data, or surely does not."""
         return self.annotations(replace(self._annotations, destructive=destructive))
 
     def open_world(self, open_world: bool = True) -> ToolBuilder:
-        """The tool touches things outside of its own world, or surely does not."""
+        """Say that the tool touches things outside of its own world, or surely does not."""
         return self.annotations(replace(self._annotations, open_world=open_world))
 
     def build(self) -> Tool:
-        """The tool; raises InvalidToolError or InvalidSchemaError as `Tool` does."""
+        """Return the tool; raises InvalidToolError or InvalidSchemaError as `Tool` does."""
         parts: dict[str, Any] = {"input_schema": None, **self._parts, "annotations": self._annotations}
         return Tool(**parts)

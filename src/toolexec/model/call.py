@@ -34,7 +34,7 @@ class Progress:
     message: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The progress as JSON-able data, without what is unknown."""
+        """Return the progress as JSON-able data, without what is unknown."""
         data: dict[str, Any] = {"progress": self.done}
         if self.total is not None:
             data["total"] = self.total
@@ -78,7 +78,7 @@ class ToolCall:
     """What the rules around this very call have found out about it; a copy of the call begins without it."""
 
     def identify(self) -> str:
-        """The ID of this call in audit and traces, made when it is first asked for."""
+        """Return the ID of this call in audit and traces, made when it is first asked for."""
         if not self.run_id:
             self.run_id = new_run_id()
         return self.run_id

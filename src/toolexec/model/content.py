@@ -59,21 +59,21 @@ class ToolReply:
 
 
 def text(value: str) -> dict[str, Any]:
-    """A text part."""
+    """Return a text part."""
     return {"type": "text", "text": value}
 
 
 def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
-    """An image part."""
+    """Return an image part."""
     return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
 def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
-    """An audio part."""
+    """Return an audio part."""
     return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
 def resource_link(uri: str, name: str, mime_type: str = "") -> dict[str, Any]:
-    """A part that names a resource without carrying it."""
+    """Return a part that names a resource without carrying it."""
     part = {"type": "resource_link", "uri": uri, "name": name}
     return part | {"mimeType": mime_type} if mime_type else part

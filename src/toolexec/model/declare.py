@@ -126,7 +126,7 @@ def declare(
     local_names: Mapping[str, object] | None = None,
     **parts: Unpack[ToolSettings],
 ) -> FunctionTool[..., Any]:
-    """The same as `tool(...)` applied to *function*."""
+    """Return the same as `tool(...)` applied to *function*."""
     check_settings("tool", _AllSettings, {"inline": inline, "killable": killable, **parts}, error=InvalidToolError)
     if isinstance(function, FunctionTool):
         raise InvalidToolError(f"{function.tool.id} is declared as a tool already")

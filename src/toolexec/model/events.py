@@ -33,7 +33,7 @@ class StreamEvent:
     error: ToolExecError | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON-able data; the exception itself is left out, its text is in `data`."""
+        """Return the event as JSON-able data; the exception itself is left out, its text is in `data`."""
         data: dict[str, Any] = {"kind": self.kind}
         if self.tool_id:
             data["toolId"] = self.tool_id

@@ -92,7 +92,7 @@ class Handler:
 
 
 def kind_of(function: Callable[..., Any]) -> HandlerKind:
-    """Which of the four kinds of function this is; partials and callable objects are looked through."""
+    """Return which of the four kinds of function this is; partials and callable objects are looked through."""
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -105,7 +105,9 @@ def kind_of(function: Callable[..., Any]) -> HandlerKind:
 
 
 def run_mode(function: Callable[..., Any], *, inline: bool, killable: bool) -> RunMode:
-    """The mode that the two switches ask for; raises ConfigurationError when they contradict each other or the kind."""
+    """Return the mode that the two switches ask for; raises ConfigurationError when they contradict each other or the
+    kind.
+    """
     if not inline and not killable:
         return "thread"
     name = getattr(function, "__qualname__", repr(function))
@@ -117,7 +119,7 @@ def run_mode(function: Callable[..., Any], *, inline: bool, killable: bool) -> R
 
 
 def importable_source(function: Callable[..., Any], *, typed: bool = False) -> Source:
-    """Where a worker process finds *function*; raises ConfigurationError when it cannot, as for a lambda."""
+    """Return where a worker process finds *function*; raises ConfigurationError when it cannot, as for a lambda."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         raise ConfigurationError(
@@ -130,7 +132,7 @@ def importable_source(function: Callable[..., Any], *, typed: bool = False) -> S
 def mapping_handler(
     function: Callable[[dict[str, Any]], Any], *, inline: bool = False, killable: bool = False
 ) -> Handler:
-    """A handler from a function that takes all arguments as one dict (its own copy)."""
+    """Return a handler from a function that takes all arguments as one dict (its own copy)."""
     mode = run_mode(function, inline=inline, killable=killable)
 
     def call(args: Mapping[str, Any]) -> Any:

@@ -60,7 +60,7 @@ class ToolID:
 
 
 def check_segment(segment: str, *, version: bool = False) -> str | None:
-    """What is wrong with one part of an ID, or None. Versions may also contain `+`."""
+    """Return what is wrong with one part of an ID, or None. Versions may also contain `+`."""
     if not segment:
         return "is empty"
     if len(segment) > MAX_NAME_LENGTH:
@@ -73,7 +73,7 @@ def check_segment(segment: str, *, version: bool = False) -> str | None:
 
 
 def clean_segment(text: str) -> str:
-    """The nearest legal ID part for a foreign name: `@scope/server` gives `scope-server`; may be empty."""
+    """Return the nearest legal ID part for a foreign name: `@scope/server` gives `scope-server`; may be empty."""
     return _FOREIGN.sub("-", text).strip("-")[:MAX_NAME_LENGTH]
 
 

@@ -243,7 +243,9 @@ def own_parts(args: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def is_too_large(value: object) -> bool:
-    """Whether *value* has more than `MAX_NODES` values in it. Takes no longer for what is shared, however often."""
+    """Return whether *value* has more than `MAX_NODES` values in it. Takes no longer for what is shared, however
+    often.
+    """
     if type(value) is list and _FLAT.issuperset(map(type, value)):  # pyright: ignore[reportUnknownArgumentType]
         return len(value) >= MAX_NODES  # pyright: ignore[reportUnknownArgumentType]
     level: dict[int, Any] = {id(value): value}
@@ -328,7 +330,7 @@ class _Conversion:
         self._too_deep_count = 0
 
     def plain(self, value: Any, trail: _Trail, depth: int) -> Any:
-        """The JSON form of the value at *trail*."""
+        """Return the JSON form of the value at *trail*."""
         kind = type(value)
         if kind is str:
             return self._text(value, trail)
@@ -572,7 +574,7 @@ def _path_of(trail: _Trail) -> str:
 
 
 def pointer(key: object) -> str:
-    """One step of a JSON pointer (RFC 6901)."""
+    """Return one step of a JSON pointer (RFC 6901)."""
     return str(key).replace("~", "~0").replace("/", "~1")
 
 

@@ -96,7 +96,7 @@ class Origin:
     approvals: Lasting = "always"
 
     def within(self, path: CallPath, run_id: str) -> Origin:
-        """The origin of calls that a chain or code with the ID *run_id* makes."""
+        """Return the origin of calls that a chain or code with the ID *run_id* makes."""
         return replace(self, path=path, parent=run_id)
 
 
@@ -111,7 +111,7 @@ _numbers = itertools.count(1)
 
 
 def current_origin() -> Origin:
-    """The origin of what is done just now: the one of the innermost `acting`."""
+    """Return the origin of what is done just now: the one of the innermost `acting`."""
     return CURRENT.get()
 
 
@@ -126,5 +126,5 @@ def acting(origin: Origin) -> Generator[Origin, None, None]:
 
 
 def new_run_id() -> str:
-    """An ID that no other run has, in this process or another; later ones of a process have higher numbers."""
+    """Return an ID that no other run has, in this process or another; later ones of a process have higher numbers."""
     return f"{_prefix}-{next(_numbers):x}"

@@ -72,7 +72,7 @@ class Redactor:
             return REDACTED  # a text that cannot be looked through may hold anything
 
     def value(self, value: Any, schema: Mapping[str, Any] | None = None) -> Any:
-        """A copy of a JSON value without secrets.
+        """Return a copy of a JSON value without secrets.
 
         *schema* is its JSON Schema, which may mark parts as secret: `writeOnly`, `format: password`, `x-secret`. What
         is nested deeper than 120 levels is replaced as a whole; what is no JSON becomes text.
@@ -89,7 +89,7 @@ class Redactor:
         return bool(self._known.values)
 
     def knows(self, value: str) -> bool:
-        """Whether *value* is one of the known secrets."""
+        """Return whether *value* is one of the known secrets."""
         return value in self._known.values
 
 
@@ -166,7 +166,7 @@ def _says_nothing(value: object) -> bool:
 
 
 def has_secret_marks(schema: object) -> bool:
-    """Whether a JSON Schema marks anything as secret; only then it is worth walking along it."""
+    """Return whether a JSON Schema marks anything as secret; only then it is worth walking along it."""
     todo: list[Any] = [schema]
     for node in todo:
         if isinstance(node, Mapping):

@@ -80,8 +80,9 @@ class Schema:
 
     @classmethod
     def restored(cls, text: str) -> Schema:
-        """The schema with this text, which was that of one that `guard` let pass, and is not looked at again; it is
-        when it is compiled."""
+        """Return the schema with this text, which was that of one that `guard` let pass, and is not looked at again; it
+        is when it is compiled.
+        """
         schema = object.__new__(cls)
         schema.text = text
         schema._guarded = True
@@ -109,7 +110,7 @@ class Schema:
         return cls(text)
 
     def to_json(self) -> Any:
-        """The schema as a fresh dict (or boolean), yours to change."""
+        """Return the schema as a fresh dict (or boolean), yours to change."""
         return json.loads(self.text)
 
     def guard(self) -> Schema:
@@ -136,19 +137,21 @@ class Schema:
         return self
 
     def accepts(self, value: object) -> bool:
-        """Whether *value* has a JSON form, and that conforms; raises InvalidSchemaError when the schema cannot be
-        compiled."""
+        """Return whether *value* has a JSON form, and that conforms; raises InvalidSchemaError when the schema cannot
+        be compiled.
+        """
         try:
             return self.conforms(to_json(value))
         except NotJSONError:
             return False
 
     def conforms(self, value: object) -> bool:
-        """Whether *value*, which is plain JSON, conforms; raises InvalidSchemaError as `accepts` does."""
+        """Return whether *value*, which is plain JSON, conforms; raises InvalidSchemaError as `accepts` does."""
         return (_compiled.get(self.text) or _compile(self.text)).is_valid(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Every way in which the JSON form of *value* breaks the schema, at most 100, by path; empty if it conforms.
+        """Return every way in which the JSON form of *value* breaks the schema, at most 100, by path; empty if it
+        conforms.
 
         A single one, with the keyword `depth`, stands for all when looking for them would take too long: in a schema
         whose alternatives multiply with each level of the value.

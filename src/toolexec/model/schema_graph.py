@@ -78,7 +78,9 @@ class SchemaGraph:
         return home, base
 
     def same_value(self, node: Node) -> list[Any]:
-        """The subschemas that look at the same value as *node* does; raises ExternalRefError as `targets` does."""
+        """Return the subschemas that look at the same value as *node* does; raises ExternalRefError as `targets`
+        does.
+        """
         found: list[Any] = [node[key] for key in _IN_PLACE_ONE if key in node]
         for key in _IN_PLACE_MANY:
             branches = node.get(key)
@@ -93,7 +95,9 @@ class SchemaGraph:
         return found
 
     def deeper(self, node: Node) -> Iterator[tuple[str, Node]]:
-        """The subschemas that look one level deeper, each with its step: `.name`, an index, ANY_NAME or ANY_ITEM."""
+        """Yield the subschemas that look one level deeper, each with its step: `.name`, an index, ANY_NAME or
+        ANY_ITEM.
+        """
         for name, child in _mapping(node.get("properties")).items():
             if isinstance(child, dict):
                 yield f".{name}", child
@@ -112,7 +116,9 @@ class SchemaGraph:
                 yield ANY_ITEM, child
 
     def targets(self, node: Node, ref: str) -> list[Any]:
-        """What *ref* in *node* may point at, none when it dangles; raises ExternalRefError for another document."""
+        """Return what *ref* in *node* may point at, none when it dangles; raises ExternalRefError for another
+        document.
+        """
         home, base = self._homes.get(id(node), (self.root, _NO_BASE))
         address, _, fragment = ref.partition("#")
         if address:
@@ -135,7 +141,7 @@ class SchemaGraph:
 
 
 def too_deep() -> InvalidSchemaError:
-    """The error for a schema with more levels than are accepted."""
+    """Return the error for a schema with more levels than are accepted."""
     return InvalidSchemaError(f"the schema is nested too deeply; at most {MAX_SCHEMA_DEPTH} levels are accepted")
 
 

@@ -35,16 +35,16 @@ class Validator(Protocol):
     """What is needed of a compiled schema."""
 
     def is_valid(self, instance: object) -> bool:
-        """Whether the value conforms."""
+        """Return whether the value conforms."""
         ...
 
     def iter_errors(self, instance: object) -> Any:
-        """Every way in which it does not."""
+        """Return every way in which it does not."""
         ...
 
 
 def bounded(validator: jsonschema_rs.Validator, schema: object) -> Validator:
-    """The validator itself if its schema cannot multiply checks, else one that counts before it works.
+    """Return the validator itself if its schema cannot multiply checks, else one that counts before it works.
 
     `is_valid` follows a recursive reference at most once per value, because the library remembers the answers there,
     so recursion alone makes only `iter_errors` slow. What multiplies between two recursive steps makes both slow.
@@ -87,11 +87,11 @@ class CountingValidator:
         return self.checkable(instance) and self._validator.is_valid(instance)
 
     def checkable(self, instance: object) -> bool:
-        """Whether `is_valid` can answer for this value within bounds."""
+        """Return whether `is_valid` can answer for this value within bounds."""
         return not self.always or self._counter.within(instance, MAX_CHECKS)
 
     def explainable(self, instance: object) -> bool:
-        """Whether `iter_errors` ends within bounds for this value."""
+        """Return whether `iter_errors` ends within bounds for this value."""
         return self._counter.within(instance, MAX_EXPLAINED)
 
 
@@ -122,8 +122,8 @@ class _Counter:
         self._members: dict[int, list[tuple[Node, int]]] = {}
 
     def growth(self) -> tuple[int, bool]:
-        """How often one value may be checked at the most, whatever lies above it, when recursive references are not
-        followed again; and whether there are any. Raises _TooMuchError when that is too much work to tell.
+        """Return how often one value may be checked at the most, whatever lies above it, when recursive references are
+        not followed again; and whether there are any. Raises _TooMuchError when that is too much work to tell.
 
         Which of the references in a loop counts as the recursive one depends on the order of compilation, which is
         not ours to know. So several orders are tried, and the worst counts.
@@ -140,7 +140,7 @@ class _Counter:
         return most, recursive
 
     def within(self, value: object, limit: int) -> bool:
-        """Whether checking *value* takes at most *limit* checks of subschemas, none of them cut short."""
+        """Return whether checking *value* takes at most *limit* checks of subschemas, none of them cut short."""
         try:
             return self._count(self.root, value, limit, {}, _Budget()) <= limit
         except _TooMuchError:
@@ -195,7 +195,7 @@ class _Walk:
         self._loads: dict[int, tuple[int, Counter[str]] | None] = {}
 
     def visit(self, node: Node, depth: int) -> tuple[int, Counter[str]]:
-        """How often *node* checks its own value, and for each step into that value how often what lies there."""
+        """Return how often *node* checks its own value, and for each step into that value how often what lies there."""
         if id(node) in self._loads:
             known = self._loads[id(node)]
             self.recursive = self.recursive or known is None

@@ -40,7 +40,7 @@ def guard_schema(text: str) -> None:
 
 
 def has_references(text: str) -> bool:
-    """Whether a schema (as JSON text) may have references; never false when it has."""
+    """Return whether a schema (as JSON text) may have references; never false when it has."""
     return 'Ref"' in text or '"$ref"' in text or "\\u" in text
 
 

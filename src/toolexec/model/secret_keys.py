@@ -116,7 +116,8 @@ _CACHED_LENGTH: Final = 64
 
 
 def is_telling(key: str) -> bool:
-    """Whether what goes by this name is a secret, however it is spelt: `api_key`, `API-KEY`, `apiKey`, `db.apikey`.
+    """Return whether what goes by this name is a secret, however it is spelt: `api_key`, `API-KEY`, `apiKey`,
+    `db.apikey`.
 
     Names of things about a secret (`token_count`, `password_policy`) and of tokens that are none (`next_page_token`)
     are not.
@@ -125,7 +126,7 @@ def is_telling(key: str) -> bool:
 
 
 def is_telling_parameter(key: str) -> bool:
-    """The same for a parameter in a URL, where `key`, `sig` and `code` are secrets, too."""
+    """Return the same for a parameter in a URL, where `key`, `sig` and `code` are secrets, too."""
     return is_telling(key) or _letters(key) in _PARAMETERS
 
 

@@ -174,7 +174,7 @@ class SettingsGuard:
         return self._shape
 
     def compiled(self, guarded: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that does what *guarded*, the checked `__init__` of a class, does, in a third of its time.
+        """Return a function that does what *guarded* does, the checked `__init__` of a class, in a third of its time.
 
         It is made as `dataclass` makes an `__init__`: from text, with the parameters in it by name. What it does not
         accept goes to *guarded*, which explains it. Where none can be made, it is *guarded* itself.
@@ -237,7 +237,7 @@ _guards: list[SettingsGuard] = []
 
 
 def guards() -> tuple[SettingsGuard, ...]:
-    """All guards of the modules that are loaded."""
+    """Return all guards of the modules that are loaded."""
     return tuple(_guards)
 
 

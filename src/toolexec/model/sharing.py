@@ -17,7 +17,7 @@ _tags: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 def shared_text(text: str) -> str:
-    """The first text that was equal to this one, if it is remembered; long ones are given back as they are."""
+    """Return the first text that was equal to this one, if it is remembered; long ones are given back as they are."""
     if type(text) is not str or len(text) > _MAX_TEXT:  # a subclass of str would show up in tools that never had it
         return text
     if len(_texts) >= _MOST:
@@ -26,7 +26,7 @@ def shared_text(text: str) -> str:
 
 
 def shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for a tuple of tags, each of which is shared, too."""
+    """Return the same for a tuple of tags, each of which is shared, too."""
     if len(tags) > _MAX_TAGS:
         return tuple(map(shared_text, tags))
     known = _tags.get(tags)
@@ -39,7 +39,7 @@ def shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def shared_parts(tool_id: str) -> tuple[str, str, str]:
-    """The name, namespace and version of a legal ID, each of them shared."""
+    """Return the name, namespace and version of a legal ID, each of them shared."""
     namespace, _, rest = tool_id.partition(":")
     if not rest:
         return tool_id, "", ""

@@ -53,14 +53,15 @@ class ToolAnnotations:
         )
 
     def on(self) -> list[str]:
-        """The names of the hints that hold, as a caller would read them: what does not say whether it is destructive
-        counts as destructive unless it is read-only, and as open-world unless it says no."""
+        """Return the names of the hints that hold, as a caller would read them: what does not say whether it is
+        destructive counts as destructive unless it is read-only, and as open-world unless it says no.
+        """
         destructive = not self.read_only if self.destructive is None else self.destructive
         values = (self.read_only, self.idempotent, destructive, self.open_world is not False)
         return [name for name, value in zip(HINTS, values, strict=True) if value]
 
     def to_mcp(self) -> dict[str, Any]:
-        """The MCP spelling, without what is unset or false by default."""
+        """Return the MCP spelling, without what is unset or false by default."""
         data: dict[str, Any] = {"title": self.title} if self.title else {}
         if self.read_only:
             data["readOnlyHint"] = True
@@ -94,7 +95,7 @@ class Icon:
         )
 
     def to_mcp(self) -> dict[str, Any]:
-        """The MCP spelling, without what is empty."""
+        """Return the MCP spelling, without what is empty."""
         data: dict[str, Any] = {"src": self.src}
         if self.mime_type:
             data["mimeType"] = self.mime_type
@@ -194,8 +195,9 @@ class Tool:
         tags: tuple[str, ...] = (),
         meta: str = "",
     ) -> Tool:
-        """The tool that had these parts, without another check of any of them: only for what a tool was taken apart
-        into. Schemas and meta are JSON text (`Schema.text`, `meta_text`), empty where there is none."""
+        """Return the tool that had these parts, without another check of any of them: only for what a tool was taken
+        apart into. Schemas and meta are JSON text (`Schema.text`, `meta_text`), empty where there is none.
+        """
         tool = object.__new__(cls)
         name, namespace, version = shared_parts(id)
         put = object.__setattr__
@@ -261,12 +263,12 @@ class Tool:
         return self
 
     def replace(self, **changes: Any) -> Tool:
-        """A copy with *changes*, checked as a new tool is."""
+        """Return a copy with *changes*, checked as a new tool is."""
         parts: dict[str, Any] = {field: getattr(self, field) for field in _FIELDS}
         return Tool(**(parts | changes))
 
     def same_definition(self, other: Tool) -> bool:
-        """Whether a caller would see the same tool: all but namespace, version and tags is equal."""
+        """Return whether a caller would see the same tool: all but namespace, version and tags is equal."""
         return (
             self.name == other.name
             and self.title == other.title
@@ -293,7 +295,7 @@ class Tool:
         return (Tool.from_dict, (self.to_dict(),))
 
     def to_mcp(self) -> dict[str, Any]:
-        """The tool in MCP's spelling, without namespace, version and tags."""
+        """Return the tool in MCP's spelling, without namespace, version and tags."""
         data: dict[str, Any] = {"name": self.name, "inputSchema": self.input_schema.to_json()}
         if self.title:
             data["title"] = self.title
@@ -311,7 +313,9 @@ class Tool:
         return data
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole tool as JSON-able data: MCP's spelling plus namespace, version and tags; `from_dict` reads it."""
+        """Return the whole tool as JSON-able data: MCP's spelling plus namespace, version and tags; `from_dict` reads
+        it.
+        """
         data = self.to_mcp()
         if self.namespace:
             data["namespace"] = self.namespace
@@ -370,7 +374,7 @@ def _checked_id(name: str, namespace: str, version: str) -> str:
 
 
 def shared_annotations(annotations: ToolAnnotations) -> ToolAnnotations:
-    """The first annotations that said the same; those with a title are given back as they are."""
+    """Return the first annotations that said the same; those with a title are given back as they are."""
     values = (annotations.read_only, annotations.idempotent, annotations.destructive, annotations.open_world)
     if annotations.title or any(not (value is None or value is True or value is False) for value in values):
         return annotations

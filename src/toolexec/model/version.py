@@ -94,11 +94,11 @@ class Version:
         return self.precedence <= other.precedence if isinstance(other, Version) else NotImplemented
 
     def same_precedence(self, other: Version) -> bool:
-        """Whether neither version comes before the other, that is, they differ in `build` at most."""
+        """Return whether neither version comes before the other, that is, they differ in `build` at most."""
         return self.precedence == other.precedence
 
     def compatible_with(self, other: Version) -> bool:
-        """Whether this version can stand in for *other*: same major (for 0.x same minor) and not older.
+        """Return whether this version can stand in for *other*: same major (for 0.x same minor) and not older.
 
         >>> Version(1, 4, 0).compatible_with(Version(1, 2, 0)), Version(0, 4, 0).compatible_with(Version(0, 2, 0))
         (True, False)
@@ -144,7 +144,7 @@ class Constraint:
         return self.text
 
     def allows(self, version: Version) -> bool:
-        """Whether *version* is acceptable; its build does not matter.
+        """Return whether *version* is acceptable; its build does not matter.
 
         >>> Constraint.parse("^0.2.3").allows(Version(0, 3, 0))
         False
@@ -157,7 +157,7 @@ class Constraint:
         return False
 
     def best(self, versions: Iterable[Version]) -> Version:
-        """The highest acceptable version; raises InvalidVersionError listing *versions* if there is none."""
+        """Return the highest acceptable version; raises InvalidVersionError listing *versions* if there is none."""
         available = tuple(versions)
         allowed = [version for version in available if self.allows(version)]
         if not allowed:
@@ -225,7 +225,7 @@ class Compatibility:
         return f">={self.min_version}" + (f" <={self.max_version}" if self.max_version else "")
 
     def refusal(self, version: Version) -> str:
-        """Why *version* is outside of this range; empty if it is inside."""
+        """Return why *version* is outside of this range; empty if it is inside."""
         if version < self.min_version:
             return f"{self.component} {version} is below the minimum {self.min_version}"
         if self.max_version is not None and version > self.max_version:
@@ -261,7 +261,7 @@ class CompatibilityMatrix:
             self._ranges[entry.component] = (*self._ranges.get(entry.component, ()), entry)
 
     def check(self, component: str, version: Version) -> CompatibilityReport:
-        """Whether *version* works, and why (not); a component without ranges takes every version."""
+        """Return whether *version* works, and why (not); a component without ranges takes every version."""
         ranges = self._ranges.get(component, ())
         refusals = tuple(entry.refusal(version) for entry in ranges)
         if ranges and all(refusals):
@@ -272,7 +272,9 @@ class CompatibilityMatrix:
         return CompatibilityReport(compatible=True, deprecated=deprecated, messages=tuple(filter(None, notes)))
 
     def negotiate(self, component: str, available: Iterable[Version]) -> Version:
-        """The highest compatible version, deprecated only if all are; raises InvalidVersionError if none fits."""
+        """Return the highest compatible version, deprecated only if all are; raises InvalidVersionError if none
+        fits.
+        """
         reports = {version: self.check(component, version) for version in available}
         usable = [version for version, report in reports.items() if report.compatible]
         if not usable:

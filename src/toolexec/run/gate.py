@@ -88,7 +88,7 @@ class HidesTheSame(Protocol):
     """A part that hides tools, and can say for whom they are the same ones."""
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
-        """See `HidesTools.shows`; it always says the same of the same tool."""
+        """Implement `HidesTools.shows`; it always says the same of the same tool."""
         ...
 
     def view_key(self, origin: Origin) -> Hashable:
@@ -155,8 +155,9 @@ class Gate:
         return all(part.shows(entry, origin) for part in (*self._lasting, *self._passing))
 
     def view(self, index: Index, docs: DocStore, origin: Origin) -> tuple[Index, DocStore]:
-        """What *origin* may know of. Where only parts that are `HidesTheSame` hide tools, the view is kept for the next
-        time; what others hide is found out each time."""
+        """Return what *origin* may know of. Where only parts that are `HidesTheSame` hide tools, the view is kept for
+        the next time; what others hide is found out each time.
+        """
         if not self._lasting and not self._passing:
             return index, docs
         view: Index = index
@@ -188,7 +189,7 @@ class Gate:
     def group(
         self, kind: Literal["chain", "code"], origin: Origin, details: Mapping[str, Any]
     ) -> Generator[GroupScope, None, None]:
-        """A chain or code runs in the block; it gives the origin of the calls in it.
+        """Open the scope of a chain or of code that runs in the block; yields the origin of the calls in it.
 
         Set the scope's `failure` when the run failed without raising. Raises what an observer raises at the start.
         """

@@ -125,8 +125,9 @@ def surely_fits(value: Any, limit: int) -> bool:
 
 
 def is_small(value: Any) -> bool:
-    """Whether work on a JSON value is done in a millisecond: it has few parts and little text. Looks at no more than
-    that many parts."""
+    """Return whether work on a JSON value is done in a millisecond: it has few parts and little text. Looks at no more
+    than that many parts.
+    """
     if type(value) is str:
         return len(value) <= _SMALL_CHARS
     nodes, chars = _SMALL_NODES, _SMALL_CHARS
@@ -153,8 +154,8 @@ def is_small(value: Any) -> bool:
 
 
 def json_pieces(value: Any, budget: Budget | None = None, *, compact: bool = False) -> Iterator[str]:
-    """The JSON text of *value* (as `json.dumps` writes it) in pieces, none of which takes long to make. With *compact*
-    it is without blanks and escapes, and what JSON does not have is put down as text.
+    """Yield the JSON text of *value* (as `json.dumps` writes it) in pieces, none of which takes long to make. With
+    *compact* it is without blanks and escapes, and what JSON does not have is put down as text.
 
     Raises TypeError, ValueError and RecursionError as `json.dumps` does, and BudgetExceededError.
     """

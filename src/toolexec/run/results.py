@@ -130,8 +130,9 @@ class ResultStore:
         as_json: bool = False,
         max_bytes: int | None = None,
     ) -> Page:
-        """A page of what is kept under *handle*: of text from character *offset* on, of an array from that item, of an
-        object from that key, as much as fits *max_bytes* (1000 at least, the store's at most) and at most *limit*.
+        """Return a page of what is kept under *handle*: of text from character *offset* on, of an array from that item,
+        of an object from that key, as much as fits *max_bytes* (1000 at least, the store's at most) and at most
+        *limit*.
 
         *path* selects a part first (`items[0].name`, or JMESPath). *grep* gives the places where a text or a /pattern/
         is found instead. With *as_json* the JSON text is paged: all pages together are exactly what was kept.

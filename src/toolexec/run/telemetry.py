@@ -91,8 +91,9 @@ class Recorder:
         return end
 
     def parent(self, call: ToolCall) -> Context | None:
-        """Where the call's span belongs: to its chain or code, which may run in another task or thread; else None, for
-        the current span."""
+        """Return where the call's span belongs: to its chain or code, which may run in another task or thread; else
+        None, for the current span.
+        """
         group = call.origin.parent
         return self._groups.get(group) if group else None
 

@@ -126,19 +126,20 @@ class Failure:
 
 
 def missing_module(failure: Failure) -> str:
-    """The package of Python that the program could not import; "" when it failed otherwise."""
+    """Return the package of Python that the program could not import; "" when it failed otherwise."""
     found = _MISSING.match(failure.message)
     return found[1].partition(".")[0] if found is not None else ""
 
 
 def distribution_of(module: str) -> str:
-    """The name under which the package of a module is installed."""
+    """Return the name under which the package of a module is installed."""
     return _DISTRIBUTIONS.get(module, module.lower().replace("_", "-"))
 
 
 def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = ()) -> str:
-    """What to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing module: the
-    kind of each, and the language to ask for."""
+    """Return what to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing
+    module: the kind of each, and the language to ask for.
+    """
     if module := missing_module(failure):
         return _about_module(module, failure, elsewhere)
     if failure.kind == "SyntaxError" and _FENCE.search(failure.code):

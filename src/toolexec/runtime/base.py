@@ -67,11 +67,11 @@ class SandboxBackend(Protocol):
     languages: frozenset[str]
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Which limits would hold for *request*, before anything runs."""
+        """Return which limits would hold for *request*, before anything runs."""
         ...
 
     async def check(self) -> Availability:
-        """Whether it can run something here and now. Never raises, quick when asked again."""
+        """Return whether it can run something here and now. Never raises, quick when asked again."""
         ...
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
@@ -107,7 +107,7 @@ class SessionBackend(Protocol):
     """A backend whose guests can live longer than one run."""
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
-        """A guest for programs in the language and under the profile of *request*, whose code is not run.
+        """Return a guest for programs in the language and under the profile of *request*, whose code is not run.
 
         Raises SandboxUnavailableError or InvalidRequestError.
         """
@@ -115,7 +115,7 @@ class SessionBackend(Protocol):
 
 
 def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
-    """What a result says about the backend that made it; how ready that is, the runtime adds."""
+    """Return what a result says about the backend that made it; how ready that is, the runtime adds."""
     return BackendInfo(kind=backend.kind, isolation=backend.isolation, details=details)
 
 
@@ -125,8 +125,9 @@ def located(error: AnyError, backend: SandboxBackend) -> AnyError:
 
 
 def language_of(backend: SandboxBackend, request: ExecuteRequest) -> str:
-    """The language of a request that *backend* can run; raises InvalidRequestError for another one, and for a replay
-    that it cannot give."""
+    """Return the language of a request that *backend* can run; raises InvalidRequestError for another one, and for a
+    replay that it cannot give.
+    """
     language = request.language or "python"
     if language not in LANGUAGES:
         known = ", ".join(sorted(LANGUAGES))
@@ -150,7 +151,7 @@ def result_of(
     details: Mapping[str, Any],
     files: dict[str, bytes],
 ) -> CodeResult:
-    """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+    """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
     error = judge(ending)
     payload = ending.result or {}
     return CodeResult(
@@ -187,7 +188,7 @@ class GuestSession:
         self._runs = OwnRuns()
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
-        """See `SandboxSession.execute`; programs that are given at the same time run one after the other."""
+        """Implement `SandboxSession.execute`; programs that are given at the same time run one after the other."""
         async with self._turn:
             if self._over:
                 raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
@@ -205,7 +206,7 @@ class GuestSession:
             return result
 
     async def aclose(self) -> None:
-        """See `SandboxSession.aclose`; a program that runs is cancelled."""
+        """Implement `SandboxSession.aclose`; a program that runs is cancelled."""
         await self._runs.aclose()
         await self._end("it was closed")
 

@@ -66,7 +66,7 @@ class Finding:
     measurement: Measurement | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         data: dict[str, Any] = {"kind": self.kind, "language": self.language, "state": self.state}
         texts = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
         data |= {"profiles": list(self.profiles), **{name: text for name, text in texts.items() if text}}
@@ -83,7 +83,7 @@ class ServedProfile:
     kinds: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {"profile": self.profile, "languages": self.kinds}
 
 
@@ -102,7 +102,7 @@ class CacheState:
     problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         names = ("folder", "exists", "owner", "private", "writable", "bytes", "sandboxes", "problem")
         return {name: getattr(self, name) for name in names}
 
@@ -117,7 +117,7 @@ class _ByLanguage(Protocol):
 async def examine(
     runtime: Runtime, *, measure: bool = True, tell: Callable[[str, str], None] | None = None
 ) -> list[Finding]:
-    """Every kind of sandbox, language by language: first those of *runtime*, then those that are not there.
+    """Return every kind of sandbox, language by language: first those of *runtime*, then those that are not there.
 
     With *measure* each language that says it is available runs two small programs (also in a sandbox without
     isolation: the programs are ours, and harmless), which builds what has to be built first. In sandboxes that isolate,
@@ -198,7 +198,7 @@ def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[Serve
 
 
 def cache_state(folder: Path | None = None) -> CacheState:
-    """How the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
+    """Return how the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
     try:
         with unix_needed("the sandbox wasm"):
             from toolexec.runtime.wasm.cache import ComponentCache, default_folder

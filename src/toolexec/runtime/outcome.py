@@ -60,7 +60,7 @@ class Ending:
 
 
 def judge(ending: Ending) -> ToolExecError | None:
-    """None when the program ran to its end; else the error that tells its failure from the sandbox's death.
+    """Return None when the program ran to its end, else the error that tells its failure from the sandbox's death.
 
     What the host did comes first: a program that was stopped may still have said something. A result that arrived
     counts whatever became of the guest after it. Without one, the kernel's own word about memory counts before the

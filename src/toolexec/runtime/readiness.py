@@ -81,7 +81,7 @@ class Measurement:
         return (*found, *self.problems)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {
             "readiness": self.readiness,
             "reasons": list(self.reasons),

@@ -140,7 +140,7 @@ class Runtime:
         return [*dict.fromkeys([*self._by_kind.values(), *fixed])]
 
     def candidates(self, profile: str) -> list[SandboxBackend]:
-        """The sandboxes that may serve *profile* here, the preferred one first."""
+        """Return the sandboxes that may serve *profile* here, the preferred one first."""
         fixed = self._by_profile.get(profile)
         if fixed is not None:
             return fixed
@@ -151,7 +151,7 @@ class Runtime:
         self._rated[id(backend), language] = backend, readiness
 
     def readiness_of(self, backend: SandboxBackend, language: str) -> Readiness:
-        """How ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
+        """Return how ready *backend* was last measured to be for *language*; `beta` where nothing was measured."""
         return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
 
     def rated(self, result: CodeResult, backend: SandboxBackend, request: ExecuteRequest) -> CodeResult:
@@ -184,15 +184,18 @@ class Runtime:
         return self.rated(await self.completed(result, request, backend), backend, request)
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
-        """A guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError where the
-        sandbox has no sessions."""
+        """Return a guest for several programs, chosen as for `execute`; raises as it does, and InvalidRequestError
+        where the sandbox has no sessions.
+        """
         backend, request = await self._choose(replace(request, code=request.code or "None"))
         if not isinstance(backend, SessionBackend):
             raise InvalidRequestError(f"{backend.kind} has no sessions", backend=backend.kind)
         return _RoutedSession(self, await backend.open_session(request), request, backend)
 
     async def completed(self, result: CodeResult, request: ExecuteRequest, backend: SandboxBackend) -> CodeResult:
-        """The result of *backend* with what the runtime knows: the trace, values of handles, advice on a failure."""
+        """Return the result of *backend* with what the runtime knows: the trace, values of handles, advice on a
+        failure.
+        """
         result = _completed(result, request)
         error = result.error
         if not isinstance(error, CodeError) or backend.isolation in ("none", "process"):
@@ -380,7 +383,7 @@ def _completed(result: CodeResult, request: ExecuteRequest) -> CodeResult:
 
 
 def effective_profile(asked: str, default: str) -> tuple[str, str]:
-    """The profile that holds, and the only kind of sandbox that may serve it ("" for any): `wasm` is short for
+    """Return the profile that holds, and the only kind of sandbox that may serve it ("" for any): `wasm` is short for
     `standard` on the wasm sandbox.
 
     Raises InvalidRequestError for an unknown profile.

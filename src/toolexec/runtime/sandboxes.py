@@ -58,7 +58,7 @@ class SandboxSettings:
 
 
 def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
-    """A runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
+    """Return a runtime with the sandboxes of *settings* (default: all there are). Nothing is started or looked for yet.
 
     Raises ConfigurationError, and UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
     """

@@ -229,7 +229,7 @@ _SAYINGS: Final = (  # the first that fits counts
 
 
 def engine_error(said: str, *, kind: str = "", image: str = "") -> ToolExecError | None:
-    """The error that an engine's own words mean, None for words that nothing is known about.
+    """Return the error that an engine's own words mean, None for words that nothing is known about.
 
     *said* is what docker, podman, containerd, runc, runsc, kata or bubblewrap have answered, or printed to stderr,
     before any program ran: what comes later can have been written by the program. *kind* is the name of the engine.

@@ -306,7 +306,7 @@ class _Dispatcher:
         self._direct = DirectTools(ex, tuple(self._own)) if direct else None
 
     def listing(self, version: str) -> _Listed:
-        """What the current origin may know of, for clients of the protocol *version*."""
+        """Return what the current origin may know of, for clients of the protocol *version*."""
         entries = [own.tool.to_mcp() for own in self._own.values()]
         if self._direct is None:
             return _Listed(entries, 0)
@@ -314,7 +314,7 @@ class _Dispatcher:
         return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool by its name here, whoever asks; None when there is none."""
+        """Return the input schema of a tool by its name here, whoever asks; None when there is none."""
         if name in self._own:
             return self._own[name].tool.input_schema
         tool = self._direct.of_anybody(name) if self._direct is not None else None
@@ -322,11 +322,11 @@ class _Dispatcher:
         return schema if isinstance(schema, dict) else None
 
     def has(self, name: str) -> bool:
-        """Whether there is a tool of that name, whoever may know of it."""
+        """Return whether there is a tool of that name, whoever may know of it."""
         return name in self._own or (self._direct is not None and self._direct.of_anybody(name) is not None)
 
     def job(self, name: str, args: Mapping[str, Any], version: str) -> _Job:
-        """The call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
+        """Return the call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
         own = self._own.get(name)
         if own is not None:
             return partial(self._run_own, own, args, version)

@@ -25,19 +25,21 @@ _PROCESS = f"process-{secrets.token_hex(8)}"
 
 
 def is_modern(ctx: RequestContext) -> bool:
-    """Whether the request is of the era without a handshake, in which each request says all about itself."""
+    """Return whether the request is of the era without a handshake, in which each request says all about itself."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def connection_of(ctx: RequestContext) -> Connection:
-    """The connection that the request came on: it keeps state for its client, and says when it ends."""
+    """Return the connection that the request came on: it keeps state for its client, and says when it ends."""
     # The SDK documents `Connection.state` and `exit_stack` for handlers, but gives handlers no other way to get there.
     # This is the only place that reads a private attribute of the SDK; a test fails as soon as there is a public one.
     return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def can_elicit(ctx: RequestContext) -> bool:
-    """Whether the client said that it can put a form before a person, and this request has a way to ask for it."""
+    """Return whether the client said that it can put a form before a person, and this request has a way to ask for
+    it.
+    """
     capabilities = ctx.session.client_capabilities
     offered = capabilities.elicitation if capabilities is not None else None
     if offered is None or (offered.form is None and offered.url is not None):
@@ -59,7 +61,7 @@ class Requester:
 
     @classmethod
     def of(cls, ctx: RequestContext) -> Requester:
-        """The one who made this request."""
+        """Return the one who made this request."""
         caller = _caller(ctx)
         params = ctx.session.client_params
         client = _client_name(params.client_info.name) if params is not None else ""
@@ -76,7 +78,7 @@ class Requester:
         return _key(self.caller)
 
     def origin(self, ask: Approver | None) -> Origin:
-        """The origin of the calls that this request makes."""
+        """Return the origin of the calls that this request makes."""
         return Origin(caller=self.caller, session=self.session, client=self.client, ask=ask, approvals=self.approvals)
 
 

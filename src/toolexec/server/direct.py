@@ -68,14 +68,14 @@ class DirectTools:
         return [(names.names[entry.tool.id], entry.tool) for entry in index.tools() if entry.tool.id in names.names]
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name, or None when there is none that the current origin may know of."""
+        """Return the tool of that name, or None when there is none that the current origin may know of."""
         tool_id = self._names().tool_ids.get(name)
         index, _ = self._ex.visible()
         entry = index.find(tool_id) if tool_id is not None else None
         return entry.tool if entry is not None else None
 
     def of_anybody(self, name: str) -> Tool | None:
-        """The tool of that name, or None, whoever may know of it."""
+        """Return the tool of that name, or None, whoever may know of it."""
         tool_id = self._names().tool_ids.get(name)
         entry = self._ex.index.find(tool_id) if tool_id is not None else None
         return entry.tool if entry is not None else None
@@ -119,7 +119,9 @@ class DirectTools:
 
 
 def listing(name: str, tool: Tool, version: str) -> dict[str, Any]:
-    """The tool's entry in `tools/list` for clients of *version*; its texts come from strangers and are cleaned."""
+    """Return the tool's entry in `tools/list` for clients of *version*; its texts come from strangers and are
+    cleaned.
+    """
     annotations = tool.annotations.to_mcp()
     if tool.annotations.title:
         annotations["title"] = one_line(tool.annotations.title, 200)

@@ -33,7 +33,7 @@ _PATHS: Final = {"direct": "", "chain": ", as a step of a chain", "code": ", fro
 
 
 def question(request: ApprovalRequest) -> ElicitRequest:
-    """The form that puts *request* before a person.
+    """Return the form that puts *request* before a person.
 
     Name, arguments and description come from strangers: each stands on a line of its own, cut and without control
     characters, so that none of them can look like a part of the question.
@@ -78,7 +78,7 @@ def _arguments(args: Mapping[str, Any]) -> list[str]:
 
 
 def answer_in(reply: object) -> ApprovalAnswer:
-    """What a client's reply means; everything but a filled-in and accepted form is a no."""
+    """Return what a client's reply means; everything but a filled-in and accepted form is a no."""
     if not isinstance(reply, ElicitResult) or reply.action != "accept" or reply.content is None:
         return "no"
     answer = reply.content.get("answer")

@@ -52,8 +52,9 @@ class InProcessClient:
         self._closed = False
 
     async def send(self, message: Any) -> dict[str, Any] | None:
-        """The answer to a request, with its ID; None for a notification. What is no JSON-RPC message is answered with
-        an invalid-request error."""
+        """Return the answer to a request, with its ID; None for a notification. What is no JSON-RPC message is answered
+        with an invalid-request error.
+        """
         try:
             read = jsonrpc_message_adapter.validate_python(message, by_name=False)
         except (ValidationError, RecursionError):
@@ -121,7 +122,7 @@ class _Conversation:
         return self._task.done()
 
     def knows(self, message: JSONRPCRequest | JSONRPCNotification) -> bool:
-        """Whether it cancels a request that is under way here."""
+        """Return whether it cancels a request that is under way here."""
         return message.method == _CANCELLED and (message.params or {}).get("requestId") in self._own_ids
 
     async def send(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, Any] | None:

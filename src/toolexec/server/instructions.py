@@ -36,9 +36,9 @@ _TRUST: Final = (
 
 
 def instructions(expose: str, *, tools: int, namespaces: Sequence[str] = (), code_enabled: bool = True) -> str:
-    """The server's `instructions`, at most 1,200 characters: how many *tools* there are, their *namespaces* (as many as
-    there is room for) and the way to use them when the server exposes `meta`, `code` or `direct`. With 0 *tools*, as
-    when none of the backends has started yet, it says no number.
+    """Return the server's `instructions`, at most 1,200 characters: how many *tools* there are, their *namespaces* (as
+    many as there is room for) and the way to use them when the server exposes `meta`, `code` or `direct`. With 0
+    *tools*, as when none of the backends has started yet, it says no number.
 
     Raises ConfigurationError for an unknown *expose*.
     """

@@ -19,13 +19,14 @@ _UNSAFE: Final = re.compile(
 
 
 def plain(text: str, limit: int) -> str:
-    """The text without escape sequences, control characters (but newline and tab) and marks that reorder or hide, cut
-    at *limit* characters."""
+    """Return the text without escape sequences, control characters (but newline and tab) and marks that reorder or
+    hide, cut at *limit* characters.
+    """
     # What lies far beyond the limit is not even looked at: a text may have many megabytes.
     cleaned = _UNSAFE.sub("", _SEQUENCE.sub("", text[: 4 * limit].replace("\r\n", "\n")))
     return cleaned if len(cleaned) <= limit and len(text) <= 4 * limit else f"{cleaned[: limit - 1].rstrip()}…"
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text as `plain` has it, on one line."""
+    """Return the text as `plain` has it, on one line."""
     return plain(" ".join(plain(text, 4 * limit).split()), limit)

@@ -246,7 +246,7 @@ class ToolRegistry:
         await self.aclose()
 
     def health_check(self) -> list[BackendStatus]:
-        """How all MCP servers are, if all that are enabled are well; raises ConfigurationError, and
+        """Return how all MCP servers are, if all that are enabled are well; raises ConfigurationError, and
         BackendUnavailableError that names those that are not well, with reasons."""
         if not self._started:
             raise ConfigurationError("the registry is not started; call start first", code="not_started")
@@ -263,15 +263,15 @@ class ToolRegistry:
         return await self.ex.search_tools(query, limit, filters=filters)
 
     def get(self, tool_id: str) -> Tool:
-        """The tool; raises InvalidToolIDError or ToolNotFoundError."""
+        """Return the tool; raises InvalidToolIDError or ToolNotFoundError."""
         return get_tool(self.ex.visible()[0], tool_id).tool
 
     def list_all(self) -> list[Tool]:
-        """All tools by ID."""
+        """Return all tools by ID."""
         return [entry.tool for entry in self.ex.visible()[0].tools()]
 
     def namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order."""
+        """Return all namespaces in alphabetical order."""
         return browsable(self.ex.visible()[0]).namespaces()
 
     def refresh(self) -> int:
@@ -279,7 +279,7 @@ class ToolRegistry:
         return bulk(self.ex.index).refresh()
 
     def stats(self) -> RegistryStats:
-        """How much there is."""
+        """Return how much there is."""
         kinds = Counter(entry.binding.kind for entry in self.ex.index.tools())
         return RegistryStats(
             total_tools=kinds.total(),
@@ -309,7 +309,8 @@ class ToolRegistry:
         return self._server
 
     async def handle_request(self, message: Any) -> dict[str, Any] | None:
-        """The answer to one JSON-RPC message, as the MCP server gives it; None for a notification, which has none.
+        """Return the answer to one JSON-RPC message, as the MCP server gives it; None for a notification, which has
+        none.
 
         A handshake may come first, but need not. Raises nothing: what is no message is answered with an error.
         """

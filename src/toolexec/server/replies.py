@@ -28,7 +28,7 @@ _ANY_TEXT: Final = frozenset({"$schema", "type", "title", "description"})
 
 
 def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = False) -> dict[str, Any]:
-    """The reply of one of the server's own tools; *output* is that tool's output schema.
+    """Return the reply of one of the server's own tools; *output* is that tool's output schema.
 
     Some clients have a model read the content, some the structured content, and some both. With *once* a reply that is
     longer than 4,000 characters is content only.
@@ -52,8 +52,10 @@ def _characters(parts: Sequence[Mapping[str, Any]]) -> int:
 
 
 def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a place
-    for it; *content* takes the place of the text. A tool that ran and broke its output schema gives its value, too."""
+    """Return the reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a
+    place for it; *content* takes the place of the text. A tool that ran and broke its output schema gives its value,
+    too.
+    """
     facts: dict[str, Any] = {"error": error_object(error)}
     if isinstance(error, OutputValidationError):
         if error.value is not None and not content:
@@ -67,12 +69,12 @@ def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mappi
 
 
 def internal_failure(name: str) -> ToolExecError:
-    """What a client is told of a failure that nobody foresaw: no more than that; the log has the rest."""
+    """Return what a client is told of a failure that nobody foresaw: no more than that; the log has the rest."""
     return ToolExecError(f"{name} failed inside of the server; its log says more", op="serve")
 
 
 def published_output(schema: Schema | None, version: str) -> dict[str, Any] | None:
-    """The output schema of a tool as clients of this version are told it.
+    """Return the output schema of a tool as clients of this version are told it.
 
     Text of any kind needs none: it is the content. In the handshake era structured content is an object, so any other
     value is wrapped: `{"result": value}`. A null cannot be sent as structured content in any era, so where it is a
@@ -92,7 +94,7 @@ def published_output(schema: Schema | None, version: str) -> dict[str, Any] | No
 
 
 def is_wrapped(schema: Schema, version: str) -> bool:
-    """Whether values of this output schema are wrapped for clients of this version."""
+    """Return whether values of this output schema are wrapped for clients of this version."""
     body = schema.to_json()
     if version not in MODERN_PROTOCOL_VERSIONS:
         return not (isinstance(body, dict) and body.get("type") == "object")
@@ -102,8 +104,9 @@ def is_wrapped(schema: Schema, version: str) -> bool:
 def success(
     value: Any, schema: Schema | None, parts: Sequence[Mapping[str, Any]], has_value: bool, version: str
 ) -> dict[str, Any]:
-    """The reply of a tool of the catalogue. *parts* are those of its own reply, if it answered in parts; *has_value*
-    says whether *value* is more than the parts' text. The value fits *schema*."""
+    """Return the reply of a tool of the catalogue. *parts* are those of its own reply, if it answered in parts;
+    *has_value* says whether *value* is more than the parts' text. The value fits *schema*.
+    """
     text = value if isinstance(value, str) else _json(value)
     content = content_for(parts, version) or [{"type": "text", "text": text}]
     data = _complete(content)
@@ -131,7 +134,7 @@ def _complete(content: list[Any]) -> dict[str, Any]:
 
 
 def content_for(parts: Sequence[Mapping[str, Any]], version: str) -> list[dict[str, Any]]:
-    """The parts as a client of this version can read them; those that it does not know become text."""
+    """Return the parts as a client of this version can read them; those that it does not know become text."""
     return [_part(dict(part), version) for part in parts]
 
 

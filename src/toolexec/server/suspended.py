@@ -35,7 +35,7 @@ _REMEMBERED = 1000
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """What a call asks for, as a short text: the tool's name and its arguments."""
+    """Return what a call asks for, as a short text: the tool's name and its arguments."""
     return hashlib.blake2b(json.dumps([name, args], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -180,8 +180,9 @@ class SuspendedRuns:
         self._retire(run, error)
 
     def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
-        """The call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used up,
-        expired, or somebody else's."""
+        """Return the call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used
+        up, expired, or somebody else's.
+        """
         name, _, number = state.partition(".")
         run = self._waiting.get(name)
         if run is None:

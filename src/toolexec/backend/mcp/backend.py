@@ -64,7 +64,7 @@ class MCPBackend:
         self._task_tools: set[str] = set()
 
     def status(self) -> BackendStatus:
-        """How the server is."""
+        """Return how the server is."""
         reason = self._connection.reason if self.enabled else "switched off"
         where: dict[str, Any] = {"transport": self.server.transport if self.server.url else "stdio"}
         return BackendStatus(
@@ -88,7 +88,7 @@ class MCPBackend:
         await self._connection.aclose()
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The server's tools as last read; connects first if that has not happened yet.
+        """Return the server's tools as last read; connects first if that has not happened yet.
 
         Raises BackendUnavailableError when they were never read.
         """
@@ -97,7 +97,7 @@ class MCPBackend:
         return list(self._tools.values())
 
     def bind(self, tool: Tool) -> MCPBinding:
-        """The binding of one of these tools, with the name that the server knows it by."""
+        """Return the binding of one of these tools, with the name that the server knows it by."""
         return MCPBinding(self.name, self._remote_names.get(tool.id, tool.name))
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
@@ -165,7 +165,7 @@ class MCPBackend:
         raise ConnectionLostError(message, backend=self.name) from cause
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
-        """The server's progress, then the reply; see `StreamingBackend.stream`."""
+        """Yield the server's progress, then the reply; see `StreamingBackend.stream`."""
         queue: asyncio.Queue[Progress | None] = asyncio.Queue()
         task = asyncio.ensure_future(self._answer(name, call, queue.put_nowait))
         task.add_done_callback(lambda _: queue.put_nowait(None))

@@ -117,7 +117,7 @@ class MCPServer:
         return self.scrubber().text(text)
 
     def scrubber(self) -> Scrubber:
-        """What `redact` does, for many texts."""
+        """Return what `redact` does, for many texts."""
         values = {*self.hidden, *self.env.values(), *self.headers.values()}
         values |= {word for value in self.headers.values() for word in value.split()}
         if self.url:
@@ -130,7 +130,7 @@ class MCPServer:
         return Scrubber(values, "***")
 
     def resolved(self, *, fresh: bool = False) -> MCPServer:
-        """The server with all references filled in, and the secrets among what was filled in added to `hidden`.
+        """Return the server with all references filled in, and the secrets among what was filled in added to `hidden`.
 
         *fresh* asks for every secret again, also for one that is kept. Blocks as long as a provider of secrets does.
         Raises SecretError and MissingExtraError as `SecretResolver.resolve_all` does, and ConfigurationError when the

@@ -109,7 +109,7 @@ class MCPConnection:
             await asyncio.wait([task], timeout=_KILL_PATIENCE)
 
     async def client(self) -> Client:
-        """The connected client; starts, waits for, or (when the budget allows) renews the connection.
+        """Return the connected client; starts, waits for, or (when the budget allows) renews the connection.
 
         Raises BackendUnavailableError with the reason.
         """

@@ -20,7 +20,7 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 
 
 def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, Tool], dict[str, str]]:
-    """The tools by the name that the server gave them, and why others were left out.
+    """Return the tools by the name that the server gave them, and why others were left out.
 
     A name that cannot be part of an ID is made legal. Control characters and characters that cannot be seen, which can
     hide text from a person who reads it, are taken out of titles and descriptions.
@@ -52,7 +52,7 @@ def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, T
 
 
 def convert_reply(result: CallToolResult) -> ToolReply:
-    """The reply with every content part as it came."""
+    """Return the reply with every content part as it came."""
     content: list[dict[str, Any]] = [
         part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content
     ]

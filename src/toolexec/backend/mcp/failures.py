@@ -19,7 +19,7 @@ _MAX_TEXT = 500
 
 
 def connection_closed(error: Exception) -> bool:
-    """Whether the SDK says that the answer can never come. Servers use the same code for errors of their own."""
+    """Return whether the SDK says that the answer can never come. Servers use the same code for errors of their own."""
     return (
         isinstance(error, MCPError)
         and error.code == CONNECTION_CLOSED
@@ -28,20 +28,20 @@ def connection_closed(error: Exception) -> bool:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether trying again soon cannot help: the command cannot be started, or a secret is missing."""
+    """Return whether trying again soon cannot help: the command cannot be started, or a secret is missing."""
     lasting = FileNotFoundError | PermissionError | NotADirectoryError | ConfigurationError
     return isinstance(first_cause(error), lasting)
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """The first exception inside of exception groups."""
+    """Return the first exception inside of exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def describe_failure(server: MCPServer, error: BaseException, *, status: int | None = None, diagnosis: str = "") -> str:
-    """One line on why a connection failed: *status* is the last HTTP error, *diagnosis* how a process ended."""
+    """Return one line on why a connection failed: *status* is the last HTTP error, *diagnosis* how a process ended."""
     error = first_cause(error)
     if isinstance(error, Exception) and connection_closed(error) and diagnosis:
         return server.redact(diagnosis)

@@ -75,8 +75,9 @@ _TRANSPORTS: Mapping[str, MCPTransport] = {
 
 
 def server_table(data: Any) -> tuple[tuple[str, ...], Any]:
-    """Where the servers are in the data of a file, and what is there: `mcpServers` or `servers`, at the top or in
-    `mcp`; else nothing and None."""
+    """Return where the servers are in the data of a file, and what is there: `mcpServers` or `servers`, at the top or
+    in `mcp`; else nothing and None.
+    """
     inner = data.get("mcp") if isinstance(data, Mapping) else None
     for prefix, table in (((), data), (("mcp",), inner)):
         for key in ("mcpServers", "servers"):
@@ -86,7 +87,8 @@ def server_table(data: Any) -> tuple[tuple[str, ...], Any]:
 
 
 def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None) -> list[MCPServer]:
-    """The servers of a JSON file in the form that Claude Desktop, Cursor (`mcpServers`) and VS Code (`servers`) write.
+    """Return the servers of a JSON file in the form that Claude Desktop, Cursor (`mcpServers`) and VS Code (`servers`)
+    write.
 
     Each is read as `read_mcp_server` does; a relative `cwd` counts from the file's folder. Raises ConfigurationError
     that names the file, the server and the key.
@@ -113,7 +115,7 @@ def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None)
 
 
 def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The keys of a server that are known to nobody but close to one that is, each with that one."""
+    """Return the keys of a server that are known to nobody but close to one that is, each with that one."""
     found: dict[str, str] = {}
     for key in entry:
         if key not in _KNOWN_KEYS and key not in _FOREIGN_KEYS:
@@ -126,7 +128,7 @@ def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
 def read_mcp_server(
     name: str, entry: Any, *, where: str, folder: Path, secrets: SecretResolver | None = None
 ) -> MCPServer:
-    """One server of an `mcpServers` table.
+    """Return one server of an `mcpServers` table.
 
     A name that cannot be part of an ID is made legal; a relative `cwd` counts from *folder*. Keys of other programs are
     ignored. References are filled in by *secrets* when the server is connected, and left as they are without it. Raises

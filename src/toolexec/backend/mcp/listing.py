@@ -27,7 +27,7 @@ class Listing:
 
 
 async def read_listing(client: Client) -> Listing:
-    """All pages of `tools/list`; ends also where a server repeats a cursor or never stops."""
+    """Return all pages of `tools/list`; ends also where a server repeats a cursor or never stops."""
     found = Listing()
     cursor: str | None = None
     seen: set[str] = set()

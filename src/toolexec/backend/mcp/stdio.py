@@ -56,7 +56,7 @@ class StdioTransport:
         self.pid: int | None = None
 
     def diagnosis(self) -> str:
-        """How the process ended, if it did so by itself, and the last that it wrote to stderr."""
+        """Return how the process ended, if it did so by itself, and the last that it wrote to stderr."""
         parts: list[str] = []
         code = self._exit_code
         if code is not None:
@@ -189,7 +189,7 @@ class _Lines:
         self._seen = 0
 
     async def read(self) -> bytes | None:
-        """The next line, or None at the end."""
+        """Return the next line, or None at the end."""
         while True:
             size = self._kept.find(b"\n", self._seen) + 1
             if (size or len(self._kept)) > _MAX_LINE:

@@ -42,8 +42,9 @@ def wrap_task(result: dict[str, Any]) -> None:
 async def call_as_task(
     client: Client, name: str, args: dict[str, Any], report: ProgressFnT | None = None
 ) -> CallToolResult:
-    """The result of a tool that only runs as a task. Each change of its status is reported as progress; cancelling
-    cancels the task on the server."""
+    """Return the result of a tool that only runs as a task. Each change of its status is reported as progress;
+    cancelling cancels the task on the server.
+    """
     params = CallToolRequestParams(name=name, arguments=args, task=TaskMetadata())
     request = CallToolRequest(params=params)
     answer = await client.session.send_request(request, CallToolResult, progress_callback=report)

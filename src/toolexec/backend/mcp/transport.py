@@ -103,7 +103,7 @@ class _Receiver:
         return getattr(self._inner, "last_context", None)
 
     def expect_answer(self, request_id: RequestId, patience: float) -> None:
-        """The opening question goes out now."""
+        """Note that the opening question goes out now."""
         self._probe, self._wire.probing = request_id, True
         self._timer = asyncio.get_running_loop().call_later(patience, self._give_up)
 
@@ -273,7 +273,7 @@ async def open_http(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
 
 @asynccontextmanager
 async def open_sse(server: MCPServer, wire: Wire) -> AsyncGenerator[Any, None]:
-    """The older HTTP+SSE transport; the SDK takes messages of at most 1 MiB over it."""
+    """Yield the older HTTP+SSE transport; the SDK takes messages of at most 1 MiB over it."""
 
     def make_client(*_: Any, **__: Any) -> httpx2.AsyncClient:
         return _HttpClient(wire, dict(server.headers), sse=True)

@@ -27,7 +27,7 @@ else that it raises only the type is shown."""
 
 
 def ask_environment(environment: Mapping[str, str]) -> SecretProvider:
-    """The provider `env`: the variable with this name; raises SecretError when it is not set or empty."""
+    """Return the provider `env`: the variable with this name; raises SecretError when it is not set or empty."""
 
     def ask(ref: str) -> str:
         value = environment.get(ref)
@@ -39,7 +39,7 @@ def ask_environment(environment: Mapping[str, str]) -> SecretProvider:
 
 
 def read_secret_file(ref: str) -> str:
-    """The provider `file`: the text of the file with this path, without one line break at its end.
+    """Return the provider `file`: the text of the file with this path, without one line break at its end.
 
     `~` is the home folder. A file that other users may read is used with a warning. Raises SecretError when there is no
     such regular file, or it has more than 64 KiB, no text or nothing in it.
@@ -61,7 +61,7 @@ def read_secret_file(ref: str) -> str:
 
 
 def ask_command(ref: str) -> str:
-    """The provider `command`: what this command line prints, without blanks around it.
+    """Return the provider `command`: what this command line prints, without blanks around it.
 
     No shell is involved; the words are split as a POSIX shell would. The program gets the environment of this process
     and no input, and has 10 seconds. Raises SecretError when it cannot be started, takes longer, exits with anything
@@ -112,7 +112,7 @@ def ask_command(ref: str) -> str:
 
 
 def ask_keyring(ref: str) -> str:
-    """The provider `keyring`: the password that the system's keyring has for `service/name`.
+    """Return the provider `keyring`: the password that the system's keyring has for `service/name`.
 
     Raises SecretError when there is none or the keyring cannot be used, MissingExtraError without the `keyring` extra.
     """

@@ -82,7 +82,7 @@ def references_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def has_reference(text: str) -> bool:
-    """Whether a SecretResolver would change *text*, or refuse it."""
+    """Return whether a SecretResolver would change *text*, or refuse it."""
     return _REFERENCE.search(text) is not None
 
 

@@ -47,7 +47,9 @@ class Scrubber:
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON value without the values, in keys and texts at any depth; the same object where there are none."""
+        """Return a JSON value without the values, in keys and texts at any depth; the same object where there are
+        none.
+        """
         written = _write(value)  # far quicker than looking at each part, and most replies have nothing to hide
         return self._clean(value) if any(text in written for text in self._written) else value
 

@@ -19,7 +19,7 @@ _RESULT_BYTES: Final = 16 << 20
 
 
 def make_exec() -> Exec:
-    """The Exec of the demo: its code gets even the largest commit as it is, not as a handle."""
+    """Return the Exec of the demo: its code gets even the largest commit as it is, not as a handle."""
     return Exec(result_bytes=_RESULT_BYTES)
 
 

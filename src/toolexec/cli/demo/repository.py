@@ -41,7 +41,8 @@ class Repository:
 
 @contextmanager
 def some_repository() -> Generator[Repository, None, None]:
-    """The repository around the current folder if it has commits, else a temporary one that is deleted at the end.
+    """Yield the repository around the current folder if it has commits, else a temporary one that is deleted at the
+    end.
 
     Raises ConfigurationError when git is not installed.
     """

@@ -52,8 +52,9 @@ def state_directory(given: str | Path | None = None) -> Path:
 
 
 def default_key(path: Path, state: Path) -> bytes | None:
-    """The key that was made for the log in *path*; None when there is none. Raises AuditError for a file that cannot be
-    read, or that others can."""
+    """Return the key that was made for the log in *path*; None when there is none. Raises AuditError for a file that
+    cannot be read, or that others can.
+    """
     place = _place(path, state, "key")
     try:
         with place.open("rb") as file:

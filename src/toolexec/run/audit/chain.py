@@ -127,7 +127,8 @@ def _begun(key: bytes) -> tuple[Any, Any]:
 
 
 def unsealed(line: bytes, key: bytes | None, *, check: bool = True) -> tuple[Tail | None, str]:
-    """The record in a line, if it is one, and what is wrong with it: empty when it is whole and its hash is right.
+    """Return the record in a line, if it is one, and what is wrong with it: empty when it is whole and its hash is
+    right.
 
     Without *check* the hash is taken as it is.
     """

@@ -58,8 +58,9 @@ def _cut(value: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """A JSON value as bytes that are the same however its objects are ordered; what is not JSON counts as it would be
-    written."""
+    """Return a JSON value as bytes that are the same however its objects are ordered; what is not JSON counts as it
+    would be written.
+    """
     try:
         return "".join(_pieces(value, 0)).encode(errors="surrogatepass")
     except (TypeError, ValueError, RecursionError):
@@ -72,8 +73,9 @@ def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
 
 
 def redacted_args(args: Mapping[str, Any] | None, redact: Redactor, schema: Mapping[str, Any] | None) -> str:
-    """The arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record fits a
-    page."""
+    """Return the arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record
+    fits a page.
+    """
     text = _encode(redact.value(to_json_lossy(args or {}), schema))
     if len(text) <= _MAX_ARGS:
         return text
@@ -87,7 +89,7 @@ def tool_part(entry: Registered) -> str:
 
 
 def origin_part(origin: Origin, key: bytes) -> str:
-    """Who calls, on which path; the session only as a digest."""
+    """Return who calls, on which path; the session only as a digest."""
     caller = origin.caller
     who = {"id": caller.id, "roles": list(caller.roles), "tenant": caller.tenant, "method": caller.method}
     session = blake2s(origin.session.encode(errors="replace"), key=key).hexdigest()[:16]

@@ -87,8 +87,9 @@ class LinkWatch:
         return _Watched(inner, self)
 
     def before(self, call: ToolCall) -> Fed:
-        """Where the values of the call's arguments come from, by argument; those from nowhere are remembered, so that a
-        result that just repeats them is not taken for their source."""
+        """Return where the values of the call's arguments come from, by argument; those from nowhere are remembered, so
+        that a result that just repeats them is not taken for their source.
+        """
         args = call.args
         if not args or not isinstance(args, Mapping):
             return {}

@@ -117,12 +117,12 @@ class ContainerBackend:
         self._known_until = 0.0
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """See `SandboxBackend.enforces`."""
+        """Implement `SandboxBackend.enforces`."""
         held = self.engine.enforces(request.limits)
         return replace(held, timeout=True, tool_calls=True, chain_steps=True)
 
     def packages(self) -> dict[str, frozenset[str]]:
-        """The packages that Python has in the image, if that is one of the `ImageStore`; see `PackageSource`."""
+        """Return the packages that Python has in the image, if that is one of the `ImageStore`; see `PackageSource`."""
         try:
             image = ImageStore().find(self.config.image)
         except ToolExecError:
@@ -130,7 +130,9 @@ class ContainerBackend:
         return {"python": frozenset(image.packages)} if image is not None else {}
 
     async def check(self) -> Availability:
-        """See `SandboxBackend.check`; a good answer holds for ten seconds, or until a container cannot be started."""
+        """Implement `SandboxBackend.check`; a good answer holds for ten seconds, or until a container cannot be
+        started.
+        """
         if self._closed:
             return Availability(ok=False, reason="this backend is closed", remedy="make a new one")
         if self._known is not None and monotonic() < self._known_until:
@@ -155,7 +157,7 @@ class ContainerBackend:
         return found
 
     async def check_language(self, language: str) -> Availability:
-        """Whether the image can run one language, found out by starting a guest for it."""
+        """Return whether the image can run one language, found out by starting a guest for it."""
         if language not in LANGUAGES:
             return Availability(ok=False, reason=f"{self.kind} does not run {language}")
         found = await self.check()
@@ -171,8 +173,8 @@ class ContainerBackend:
         return Availability(ok=True, version=version)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
-        """See `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed before
-        there was room for it.
+        """Implement `SandboxBackend.execute`; raises SandboxUnavailableError, too, when its time limit has passed
+        before there was room for it.
 
         Returns at the time limit, and a moment later at most, also when the engine does not answer: then the result's
         details have `cleanup`, and the container is removed behind it.
@@ -235,7 +237,7 @@ class ContainerBackend:
         await self._pool.fill(await self._kind(language, request.profile, request.limits))
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
-        """See `SessionBackend.open_session`; for Python only."""
+        """Implement `SessionBackend.open_session`; for Python only."""
         language = self._admit(request)
         if language != "python":
             raise located(InvalidRequestError(f"{self.kind} has sessions for python only, not for {language}"), self)
@@ -282,7 +284,7 @@ class ContainerBackend:
         await self._until(monotonic(), guest.aclose())
 
     async def aclose(self) -> None:
-        """See `SandboxBackend.aclose`."""
+        """Implement `SandboxBackend.aclose`."""
         self._closed = True
         running = [*self._running]
         for task in running:
@@ -303,7 +305,7 @@ class ContainerBackend:
     def result(
         self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
     ) -> CodeResult:
-        """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+        """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
         details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
         if guest is not None:
             digest = {"digest": guest.image.digest} if guest.image.digest else {}

@@ -55,7 +55,7 @@ _Code = list[_Instruction]
 
 
 def compile_filter(profile: Profile, machine: str = "") -> bytes:
-    """The program for *profile* on *machine* (by default this one), as an array of `struct sock_filter`.
+    """Return the program for *profile* on *machine* (by default this one), as an array of `struct sock_filter`.
 
     Calls that are newer than what is known here fail with ENOSYS, so that programs fall back to older ones; so do
     the calls of the x32 ABI. A call by another architecture (i386) kills the process.

@@ -36,15 +36,15 @@ class ContainerSpecBuilder:
         self._spec = ContainerSpec(image=image, command=())
 
     def command(self, *words: str) -> Self:
-        """The program and its arguments."""
+        """Set the program and its arguments."""
         return self._with(command=words)
 
     def working_dir(self, path: str) -> Self:
-        """Where the program starts."""
+        """Set where the program starts."""
         return self._with(working_dir=path)
 
     def env(self, name: str, value: str) -> Self:
-        """One more environment variable."""
+        """Add an environment variable."""
         return self._with(env={**self._spec.env, name: value})
 
     def env_list(self, variables: Iterable[str]) -> Self:
@@ -57,47 +57,47 @@ class ContainerSpecBuilder:
         return self
 
     def mount(self, mount: Mount) -> Self:
-        """One more mount."""
+        """Add a mount."""
         return self._with(mounts=(*self._spec.mounts, mount))
 
     def bind_mount(self, source: str, target: str, *, read_only: bool = True) -> Self:
-        """A folder or file of the host."""
+        """Add a folder or file of the host."""
         return self.mount(Mount(type="bind", source=source, target=target, read_only=read_only))
 
     def tmpfs(self, target: str, size_bytes: int) -> Self:
-        """An empty folder in memory, for at most *size_bytes*."""
+        """Add an empty folder in memory, for at most *size_bytes*."""
         return self.mount(Mount(type="tmpfs", target=target, size_bytes=size_bytes))
 
     def resources(self, resources: Resources) -> Self:
-        """All bounds at once."""
+        """Set all bounds at once."""
         return self._with(resources=resources)
 
     def memory(self, size_bytes: int) -> Self:
-        """The bound on memory, in bytes; see `Resources`."""
+        """Set the bound on memory, in bytes; see `Resources`."""
         return self.resources(replace(self._spec.resources, memory_bytes=size_bytes))
 
     def cpus(self, rate: float) -> Self:
-        """The bound on CPU time per time: 1.5 is one and a half cores."""
+        """Set the bound on CPU time per time: 1.5 is one and a half cores."""
         return self.resources(replace(self._spec.resources, cpus=rate))
 
     def pids(self, number: int) -> Self:
-        """The bound on processes and threads."""
+        """Set the bound on processes and threads."""
         return self.resources(replace(self._spec.resources, pids=number))
 
     def security(self, security: Security) -> Self:
-        """All rights at once."""
+        """Set all rights at once."""
         return self._with(security=security)
 
     def user(self, user: str) -> Self:
-        """The user, and after a `:` the group, best in numbers."""
+        """Set the user, and after a `:` the group, best in numbers."""
         return self.security(replace(self._spec.security, user=user))
 
     def read_only_root(self, read_only: bool = True) -> Self:
-        """Whether the root is read-only."""
+        """Set whether the root is read-only."""
         return self.security(replace(self._spec.security, read_only_root=read_only))
 
     def network(self, mode: Network) -> Self:
-        """The network that it is on."""
+        """Set the network that it is on."""
         return self.security(replace(self._spec.security, network=mode))
 
     def no_network(self) -> Self:
@@ -105,11 +105,11 @@ class ContainerSpecBuilder:
         return self.network("none")
 
     def seccomp(self, profile: str) -> Self:
-        """The filter of system calls; see `Security`."""
+        """Set the filter of system calls; see `Security`."""
         return self.security(replace(self._spec.security, seccomp=profile))
 
     def label(self, name: str, value: str) -> Self:
-        """One more label."""
+        """Add a label."""
         return self._with(labels={**self._spec.labels, name: value})
 
     def labels(self, labels: Mapping[str, str]) -> Self:
@@ -117,15 +117,15 @@ class ContainerSpecBuilder:
         return self._with(labels={**self._spec.labels, **labels})
 
     def runtime(self, name: str) -> Self:
-        """The OCI runtime, for engines that have several."""
+        """Set the OCI runtime, for engines that have several."""
         return self._with(runtime=name)
 
     def profile(self, name: str) -> Self:
-        """The security profile whose rules hold; it sets nothing by itself."""
+        """Set the security profile whose rules hold; it sets nothing by itself."""
         return self._with(profile=name)
 
     def build(self) -> ContainerSpec:
-        """The container; raises SandboxDeniedError or InvalidRequestError, see `check_spec`."""
+        """Return the container; raises SandboxDeniedError or InvalidRequestError, see `check_spec`."""
         check_spec(self._spec)
         return self._spec
 
@@ -145,7 +145,7 @@ def spec_for(
     env: Mapping[str, str] | None = None,
     runtime: str = "",
 ) -> ContainerSpec:
-    """The container for one guest of the backend *kind*.
+    """Return the container for one guest of the backend *kind*.
 
     Each of *limits* counts if it is set, else that of *config*. Under all profiles the code is nobody and has no
     network and no rights; under `dev` the root can be written. `/work`, `/tmp` and `/dev/shm` are tmpfs, see
@@ -180,7 +180,7 @@ def spec_for(
 
 
 def tmpfs_mounts(disk_bytes: int) -> tuple[Mount, ...]:
-    """The folders that can be written, for *disk_bytes* in all.
+    """Return the folders that can be written, for *disk_bytes* in all.
 
     `/tmp` gets a quarter of the bound and `/dev/shm` a thirty-second, each 64 MiB at most, and `/work` the rest. The
     smallest of each is a page, as a tmpfs of size 0 would have no bound.

@@ -54,15 +54,17 @@ class Container(Protocol):
         ...
 
     def said(self) -> str:
-        """The end (some thousand characters at most) of what it, and the runtime that made it, wrote to stderr."""
+        """Return the end (some thousand characters at most) of what it, and the runtime that made it, wrote to
+        stderr.
+        """
         ...
 
     async def wait(self) -> Exit:
-        """How it ended, once it has; for any number of waiters. Never raises: a lost engine is in the answer."""
+        """Return how it ended, once it has; for any number of waiters. Never raises: a lost engine is in the answer."""
         ...
 
     async def cpu_seconds(self) -> float | None:
-        """The CPU time that everything in it has used until now; None if that cannot be told."""
+        """Return the CPU time that everything in it has used until now; None if that cannot be told."""
         ...
 
     async def aclose(self) -> None:
@@ -86,11 +88,11 @@ class ContainerEngine(Protocol):
     """Starts containers. Safe for many at once; used by one event loop."""
 
     async def check(self) -> Availability:
-        """Whether it could start one here and now; asks the real thing. Never raises."""
+        """Return whether it could start one here and now; asks the real thing. Never raises."""
         ...
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Which of memory, cpu, cpus, pids and disk would hold, as far as is known since the last `check`."""
+        """Return which of memory, cpu, cpus, pids and disk would hold, as far as is known since the last `check`."""
         ...
 
     @property
@@ -105,14 +107,14 @@ class ContainerEngine(Protocol):
         ...
 
     async def resolve(self, image: str) -> Image:
-        """The image of that name, fetched if the engine is told to do so.
+        """Return the image of that name, fetched if the engine is told to do so.
 
         Raises SandboxUnavailableError, with what to do about it, for one that cannot be had.
         """
         ...
 
     async def start(self, image: Image, spec: ContainerSpec) -> Container:
-        """A running container, whose stdio is connected before its first process starts.
+        """Return a running container, whose stdio is connected before its first process starts.
 
         Raises SandboxUnavailableError when it cannot be started. Cancelling leaves nothing behind.
         """

@@ -61,7 +61,7 @@ class ContainerGuest:
     async def start(
         cls, engine: ContainerEngine, image: Image, spec: ContainerSpec, language: str, reach: Reach | None = None
     ) -> ContainerGuest:
-        """A guest that has said hello.
+        """Return a guest that has said hello.
 
         Raises SandboxUnavailableError when the container cannot be started or has no guest in it. Cancelling leaves
         nothing behind.
@@ -97,7 +97,7 @@ class ContainerGuest:
         return not self._gone.done() and self._closing is None and not self._talk.over
 
     async def wait(self) -> Exit:
-        """See `WarmGuest.wait`."""
+        """Implement `WarmGuest.wait`."""
         return await asyncio.shield(self._gone)
 
     @property

@@ -75,7 +75,7 @@ class KataEngine(ContainerdEngine):
         super().__init__(self._kata, store=store)
 
     async def check(self) -> Availability:
-        """See `ContainerEngine.check`. Kata needs its shim, and a processor that runs virtual machines."""
+        """Implement `ContainerEngine.check`. Kata needs its shim, and a processor that runs virtual machines."""
         found = await super().check()
         problem = await asyncio.to_thread(look_at_kvm) if found.ok else None
         if problem is None and found.ok and self._kata.hypervisor != "qemu" and not self._settings():
@@ -88,11 +88,11 @@ class KataEngine(ContainerdEngine):
         return found if problem is None else replace(problem, version=found.version)
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
+        """Implement `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
         return LimitsEnforced(memory=True, cpus=True, pids=True, disk=True)
 
     async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
-        """See `ContainerdEngine.configure`."""
+        """Implement `ContainerdEngine.configure`."""
         settings = await asyncio.to_thread(self._settings)
         annotations = kata_annotations(self._kata, spec, settings)
 
@@ -123,7 +123,7 @@ class KataBackend(ContainerBackend):
 
 
 def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = "") -> dict[str, str]:
-    """What Kata is told of the machine for *spec*: its size, what it boots, and the configuration *settings*.
+    """Return what Kata is told of the machine for *spec*: its size, what it boots, and the configuration *settings*.
 
     Its memory is that of the container, in MiB, and 256 more for the system in it. Raises InvalidRequestError for a
     container without a memory bound, as a machine has to have some size.
@@ -144,8 +144,9 @@ def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = ""
 
 
 def look_at_kvm(device: Path | None = None, processor: Path | None = None) -> Availability | None:
-    """What keeps virtual machines from running here, by what the kernel says in `/dev/kvm` and `/proc/cpuinfo`; None if
-    nothing is seen. Blocks for a moment."""
+    """Return what keeps virtual machines from running here, by what the kernel says in `/dev/kvm` and `/proc/cpuinfo`;
+    None if nothing is seen. Blocks for a moment.
+    """
     device, processor = device or _KVM, processor or _PROCESSOR
     try:
         flags = {*processor.read_text("ascii", "replace").split()}

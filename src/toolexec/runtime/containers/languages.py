@@ -15,7 +15,7 @@ __all__ = ["extra_for"]
 
 
 def extra_for(language: str, request: ExecuteRequest) -> Mapping[str, Any]:
-    """What the guest for *language* is told of a request besides what every guest is told.
+    """Return what the guest for *language* is told of a request besides what every guest is told.
 
     A Go program is made compilable here, where its author's line numbers are kept, and compiled in the sandbox.
     """

@@ -44,7 +44,7 @@ class Network:
         return environment(_PORT, f"{WORK}/{_CERTIFICATE}")
 
     def reach(self) -> Reach | None:
-        """The way out of one more container; None where there is none.
+        """Return the way out of one more container; None where there is none.
 
         Raises MissingExtraError without the `egress` extra.
         """
@@ -67,8 +67,9 @@ class Network:
         return reach
 
     async def problem(self) -> str:
-        """Why a secret of the policy can never be used, as far as a look at variables and files tells; "" if nothing
-        is wrong. A secret that is not there may still come."""
+        """Return why a secret of the policy can never be used, as far as a look at variables and files tells; "" if
+        nothing is wrong. A secret that is not there may still come.
+        """
         resolve = self._resolver() if self._egress is not None else None
         if self._egress is None or resolve is None:
             return ""
@@ -115,7 +116,7 @@ class Reach:
             self._records.append(record)
 
     def told(self) -> list[dict[str, Any]]:
-        """The requests since the last time, as results show them: at most a hundred."""
+        """Return the requests since the last time, as results show them: at most a hundred."""
         told = [
             {
                 "host": record.host,

@@ -63,7 +63,7 @@ def oci_config(
     annotations: Mapping[str, str] | None = None,
     machine: str = "",
 ) -> dict[str, Any]:
-    """The content of config.json for *spec*, which `check_spec` has let pass, over the root file system *root*.
+    """Return the content of config.json for *spec*, which `check_spec` has let pass, over the root file system *root*.
 
     The process has no capability, cannot gain any, and leads no terminal; there is no `/sys`. Memory and swap
     together have the one bound. `cgroups_path` is where its cgroup goes, by default where the runtime puts it. With

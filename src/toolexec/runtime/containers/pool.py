@@ -50,7 +50,7 @@ class PoolStats:
     starting: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """The same as JSON-able data."""
+        """Return the same as JSON-able data."""
         return {name: getattr(self, name) for name in ("hits", "misses", "died", "failed", "idle", "starting")}
 
 
@@ -88,7 +88,7 @@ class WarmPool(Generic[G]):
         return [guest for shelf in self._shelves.values() for guest, _ in shelf.idle]
 
     def take(self, key: Hashable) -> G | None:
-        """A guest for *key*, which is the caller's own from now on; None if there is none. Has it replaced."""
+        """Return a guest for *key*, which is the caller's own from now on; None if there is none. Has it replaced."""
         if self._closed or not self._size:
             return None
         shelf = self._shelf(key)

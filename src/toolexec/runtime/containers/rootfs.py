@@ -47,7 +47,8 @@ class RootFilesystems:
         self._stored: dict[str, StoredImage] = {}
 
     def resolve(self, name: str) -> Image:
-        """The image *name*, whose reference is the path of its root; a name that begins with `/` is such a path itself.
+        """Return the image *name*, whose reference is the path of its root; a name that begins with `/` is such a path
+        itself.
 
         Raises SandboxUnavailableError for one that is not there, and for a folder of the host's own system.
         """

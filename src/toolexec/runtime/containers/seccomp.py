@@ -101,7 +101,9 @@ class Profile:
     rules: tuple[Rule, ...]
 
     def chains(self) -> dict[str, tuple[Rule, ...]]:
-        """The rules for each call that has any, in order: only the first without conditions, if there is such a one."""
+        """Return the rules for each call that has any, in order: only the first without conditions, if there is such a
+        one.
+        """
         found: dict[str, list[Rule]] = {}
         for rule in self.rules:
             for name in rule.names:
@@ -138,7 +140,8 @@ def default_profile() -> Profile:
 
 
 def seccomp_profile(setting: str, machine: str = "") -> Profile | None:
-    """The profile that a `Security.seccomp` means: ours for "default", None for "unconfined", else that of a file.
+    """Return the profile that a `Security.seccomp` means: ours for "default", None for "unconfined", else that of a
+    file.
 
     Reads the file. Raises ConfigurationError for one that is no profile.
     """
@@ -167,7 +170,7 @@ def oci_seccomp(profile: Profile, machine: str = "") -> dict[str, Any]:
 
 
 def machine_name(machine: str = "") -> str:
-    """The name of *machine*, by default this one, as the kernel has it: `x86_64` or `aarch64`.
+    """Return the name of *machine*, by default this one, as the kernel has it: `x86_64` or `aarch64`.
 
     Raises ConfigurationError for any other.
     """
@@ -182,7 +185,7 @@ def machine_name(machine: str = "") -> str:
 
 @cache
 def syscall_numbers(machine: str = "") -> Mapping[str, int]:
-    """The system calls of *machine* (by default this one), name to number, as of Linux 6.17.
+    """Return the system calls of *machine* (by default this one), name to number, as of Linux 6.17.
 
     Raises ConfigurationError for an unknown machine.
     """
@@ -191,8 +194,8 @@ def syscall_numbers(machine: str = "") -> Mapping[str, int]:
 
 
 def read_profile(path: Path, machine: str = "") -> Profile:
-    """The profile in a file of Docker's format, as it is for a container without capabilities on *machine* and this
-    kernel. The architectures that it lists do not count: only native calls are allowed.
+    """Return the profile in a file of Docker's format, as it is for a container without capabilities on *machine* and
+    this kernel. The architectures that it lists do not count: only native calls are allowed.
 
     Raises ConfigurationError for a file that cannot be read, is larger than 1 MiB or has another form, and for actions
     that need somebody who listens (SCMP_ACT_NOTIFY, SCMP_ACT_TRACE).

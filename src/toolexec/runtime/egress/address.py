@@ -29,13 +29,13 @@ class NotAllowedAddressError(Exception):
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """The addresses that the system has for *host*; raises OSError."""
+    """Return the addresses that the system has for *host*; raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 async def connect(policy: Egress, host: str, port: int, find: LookUp = look_up) -> socket.socket:
-    """A socket that is connected to *host*, at an address that *policy* allows.
+    """Return a socket that is connected to *host*, at an address that *policy* allows.
 
     The addresses that were looked at are those that are connected to: a name that means something else a moment later
     is not asked again. Raises NotAllowedAddressError when none is allowed, OSError when none answers in time.
@@ -52,7 +52,7 @@ async def connect(policy: Egress, host: str, port: int, find: LookUp = look_up) 
 
 
 def refusal(policy: Egress, address: str) -> str:
-    """Why *address* must not be connected to; "" if it may."""
+    """Return why *address* must not be connected to; "" if it may."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:  # with the name of a network interface, for example

@@ -230,7 +230,7 @@ class _Body:
         self._held = b""
 
     async def feed(self, data: bytes) -> bytes:
-        """What can be passed on after one more part. Raises BrokenError."""
+        """Return what can be passed on after one more part. Raises BrokenError."""
         if self._encoded and self._known.mask():  # a secret that was used only since this response began
             raise BrokenError(_ENCODED)
         self._held += self._masked.feed(data)
@@ -243,7 +243,7 @@ class _Body:
         return passed
 
     def finish(self) -> bytes:
-        """What is left when there are no more parts."""
+        """Return what is left when there are no more parts."""
         return self._held + self._masked.finish()
 
     async def _look_inside(self, inside: Compressed) -> None:

@@ -101,7 +101,7 @@ class Mask:
         return self.cut(data, final=True)[0]
 
     def finds(self, data: bytes) -> bool:
-        """Whether a value is in *data*."""
+        """Return whether a value is in *data*."""
         return bool(self._find(data.replace(b"\0", b""), final=True)[0])
 
     def cut(self, data: bytes, *, final: bool) -> tuple[bytes, bytes]:

@@ -69,7 +69,7 @@ class Secret:
             )
 
     def goes_to(self, origin: Origin) -> bool:
-        """Whether it may be sent there."""
+        """Return whether it may be sent there."""
         return (origin.scheme == "https" or self.plain_http) and any(
             _read_rule(host).matches(origin.host, origin.port) for host in self.hosts
         )
@@ -127,15 +127,15 @@ class Egress:
                 raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
     def allows(self, host: str, port: int) -> bool:
-        """Whether code may reach this host (in the form of `plain_host`) on this port."""
+        """Return whether code may reach this host (in the form of `plain_host`) on this port."""
         return any(_read_rule(rule).matches(host, port) for rule in self.hosts)
 
     def names_address(self, address: str) -> bool:
-        """Whether `hosts` has this very IP address."""
+        """Return whether `hosts` has this very IP address."""
         return any(rule.host == address and not rule.below for rule in map(_read_rule, self.hosts))
 
     def secrets_for(self, origin: Origin, place: Place) -> dict[str, Secret]:
-        """The secrets that go into this part of requests to *origin*, by placeholder."""
+        """Return the secrets that go into this part of requests to *origin*, by placeholder."""
         return {
             placeholder: secret
             for placeholder, secret in self.secrets.items()
@@ -198,7 +198,7 @@ def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
 
 
 def plain_host(name: str) -> str | None:
-    """A host as it is compared: in lower case, ASCII, without a dot at its end; None if it can be none."""
+    """Return a host as it is compared: in lower case, ASCII, without a dot at its end; None if it can be none."""
     if ":" in name:
         return str(ipaddress.IPv6Address(name)) if _is_address(name) and "%" not in name else None
     if not name.isascii():

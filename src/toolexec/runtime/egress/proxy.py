@@ -105,7 +105,7 @@ class EgressProxy:
                 await upstream.aclose()
 
     def swap(self, origin: Origin) -> Swap:
-        """What puts secrets into one request to *origin*."""
+        """Return what puts secrets into one request to *origin*."""
         return Swap(self.policy, origin, self._resolve, self._known)
 
     @property

@@ -60,7 +60,7 @@ def tunnel_to(target: bytes, headers: Headers) -> tuple[str, int]:
 
 
 def asked_of_proxy(target: bytes, headers: Headers) -> Asked:
-    """What a request to a proxy asks for: its target is a whole URL; raises RefusedError."""
+    """Return what a request to a proxy asks for: its target is a whole URL; raises RefusedError."""
     scheme, host, port, rest = _split(target)
     if scheme != "http":
         raise RefusedError(400, "for https use CONNECT")
@@ -69,7 +69,7 @@ def asked_of_proxy(target: bytes, headers: Headers) -> Asked:
 
 
 def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> Asked:
-    """What a request inside of a tunnel to *origin* asks for; raises RefusedError."""
+    """Return what a request inside of a tunnel to *origin* asks for; raises RefusedError."""
     _check_host(headers, (origin.host, origin.port), DEFAULT_PORTS[origin.scheme])
     if target == b"*":
         raise RefusedError(400, "a request for * is not passed on")
@@ -84,7 +84,9 @@ def asked_of_origin(target: bytes, headers: Headers, origin: Origin) -> Asked:
 
 
 def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers that are not only for the next hop; of those that say where a message ends, only its length."""
+    """Return the headers that are not only for the next hop; of those that say where a message ends, only its
+    length.
+    """
     headers = [*headers]
     connection = b",".join(values(headers, b"connection")).lower()
     named = {token.strip() for token in connection.split(b",")}
@@ -93,7 +95,7 @@ def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
-    """All values of one header."""
+    """Return all values of one header."""
     return [value for other, value in headers if other.lower() == name]
 
 

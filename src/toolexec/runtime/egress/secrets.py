@@ -43,7 +43,7 @@ class SecretNotThereError(Exception):
 
 
 def too_short(length: int) -> str:
-    """Why a secret of *length* characters cannot be used."""
+    """Return why a secret of *length* characters cannot be used."""
     return f"it has {length} characters, and needs at least {SHORTEST_SECRET} to be found in what comes back"
 
 
@@ -77,7 +77,7 @@ class Known:
         self._made = None
 
     def mask(self) -> Mask:
-        """What hides them all."""
+        """Return what hides them all."""
         if self._made is None:
             self._made = Mask(self._values)
         return self._made
@@ -94,12 +94,12 @@ class Masked:
         self._kept = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be passed on after one more part."""
+        """Return what can be passed on after one more part."""
         data, self._kept = self._known.mask().cut(self._kept + data, final=False)
         return data
 
     def finish(self) -> bytes:
-        """What is left when there are no more parts."""
+        """Return what is left when there are no more parts."""
         data, self._kept = self._kept, b""
         return self._known.mask().hide(data)
 
@@ -125,7 +125,9 @@ class Swap:
         return bool(self._in["body"])
 
     async def header(self, name: str, value: str) -> str:
-        """The value of a header. A placeholder in the user name or password of Basic authorization counts as well."""
+        """Return the value of a header. A placeholder in the user name or password of Basic authorization counts as
+        well.
+        """
         basic = _BASIC.fullmatch(value) if name in ("authorization", "proxy-authorization") else None
         if basic is not None:
             inside = _decoded(basic[1])
@@ -141,7 +143,7 @@ class Swap:
         return await self._put("url", target, lambda value: quote(value, safe=""))
 
     async def body(self, body: bytes, content_type: str) -> bytes:
-        """A whole body, where it is text."""
+        """Return a whole body, where it is text."""
         if not any(placeholder.encode() in body for placeholder in self._in["body"]):
             return body
         kind = content_type.partition(";")[0].strip().lower()

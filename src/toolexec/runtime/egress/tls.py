@@ -51,7 +51,7 @@ class TlsStream:
                 return
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Implement `Stream.read`."""
         while True:
             try:
                 return self._tls.read(_PLAIN)
@@ -62,14 +62,14 @@ class TlsStream:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Implement `Stream.write`."""
         view = memoryview(data)
         while view:
             view = view[self._tls.write(view[:_PLAIN]) :]
             await self._flush()
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`."""
+        """Implement `Stream.aclose`."""
         with suppress(OSError):  # the other side has not said good bye yet, or never will
             self._tls.unwrap()
         with suppress(OSError):

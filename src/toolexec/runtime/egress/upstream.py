@@ -33,7 +33,7 @@ class Upstream:
         self._origin: Origin | None = None
 
     async def open(self, origin: Origin) -> Wire:
-        """A connection to *origin* that is ready for a request: the last one if that is still good.
+        """Return a connection to *origin* that is ready for a request: the last one if that is still good.
 
         Raises RefusedError when there can be none.
         """
@@ -88,7 +88,7 @@ class Upstream:
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong with a connection, in words that have no address of this side's in them."""
+    """Return what went wrong with a connection, in words that have no address of this side's in them."""
     if (
         isinstance(error, OSError)
         and error.errno is not None

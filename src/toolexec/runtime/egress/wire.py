@@ -31,7 +31,7 @@ class Wire:
         )
 
     async def next(self, seconds: float) -> Any:
-        """The next event. Raises TimeoutError when not a byte comes for so long."""
+        """Return the next event. Raises TimeoutError when not a byte comes for so long."""
         h11 = require_h11()
         while (event := self.state.next_event()) is h11.NEED_DATA:
             async with asyncio.timeout(seconds):
@@ -40,7 +40,9 @@ class Wire:
         return event
 
     async def head(self, idle: float, seconds: float) -> h11.Request | None:
-        """The head of the next request, once it has begun at most *seconds* later; None when there is no other one."""
+        """Return the head of the next request, once it has begun at most *seconds* later; None when there is no other
+        one.
+        """
         h11 = require_h11()
         event: Any = self.state.next_event()
         if event is h11.NEED_DATA and not self.state.trailing_data[0]:
@@ -68,23 +70,23 @@ class Ahead:
         self._data = data
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Implement `Stream.read`."""
         if self._data:
             data, self._data = self._data, b""
             return data
         return await self._stream.read()
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Implement `Stream.write`."""
         await self._stream.write(data)
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`."""
+        """Implement `Stream.aclose`."""
         await self._stream.aclose()
 
 
 def require_h11() -> Any:
-    """The module h11; raises MissingExtraError without it."""
+    """Return the module h11; raises MissingExtraError without it."""
     try:
         import h11
     except ModuleNotFoundError as error:

@@ -109,13 +109,13 @@ class GuestSettings:
 
 
 def boot_command(settings: GuestSettings, python: str = "python3") -> tuple[str, ...]:
-    """The command of a container for a guest, which then reads `boot_bytes` from its stdin."""
+    """Return the command of a container for a guest, which then reads `boot_bytes` from its stdin."""
     return (python, "-I", "-X", "utf8", "-c", _STAGER, json.dumps(asdict(settings)))
 
 
 @cache
 def boot_bytes() -> bytes:
-    """What the host writes to the stdin of a guest first; frames of the guest protocol follow.
+    """Return what the host writes to the stdin of a guest first; frames of the guest protocol follow.
 
     The same for all settings, and for any Python from 3.9 on: it has the text of each module and its compiled code,
     which a guest with another version of Python leaves alone.
@@ -131,7 +131,7 @@ def boot_bytes() -> bytes:
 
 @cache
 def python_guest() -> str:
-    """The guest as one program of plain text, standard library only, for Python 3.9 and newer.
+    """Return the guest as one program of plain text, standard library only, for Python 3.9 and newer.
 
     It serves the host over file descriptors that are given as the last two arguments of its command, by default stdin
     and stdout: `python -I -c TEXT`, or `python -I -c TEXT 3 3` for one socket as descriptor 3.
@@ -141,7 +141,7 @@ def python_guest() -> str:
 
 @cache
 def bash_guest() -> str:
-    """The guest for bash, which needs a Python to talk to the host; see `python_guest`."""
+    """Return the guest for bash, which needs a Python to talk to the host; see `python_guest`."""
     return _bundle("toolexec_guest.bash.broker", "serve")
 
 

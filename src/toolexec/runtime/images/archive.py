@@ -45,7 +45,7 @@ class ArchiveParts:
 
 
 def machine() -> str:
-    """The processor of this machine as images name it, such as `amd64`."""
+    """Return the processor of this machine as images name it, such as `amd64`."""
     name = os.uname().machine
     return _MACHINES.get(name, name)
 
@@ -53,7 +53,7 @@ def machine() -> str:
 def describe(
     name: str, digest: str, layer_bytes: int, *, env: Mapping[str, str], labels: Mapping[str, str]
 ) -> ArchiveParts:
-    """The parts for the image *name*, whose only layer has this digest and size."""
+    """Return the parts for the image *name*, whose only layer has this digest and size."""
     tagged = name if ":" in name else f"{name}:latest"
     config = _json(
         {

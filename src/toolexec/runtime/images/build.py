@@ -76,7 +76,7 @@ class Recipe:
         }
 
     def made(self, image: StoredImage) -> bool:
-        """Whether *image* was made from it; with a lock, wherever Debian came from."""
+        """Return whether *image* was made from it; with a lock, wherever Debian came from."""
         about, wanted = dict(image.recipe), self.to_json()
         lock = about.pop("lock", "")
         if self.lock is not None:

@@ -67,12 +67,14 @@ class Contents:
 
     @staticmethod
     def is_covered(path: str) -> bool:
-        """Whether sandboxes have something of their own at *path*, so that nothing of the image is seen there."""
+        """Return whether sandboxes have something of their own at *path*, so that nothing of the image is seen
+        there.
+        """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         return bool(parts) and parts[0] in _PLACES
 
     def next_layer(self) -> None:
-        """What comes now is of a layer on top of what is there."""
+        """Begin a layer on top of what is there."""
         self._layer += 1
 
     def put(self, path: str, node: Node) -> None:
@@ -111,7 +113,7 @@ class Contents:
         self._folder(parts[:-1]).children[parts[-1]] = found
 
     def find(self, path: str) -> Node | None:
-        """What is at *path* once all links are followed; None for nothing."""
+        """Return what is at *path* once all links are followed; None for nothing."""
         try:
             return self._walk(self._parts(path), make=False)
         except ConfigurationError:

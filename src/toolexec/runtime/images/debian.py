@@ -35,7 +35,9 @@ exec chroot "$0" "$@"
 
 
 def build_environment(**more: str) -> dict[str, str]:
-    """The environment variables for programs that build; the same language and no hash seeds on every machine."""
+    """Return the environment variables for programs that build; the same language and no hash seeds on every
+    machine.
+    """
     kept = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
     return {**kept, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "DEBIAN_FRONTEND": "noninteractive", **more}
 
@@ -78,7 +80,9 @@ def install_debian(
 
 
 def in_tree(root: Path, command: Sequence[str]) -> list[str]:
-    """The command that runs *command* in the tree *root*: no network, and nothing of it is left once it has ended."""
+    """Return the command that runs *command* in the tree *root*: no network, and nothing of it is left once it has
+    ended.
+    """
     who = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *who, *_ALONE, "--net", "sh", "-euc", _ENTER, str(root), *command]
 
@@ -94,7 +98,7 @@ def installed(status: str) -> dict[str, str]:
 
 
 def upstream(system: Mapping[str, str], package: str) -> str:
-    """The version of a package without what Debian adds: `3.11.2`; "" where it is not installed."""
+    """Return the version of a package without what Debian adds: `3.11.2`; "" where it is not installed."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", system.get(package, ""))
     return match[1] if match is not None else ""
 

@@ -42,7 +42,7 @@ class _Measure:
 
 
 def measure_layer(root: Path) -> tuple[str, int]:
-    """The digest (`sha256:…`) and the size in bytes that `write_layer` would write. Raises OSError."""
+    """Return the digest (`sha256:…`) and the size in bytes that `write_layer` would write. Raises OSError."""
     return write_layer(root, None)
 
 

@@ -45,7 +45,7 @@ class Lock:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The lock in the file *path*. Raises ConfigurationError when there is none."""
+        """Return the lock in the file *path*. Raises ConfigurationError when there is none."""
         try:
             data = json.loads(path.read_text("utf-8"))
             if data["version"] != _VERSION:

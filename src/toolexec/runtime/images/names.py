@@ -31,7 +31,9 @@ def normal_name(name: str) -> str:
 
 
 def split_pin(name: str) -> tuple[str, str]:
-    """A name and the digest that it is pinned to ("" for none). Raises ConfigurationError as `normal_name` does."""
+    """Return a name and the digest that it is pinned to ("" for none). Raises ConfigurationError as `normal_name`
+    does.
+    """
     plain, at, pin = name.partition("@")
     if at and not _PIN.fullmatch(pin):
         raise ConfigurationError(f"{name[:_MAX_LENGTH]!r} is pinned to no digest; give one as in 'name@sha256:…'")
@@ -39,10 +41,10 @@ def split_pin(name: str) -> tuple[str, str]:
 
 
 def file_name(name: str) -> str:
-    """What the files of the image are called."""
+    """Return what the files of the image are called."""
     return quote(name, safe="")
 
 
 def name_of_file(file: str) -> str:
-    """The name of the image that files are called so for."""
+    """Return the name of the image that files are called so for."""
     return unquote(file)

@@ -28,23 +28,23 @@ class Region:
 
     @classmethod
     def of_file(cls, path: Path) -> Region | None:
-        """All of a plain file; None for what is none, links included."""
+        """Return all of a plain file; None for what is none, links included."""
         if path.is_symlink() or not path.is_file():
             return None
         return cls(path, 0, path.stat().st_size)
 
     def part(self, offset: int, size: int) -> Region:
-        """A part of it. Raises ConfigurationError when it has no such part."""
+        """Return a part of it. Raises ConfigurationError when it has no such part."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise ConfigurationError("the archive ends in the middle of a file; get it again")
         return Region(self.path, self.offset + offset, size)
 
     def open(self) -> io.BufferedIOBase:
-        """The bytes, to be read and closed. Raises OSError."""
+        """Return the bytes, to be read and closed. Raises OSError."""
         return _Reader(self)
 
     def chunks(self, report: Callable[[], None]) -> Iterator[bytes]:
-        """The bytes, piece by piece; *report* is called before each."""
+        """Yield the bytes, piece by piece; *report* is called before each."""
         with self.open() as file:
             while True:
                 report()
@@ -54,7 +54,7 @@ class Region:
                 yield data
 
     def digest(self, report: Callable[[], None]) -> str:
-        """The digest of the bytes (`sha256:…`)."""
+        """Return the digest of the bytes (`sha256:…`)."""
         found = hashlib.sha256()
         for data in self.chunks(report):
             found.update(data)

@@ -67,7 +67,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """The parts of `name`, `name:tag`, `host:port/path/name:tag@sha256:…` or `sha256:…`.
+    """Return the parts of `name`, `name:tag`, `host:port/path/name:tag@sha256:…` or `sha256:…`.
 
     Raises ConfigurationError for what is no such name.
     """
@@ -93,7 +93,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def next_step(policy: PullPolicy, *, present: bool, stored: bool = False, outdated: bool = False) -> Step:
-    """What to do about an image that the engine has (*present*) or not, and our store has (*stored*) or not.
+    """Return what to do about an image that the engine has (*present*) or not, and our store has (*stored*) or not.
 
     *outdated* says that what the engine has came from our store, and that the store has another one by now. What our
     store has is where it comes from: whatever the policy, there is nothing to pull then.
@@ -117,7 +117,7 @@ def check_pin(reference: Reference, digests: Collection[str], name: str) -> None
 
 
 def missing(name: str, why: str) -> SandboxUnavailableError:
-    """The error for an image that cannot be had."""
+    """Return the error for an image that cannot be had."""
     return SandboxUnavailableError(
         f"there is no image {name}: {why}. Make one with `toolexec image build`, or name another one",
         details={"image": name},

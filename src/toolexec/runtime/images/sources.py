@@ -204,7 +204,7 @@ class _Reader:
         self._tree.put(entry.name, node)
 
     def unpacked(self, region: Region, what: str) -> Region:
-        """The region itself, or a file with what it holds when it is compressed."""
+        """Return the region itself, or a file with what it holds when it is compressed."""
         with region.open() as file:
             start = file.read(6)
             packing = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")

@@ -92,7 +92,7 @@ class StoredImage:
         return self.parts().image_id
 
     def parts(self) -> ArchiveParts:
-        """All of its archive but the layer."""
+        """Return all of its archive but the layer."""
         labels = {f"toolexec.{key}": text for key in ("python", "node", "go") if (text := str(getattr(self, key)))}
         return describe(self.name, self.digest, self.layer_bytes, env=self.env, labels=labels)
 
@@ -123,7 +123,8 @@ class Hold:
 
 
 def default_folder() -> Path:
-    """The folder `images` in the user's cache folder: `$TOOLEXEC_CACHE/images`, `~/.cache/toolexec/images` or the like.
+    """Return the folder `images` in the user's cache folder: `$TOOLEXEC_CACHE/images`, `~/.cache/toolexec/images` or
+    the like.
 
     Raises ConfigurationError when there is no such folder.
     """
@@ -140,7 +141,9 @@ class ImageStore:
         self.folder: Path = folder or default_folder()
 
     def find(self, name: str) -> StoredImage | None:
-        """The image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name is."""
+        """Return the image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name
+        is.
+        """
         try:
             plain, pin = split_pin(name)
         except ConfigurationError:
@@ -152,7 +155,7 @@ class ImageStore:
         return image if image is not None and pin in ("", image.digest) else None
 
     def list(self) -> list[StoredImage]:
-        """All images, by name."""
+        """Return all images, by name."""
         if not self.folder.exists():
             return []
         with PrivateDirectory(self.folder) as folder:
@@ -161,7 +164,7 @@ class ImageStore:
 
     @contextmanager
     def scratch(self) -> Generator[Path]:
-        """A private folder on the disk of the store, for the making of an image; it is gone after the block."""
+        """Yield a private folder on the disk of the store, for the making of an image; it is gone after the block."""
         with PrivateDirectory(self.folder) as folder, folder.locked():
             self._collect(folder)
         place = self.folder / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
@@ -246,7 +249,7 @@ class ImageStore:
         return Hold(image.root, descriptor)
 
     def archive(self, image: StoredImage) -> Path:
-        """One tar of *image* that is an OCI layout and what `docker load` takes; it is made at the first call.
+        """Return one tar of *image* that is an OCI layout and what `docker load` takes; it is made at the first call.
 
         It goes away with the image: hold the image while the archive is read. Raises SandboxUnavailableError when the
         image is gone or was changed on the disk.

@@ -89,7 +89,7 @@ def install_go(
 
 
 def go_version(root: Path) -> str:
-    """The version of Go in the tree *root*; "" for none."""
+    """Return the version of Go in the tree *root*; "" for none."""
     file = root / _PLACE / "VERSION"
     text = file.read_text("ascii", "replace") if file.is_file() else ""
     return text.partition("\n")[0].removeprefix("go")

@@ -24,7 +24,7 @@ def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def tree_size(root: Path) -> int:
-    """What the tree takes on the disk, in bytes; a file with several names counts once."""
+    """Return what the tree takes on the disk, in bytes; a file with several names counts once."""
     blocks = {(status.st_dev, status.st_ino): status.st_blocks for _, status in walk(root)}
     return 512 * sum(blocks.values())
 

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def read_result(payload: Mapping[str, Any], tool_id: str) -> Result:
-    """The result of a `run_tool` request for *tool_id*."""
+    """Return the result of a `run_tool` request for *tool_id*."""
     reply = payload.get("mcpResult")
     return Result(
         _text(payload.get("tool")) or tool_id,
@@ -45,7 +45,7 @@ def read_result(payload: Mapping[str, Any], tool_id: str) -> Result:
 
 
 def read_value(payload: Mapping[str, Any]) -> Any:
-    """The value in an answer; for one that stays on the host a dict that stands for it in the arguments of other
+    """Return the value in an answer; for one that stays on the host a dict that stands for it in the arguments of other
     calls: `{"$handle": id, "type": ..., "bytes": ..., "length": ..., "preview": ...}`."""
     handle = payload.get("handle")
     if isinstance(handle, Mapping) and isinstance(handle.get("id"), str):
@@ -55,7 +55,9 @@ def read_value(payload: Mapping[str, Any]) -> Any:
 
 
 def read_failure(payload: Mapping[str, Any], tool_id: str) -> Result | None:
-    """The result of a tool that was called and failed, from an `error` message; None when it could not be called."""
+    """Return the result of a tool that was called and failed, from an `error` message; None when it could not be
+    called.
+    """
     about = payload.get("result")
     if not isinstance(about, Mapping):
         return None
@@ -67,7 +69,7 @@ def read_failure(payload: Mapping[str, Any], tool_id: str) -> Result | None:
 
 
 def read_chain(payload: Mapping[str, Any], steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
-    """What came of a chain of *steps*; of more outcomes than steps the surplus is left out."""
+    """Return what came of a chain of *steps*; of more outcomes than steps the surplus is left out."""
     outcomes: list[StepResult] = []
     previous: Any = None
     for index, (step, item) in enumerate(zip(steps, _mappings(payload.get("stepResults")), strict=False)):
@@ -106,7 +108,7 @@ def _step(index: int, step: ChainStep, data: Mapping[str, Any], previous: Any) -
 
 
 def read_summaries(payload: Mapping[str, Any]) -> list[Summary]:
-    """The tools that a search found."""
+    """Return the tools that a search found."""
     return [_summary(item) for item in _mappings(payload.get("results")) if _text(item.get("id"))]
 
 
@@ -130,12 +132,12 @@ def _summary(data: Mapping[str, Any]) -> Summary:
 
 
 def read_namespaces(payload: Mapping[str, Any]) -> list[str]:
-    """The namespaces of a `list_namespaces` request."""
+    """Return the namespaces of a `list_namespaces` request."""
     return list(_texts(payload.get("namespaces")))
 
 
 def read_examples(payload: Mapping[str, Any]) -> list[ToolExample]:
-    """The examples in an answer."""
+    """Return the examples in an answer."""
     return [
         ToolExample(
             title=_text(item.get("title")),
@@ -149,7 +151,7 @@ def read_examples(payload: Mapping[str, Any]) -> list[ToolExample]:
 
 
 def read_doc(payload: Mapping[str, Any], tool_id: str, level: DetailLevel) -> ToolDoc:
-    """The documentation of *tool_id* at *level*; a tool whose definition cannot be used counts as absent."""
+    """Return the documentation of *tool_id* at *level*; a tool whose definition cannot be used counts as absent."""
     tool = _tool(payload.get("tool"))
     return ToolDoc(
         id=_text(payload.get("id")) or tool_id,

@@ -29,7 +29,7 @@ class Connection(Protocol):
         ...
 
     async def receive(self) -> bytes:
-        """The next frame. Cancelling loses none.
+        """Return the next frame. Cancelling loses none.
 
         Raises ConnectionClosedError once there will be no more; ProtocolError in place of a frame that is too large,
         and the next one can be received as usual.
@@ -74,7 +74,7 @@ class MemoryConnection:
         self._outgoing.changed.set()
 
     async def receive(self) -> bytes:
-        """The next frame; see `Connection.receive`."""
+        """Return the next frame; see `Connection.receive`."""
         incoming = self._incoming
         while not incoming.frames:
             if incoming.closed:
@@ -125,7 +125,7 @@ class StreamConnection:
             raise ConnectionClosedError("the connection was closed before the frame had gone out")
 
     async def receive(self) -> bytes:
-        """The next frame; see `Connection.receive`."""
+        """Return the next frame; see `Connection.receive`."""
         while not self._received:
             if self._closing is not None:
                 raise ConnectionClosedError("the connection is closed")
@@ -183,7 +183,9 @@ class _PipeConnection(StreamConnection):
 
 
 async def connect_socket(sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """A connection over a connected stream socket, such as one end of `socket.socketpair()`; it owns the socket."""
+    """Return a connection over a connected stream socket, such as one end of `socket.socketpair()`; it owns the
+    socket.
+    """
     sock.setblocking(False)
     try:
         reader, writer = await asyncio.open_connection(sock=sock)
@@ -194,7 +196,7 @@ async def connect_socket(sock: socket.socket, *, max_frame_bytes: int = MAX_FRAM
 
 
 async def connect_pipes(read_fd: int, write_fd: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """A connection that reads from one file descriptor and writes to another; it owns both.
+    """Return a connection that reads from one file descriptor and writes to another; it owns both.
 
     Raises ConfigurationError, with both closed, when they are no pipes, sockets or terminals.
     """

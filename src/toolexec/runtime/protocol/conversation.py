@@ -120,8 +120,8 @@ class Conversation:
     async def take_files(
         self, *, max_files: int = MAX_FILES, max_bytes: int = MAX_FILE_BYTES
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The files that the last program has made or changed, by relative path, and the names of those that were left
-        out as there were more than *max_files*, or more bytes than *max_bytes* in all.
+        """Return the files that the last program has made or changed, by relative path, and the names of those that
+        were left out as there were more than *max_files*, or more bytes than *max_bytes* in all.
 
         A guest that is gone has none. There is no time limit here; cancelling leaves a guest that must be stopped.
         Raises ProtocolError before there is a result, and for a guest that breaks the rules or cannot give its files.
@@ -368,7 +368,7 @@ class _Run:
         self._tasks[message.id] = task
 
     def ended(self, message_id: str) -> bool:
-        """The work is done; says whether it was the only one."""
+        """Note that the work is done; return whether it was the only one."""
         self._tasks.pop(message_id, None)
         self._room.set()
         return not self._tasks
@@ -393,7 +393,9 @@ def _gone(ending: Ending) -> GatewayError:
 
 
 def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
-    """What an `execute` message says about *request*; its files and its working directory are the backend's affair."""
+    """Return what an `execute` message says about *request*; its files and its working directory are the backend's
+    affair.
+    """
     payload: dict[str, Any] = {
         "code": request.code,
         "language": request.language or "python",
@@ -409,7 +411,7 @@ def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
 
 
 def execute_text(request: ExecuteRequest, extra: Mapping[str, Any]) -> str:
-    """The payload of an `execute` message as JSON, with *extra* beside what it says of *request*.
+    """Return the payload of an `execute` message as JSON, with *extra* beside what it says of *request*.
 
     Raises InvalidRequestError for what does not fit into a message.
     """

@@ -90,7 +90,7 @@ class HostCalls:
     # -- in the guest's thread ------------------------------------------------------------------------------------
 
     def exchange(self, frame: str) -> str:
-        """The answers to a frame: blocks until there is one, as the frame asks. Raises GuestStoppedError."""
+        """Return the answers to a frame: blocks until there is one, as the frame asks. Raises GuestStoppedError."""
         if self._stopped:
             raise GuestStoppedError
         requests, wait = self._take(frame)
@@ -425,7 +425,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def result_payload(text: str) -> dict[str, Any]:
-    """The payload of a guest's `result` message; raises ProtocolError when it is none."""
+    """Return the payload of a guest's `result` message; raises ProtocolError when it is none."""
     try:
         message = decode_json(text)
     except TooManyPartsError as error:

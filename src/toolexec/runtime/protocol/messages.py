@@ -113,11 +113,11 @@ class Codec(Protocol):
     """Turns messages into the bytes of a frame and back."""
 
     def encode(self, messages: Iterable[Message]) -> bytes:
-        """The frame of *messages*."""
+        """Return the frame of *messages*."""
         ...
 
     def decode(self, frame: bytes | str) -> list[Message]:
-        """The messages of a frame; raises ProtocolError when it is malformed."""
+        """Return the messages of a frame; raises ProtocolError when it is malformed."""
         ...
 
 
@@ -125,14 +125,14 @@ class JSONCodec:
     """The codec that both sides speak unless they agree on another one."""
 
     def encode(self, messages: Iterable[Message]) -> bytes:
-        """The frame of *messages*; raises ProtocolError for a payload that is not JSON."""
+        """Return the frame of *messages*; raises ProtocolError for a payload that is not JSON."""
         try:
             return json.dumps([_plain(message) for message in messages], allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"a message cannot be encoded: {error}") from error
 
     def decode(self, frame: bytes | str) -> list[Message]:
-        """The messages of a frame; raises ProtocolError when it is malformed."""
+        """Return the messages of a frame; raises ProtocolError when it is malformed."""
         try:
             data = decode_json(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
@@ -170,17 +170,18 @@ def check_parts(text: str, count: int) -> None:
 
 
 def decode_json(text: str) -> Any:
-    """What JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make, are
-    replaced by a question mark. Raises ValueError, RecursionError, and TooManyPartsError, which is a ValueError, for
-    over `MAX_CONTAINERS` lists and objects."""
+    """Return what JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make,
+    are replaced by a question mark. Raises ValueError, RecursionError, and TooManyPartsError, which is a ValueError,
+    for over `MAX_CONTAINERS` lists and objects.
+    """
     if len(text) > MAX_CONTAINERS:
         check_parts(text, text.count("[") + text.count("{"))
     return _whole(_decoder.decode(text), text)
 
 
 def decode_frame(text: str) -> list[Message]:
-    """The messages of a guest's frame. Those that have too many lists and objects, by themselves or with those before
-    them, are `refused` and have no payload: the program asked too much, and has broken no rule.
+    """Return the messages of a guest's frame. Those that have too many lists and objects, by themselves or with those
+    before them, are `refused` and have no payload: the program asked too much, and has broken no rule.
 
     Raises ProtocolError when the frame is malformed.
     """
@@ -221,13 +222,14 @@ def _sorted_out(text: str, error: TooManyPartsError) -> list[Message]:
 
 
 def too_large_result(error: object) -> dict[str, Any]:
-    """The payload of a `result` in place of one that is too large, as *error* says: the program failed, and can do
-    better."""
+    """Return the payload of a `result` in place of one that is too large, as *error* says: the program failed, and can
+    do better.
+    """
     return {"error": {"kind": "ValueError", "message": f"the program's value is too large: {error}"}}
 
 
 def decode_first(text: str) -> tuple[Any, int]:
-    """The value that JSON *text* begins with, and where it ends; otherwise as `decode_json`."""
+    """Return the value that JSON *text* begins with, and where it ends; otherwise as `decode_json`."""
     data, end = _decoder.raw_decode(text)
     return _whole(data, text), end
 
@@ -245,7 +247,7 @@ def _replace(value: Any) -> Any:
 
 
 def read_message(data: Any) -> Message:
-    """A message from decoded JSON; raises ProtocolError that names what is wrong with it."""
+    """Return a message from decoded JSON; raises ProtocolError that names what is wrong with it."""
     if not isinstance(data, dict):
         raise ProtocolError(f"a message is an object, not {type(data).__name__}")
     kind, message_id, payload = data.get("type"), data.get("id", ""), data.get("payload", {})
@@ -261,18 +263,18 @@ def read_message(data: Any) -> Message:
 
 
 def encode_message(kind: str, message_id: str, payload_text: str) -> str:
-    """A message as JSON, around a payload that is JSON already."""
+    """Return a message as JSON, around a payload that is JSON already."""
     quoted = f'"{message_id}"' if message_id.isalnum() and message_id.isascii() else json.dumps(message_id)
     return f'{{"type":"{kind}","id":{quoted},"payload":{payload_text}}}'
 
 
 def is_data_frame(frame: bytes) -> bool:
-    """Whether a frame has data behind its message; JSON never begins with a zero."""
+    """Return whether a frame has data behind its message; JSON never begins with a zero."""
     return frame[:1] == b"\0"
 
 
 def read_data_frame(frame: bytes) -> tuple[Message, bytes]:
-    """The message of a frame with data, and the data; raises ProtocolError when it is malformed."""
+    """Return the message of a frame with data, and the data; raises ProtocolError when it is malformed."""
     size = int.from_bytes(frame[1:5], "big")
     if not is_data_frame(frame) or len(frame) < 5 + size:
         raise ProtocolError("a frame with data is cut off")
@@ -286,7 +288,7 @@ def read_data_frame(frame: bytes) -> tuple[Message, bytes]:
 
 
 def encode_data_frame(kind: str, message_id: str, payload_text: str, data: bytes | memoryview) -> bytes:
-    """A frame with data, as it goes into a stream: with its length, and around a payload that is JSON already.
+    """Return a frame with data, as it goes into a stream: with its length, and around a payload that is JSON already.
 
     Raises ProtocolError when it is over the limits.
     """
@@ -316,7 +318,7 @@ class FrameReader:
         self._skip = 0
 
     def feed(self, data: bytes) -> list[bytes | ProtocolError]:
-        """The frames that *data* completes."""
+        """Return the frames that *data* completes."""
         frames: list[bytes | ProtocolError] = []
         buffer = self._buffer
         buffer += data
@@ -376,7 +378,7 @@ class HostState:
         self._open: set[str] = set()
 
     def execute(self, run_id: str) -> None:
-        """A run begins; raises ProtocolError while another one is under way, or when the guest is not there."""
+        """Begin a run; raises ProtocolError while another one is under way, or when the guest is not there."""
         if self.phase not in ("ready", "done"):
             raise ProtocolError(f"the guest is {self.phase}; it cannot run anything now")
         self._check_transfer()
@@ -393,7 +395,7 @@ class HostState:
         self._transfer_id = transfer_id
 
     def end_transfer(self) -> None:
-        """It is over without an answer of the guest."""
+        """End it without an answer of the guest."""
         self.transfer = ""
 
     def _check_transfer(self) -> None:
@@ -434,11 +436,11 @@ class HostState:
         return len(self._open)
 
     def is_open(self, message_id: str) -> bool:
-        """Whether a request with this ID waits for its answer."""
+        """Return whether a request with this ID waits for its answer."""
         return message_id in self._open
 
     def answered(self, message_id: str) -> None:
-        """An answer was sent; the ID is free again."""
+        """Note that an answer was sent; the ID is free again."""
         self._open.discard(message_id)
 
     def _transferred(self, message: Message) -> None:

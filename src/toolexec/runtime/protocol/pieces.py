@@ -46,7 +46,9 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*+")
 
 
 async def messages_in_pieces(frame: bytes) -> list[Message]:
-    """The messages of a frame of a guest, as `decode_frame` gives them; raises ProtocolError when it is malformed."""
+    """Return the messages of a frame of a guest, as `decode_frame` gives them; raises ProtocolError when it is
+    malformed.
+    """
     try:
         data = await decode_in_pieces(frame)
     except TooManyPartsError:
@@ -57,7 +59,7 @@ async def messages_in_pieces(frame: bytes) -> list[Message]:
 
 
 async def decode_in_pieces(frame: bytes) -> Any:
-    """What `decode_json` makes of *frame*, which is UTF-8: what is none is replaced.
+    """Return what `decode_json` makes of *frame*, which is UTF-8: what is none is replaced.
 
     Raises ValueError, also for a large container inside of two hundred others, and RecursionError.
     """

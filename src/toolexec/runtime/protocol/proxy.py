@@ -121,19 +121,19 @@ class ProxyGateway:
     # -- the operations -----------------------------------------------------------------------------------------
 
     async def search_tools(self, query: str, limit: int = 10) -> list[Summary]:
-        """The best tools for *query*, at most *limit*, and never more than 1,000."""
+        """Return the best tools for *query*, at most *limit*, and never more than 1,000."""
         return answers.read_summaries(await self._ask("search_tools", {"query": query, "limit": limit}))
 
     async def list_namespaces(self) -> list[str]:
-        """All namespaces in alphabetical order."""
+        """Return all namespaces in alphabetical order."""
         return answers.read_namespaces(await self._ask("list_namespaces", {}))
 
     async def describe_tool(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
-        """A tool's documentation; raises as `DocStore.describe` does."""
+        """Return a tool's documentation; raises as `DocStore.describe` does."""
         return answers.read_doc(await self._ask("describe_tool", {"id": tool_id, "level": level}), tool_id, level)
 
     async def list_tool_examples(self, tool_id: str, limit: int | None = None) -> list[ToolExample]:
-        """A tool's examples, at most *limit*; raises as `DocStore.list_examples` does."""
+        """Return a tool's examples, at most *limit*; raises as `DocStore.list_examples` does."""
         return answers.read_examples(await self._ask("list_tool_examples", {"id": tool_id, "max": limit or 0}))
 
     async def run_tool(
@@ -164,7 +164,7 @@ class ProxyGateway:
         return answers.read_chain(await self._ask("run_chain", {"steps": items}), steps)
 
     async def read_result(self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
-        """A part of a value that stays on the other side; see `Handles.read`. What is again too large is again a
+        """Return a part of a value that stays on the other side; see `Handles.read`. What is again too large is again a
         dict with the key `$handle`."""
         payload = {"handle": handle_id, "path": path, "offset": offset, "limit": limit}
         return answers.read_value(await self._ask("read_result", payload))

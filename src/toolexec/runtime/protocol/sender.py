@@ -64,7 +64,7 @@ class Sender:
             await self._moved.wait()
 
     def give_up(self) -> None:
-        """The guest is gone: nobody waits for it any more."""
+        """Note that the guest is gone: no task waits for it any more."""
         self._lost = True
         self._ready.clear()
         self._moved.set()

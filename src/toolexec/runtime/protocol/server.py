@@ -35,7 +35,7 @@ class ResultReader(Protocol):
     """A gateway whose large results stay elsewhere and can be read there."""
 
     async def read_result(self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
-        """A part of a result; raises InvalidRequestError as `Handles.read` does."""
+        """Return a part of a result; raises InvalidRequestError as `Handles.read` does."""
         ...
 
 
@@ -53,14 +53,14 @@ class RequestServer:
         self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
 
     async def answer(self, message: Message) -> str:
-        """The answer to a request, as JSON; raises nothing but what cancels it."""
+        """Return the answer to a request, as JSON; raises nothing but what cancels it."""
         try:
             return self._fitting(message, await self._payload(message))
         except BaseException as error:
             return self.refusal(message, contained(error))
 
     def answer_here(self, message: Message, wait: Wait, within: float) -> str | AdmittedCall | None:
-        """The answer to a `run_tool` request whose tool can run in this very thread, and to `read_result`.
+        """Return the answer to a `run_tool` request whose tool can run in this very thread, and to `read_result`.
 
         An admitted call when it cannot: `finish` it on the event loop; None when this is no call for it at all.
         """
@@ -97,7 +97,9 @@ class RequestServer:
             return self.refusal(message, contained(error))
 
     def finish_here(self, message: Message, admitted: AdmittedCall, wait: Wait, within: float) -> str | None:
-        """The answer to a `run_tool` request that was admitted, made in this very thread; None when that cannot be."""
+        """Return the answer to a `run_tool` request that was admitted, made in this very thread; None when that cannot
+        be.
+        """
         assert self._tools is not None
         try:
             result = self._tools.run_here(admitted, wait, within)
@@ -106,7 +108,7 @@ class RequestServer:
             return self.refusal(message, contained(error))
 
     async def finish(self, message: Message, admitted: AdmittedCall) -> str:
-        """The answer to a `run_tool` request that was admitted."""
+        """Return the answer to a `run_tool` request that was admitted."""
         assert self._tools is not None
         try:
             return self._fitting(message, self._result(await self._tools.finish(admitted), admitted))
@@ -131,7 +133,7 @@ class RequestServer:
             return self.refusal(message, error)
 
     def refusal(self, message: Message, error: Exception) -> str:
-        """The answer that says no. That of a tool that was called and failed says where it ran, too."""
+        """Return the answer that says no. That of a tool that was called and failed says where it ran, too."""
         if isinstance(error, _ToolFailed):
             payload = error_payload(error.cause) | {"result": result_fields(error.result, self._most)}
             if error.result.value is not None:  # it ran, and broke its output schema
@@ -275,7 +277,7 @@ class _ReadRequest:
             raise ProtocolError("path is a text, offset, limit and bytes are whole numbers, 0 or more")
 
     def answer(self, tools: Tools, budget: Budget) -> str:
-        """The payload of the answer. Takes long where the value is large, so it is not for the event loop."""
+        """Return the payload of the answer. Takes long where the value is large, so it is not for the event loop."""
         handles, page = tools.handles, self.page
         if page is not None:
             return handles.page(

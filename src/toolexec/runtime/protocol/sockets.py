@@ -80,7 +80,7 @@ async def listen_tcp(
 
 
 async def connect_unix(path: str | os.PathLike[str], *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """A connection to the Unix socket *path*; raises ConnectionClosedError when nobody listens there."""
+    """Return a connection to the Unix socket *path*; raises ConnectionClosedError when nobody listens there."""
     try:
         reader, writer = await asyncio.open_unix_connection(os.fspath(path))
     except OSError as error:
@@ -89,7 +89,8 @@ async def connect_unix(path: str | os.PathLike[str], *, max_frame_bytes: int = M
 
 
 async def connect_tcp(address: TCPAddress, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """A connection to a listener on the loopback interface; raises ConnectionClosedError when nobody listens there.
+    """Return a connection to a listener on the loopback interface; raises ConnectionClosedError when nobody listens
+    there.
 
     A token that is not the listener's shows in that it closes the connection.
     """

@@ -40,7 +40,7 @@ class ProcessConnection:
         await self._connection.send(frame)
 
     async def receive(self) -> bytes:
-        """The next frame; see `Connection.receive`."""
+        """Return the next frame; see `Connection.receive`."""
         return await self._connection.receive()
 
     async def aclose(self) -> None:
@@ -85,7 +85,7 @@ async def start_process(
 
 
 async def own_stdio(*, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """A connection to whoever started this process, over its standard input and output.
+    """Return a connection to whoever started this process, over its standard input and output.
 
     From then on the process reads nothing from stdin, and what it prints goes to stderr: a stray `print` must not get
     between the frames. Raises ConfigurationError when they are no pipes, sockets or terminals.

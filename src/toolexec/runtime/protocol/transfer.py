@@ -60,7 +60,7 @@ class Transfers:
         return message is not None
 
     async def take(self, max_files: int, max_bytes: int) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The new and changed files, and the names of those left out; none when the guest hangs up.
+        """Return the new and changed files, and the names of those left out; none when the guest hangs up.
 
         Raises ProtocolError while that must not be, and for files that the guest lies about, or cannot give.
         """
@@ -78,19 +78,19 @@ class Transfers:
         return await asyncio.to_thread(received.result, message) if message is not None else ({}, ())
 
     def receive(self, message: Message, data: bytes) -> None:
-        """A piece of a file; raises ProtocolError for one that breaks a bound or the order."""
+        """Receive a piece of a file; raises ProtocolError for one that breaks a bound or the order."""
         if self._received is not None:
             self._received.add(message.payload, data)
 
     def finish(self, message: Message) -> None:
-        """The guest has answered; raises ProtocolError when a file has no end."""
+        """Note that the guest has answered; raises ProtocolError when a file has no end."""
         if self._received is not None:
             self._received.finish()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
 
     def lose(self) -> None:
-        """The guest is gone."""
+        """Note that the guest is gone."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
 
@@ -143,7 +143,7 @@ class _Received:
         self._unfinished = ""
 
     def add(self, payload: Mapping[str, Any], data: bytes) -> None:
-        """One more piece of a file."""
+        """Add one more piece of a file."""
         path, last = payload.get("path"), payload.get("last")
         if not isinstance(path, str) or not isinstance(last, bool):
             raise ProtocolError("a piece of a file has no path, or does not say whether it is the last one")
@@ -160,12 +160,12 @@ class _Received:
         self._pieces[path].append(data)
 
     def finish(self) -> None:
-        """All are here."""
+        """Note that all are here."""
         if self._unfinished:
             raise ProtocolError(f"the file {self._unfinished[:100]!r} has no end")
 
     def result(self, answer: Message) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The files, and the names of those that the guest has left out as they were over a bound.
+        """Return the files, and the names of those that the guest has left out as they were over a bound.
 
         May take long: to be called in a thread.
         """

@@ -51,7 +51,7 @@ class Tunnel:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """See `Stream.read`; b"" once the guest sends no more, even if it still reads."""
+        """Implement `Stream.read`; b"" once the guest sends no more, even if it still reads."""
         while not self._incoming:
             if self._eof_in and not self._closed_here:
                 return b""
@@ -65,7 +65,7 @@ class Tunnel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`; waits while the guest does not read."""
+        """Implement `Stream.write`; waits while the guest does not read."""
         rest = memoryview(data)
         while rest:
             if self.closed or self._eof_out:
@@ -86,7 +86,7 @@ class Tunnel:
             self._say("net_eof")
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`. What was written before still gets to the guest."""
+        """Implement `Stream.aclose`. What was written before still gets to the guest."""
         self.close()
 
     # -- what the guest says -------------------------------------------------------------------------------------------
@@ -110,19 +110,19 @@ class Tunnel:
         self._changed.set()
 
     def acknowledge(self, size: object) -> None:
-        """The guest has consumed *size* bytes."""
+        """Note that the guest has consumed *size* bytes."""
         if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= WINDOW - self._credit:
             raise ProtocolError("a guest acknowledged what was not sent")
         self._credit += size
         self._changed.set()
 
     def drop(self) -> None:
-        """The guest is gone; what came before can still be read."""
+        """Note that the guest is gone; what came before can still be read."""
         self.closed: bool = True
         self._changed.set()
 
     def leave(self) -> None:
-        """The guest has closed it; what came before can still be read."""
+        """Note that the guest has closed it; what came before can still be read."""
         if not self.closed:
             self._say("net_close")
             self.drop()
@@ -155,11 +155,11 @@ class Tunnels:
         self._accepting = False
 
     def begin(self) -> None:
-        """A run begins, and may open connections."""
+        """Begin a run, which may open connections."""
         self._accepting = True
 
     def stop(self) -> None:
-        """The run is over: close what is open, and cancel those who serve it."""
+        """Close what is open, and cancel the tasks that serve it: the run is over."""
         self._accepting = False
         for task in self._tasks:
             task.cancel()
@@ -174,14 +174,14 @@ class Tunnels:
                 logger.warning("%d network connections go on though their run is over", len(left))
 
     def lose(self) -> None:
-        """The guest is gone."""
+        """Note that the guest is gone."""
         for tunnel in self._open.values():
             tunnel.drop()
         self._open.clear()
         self.stop()
 
     def receive(self, message: Message, data: bytes) -> None:
-        """A `net_` message of the guest; raises ProtocolError for one that must not come."""
+        """Handle a `net_` message of the guest; raises ProtocolError for one that must not come."""
         if message.type == "net_open":
             self._begin(message.id)
             return

@@ -42,8 +42,9 @@ _BY_CODE = _classes(ToolExecError)
 
 
 def error_payload(error: BaseException) -> dict[str, Any]:
-    """The payload of an `error` message; what is no error of toolexec says only its class, as its text may hold what a
-    sandbox must not see."""
+    """Return the payload of an `error` message; what is no error of toolexec says only its class, as its text may hold
+    what a sandbox must not see.
+    """
     if not isinstance(error, ToolExecError):
         return {"error": f"the host failed: {type(error).__name__}", "code": ToolExecError.code, "retryable": False}
     error = error.public()
@@ -56,8 +57,9 @@ def error_payload(error: BaseException) -> dict[str, Any]:
 
 
 def read_error(payload: Mapping[str, Any]) -> ToolExecError:
-    """The error that the payload of an `error` message describes, of the class that its code names (a ToolExecError
-    with that code, if none has it); fields of the wrong type count as absent."""
+    """Return the error that the payload of an `error` message describes, of the class that its code names (a
+    ToolExecError with that code, if none has it); fields of the wrong type count as absent.
+    """
     code = payload.get("code")
     code = code[:_MAX_CODE] if isinstance(code, str) else ""
     code = _OLD_CODES.get(code, code)
@@ -102,7 +104,9 @@ def read_violations(data: Any) -> tuple[Violation, ...]:
 
 
 def read_code_error(payload: Any) -> CodeError:
-    """The failure that a guest reports in its `result`; its `__cause__` is the tool's error that nobody caught."""
+    """Return the failure that a guest reports in its `result`; its `__cause__` is the tool's error that nobody
+    caught.
+    """
     data = payload if isinstance(payload, dict) else {}
     error = CodeError(
         _text(data.get("message")) or "the program failed",
@@ -121,7 +125,7 @@ def read_code_error(payload: Any) -> CodeError:
 
 
 def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
-    """The steps of a `run_chain` request; raises ProtocolError that names the first wrong one."""
+    """Return the steps of a `run_chain` request; raises ProtocolError that names the first wrong one."""
     items = payload.get("steps")
     if not isinstance(items, list):
         raise ProtocolError("run_chain needs a list of steps")
@@ -141,7 +145,9 @@ def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
 
 
 def result_fields(result: Result, most: int) -> dict[str, Any]:
-    """What travels of a result beside its value and its error; a raw reply of more than *most* bytes stays behind."""
+    """Return what travels of a result beside its value and its error; a raw reply of more than *most* bytes stays
+    behind.
+    """
     data: dict[str, Any] = {"tool": result.tool_id, "durationMs": round(result.duration * 1000, 3)}
     if result.binding is not None:
         data |= {"backendKind": result.binding.kind, "binding": result.binding.to_dict()}
@@ -155,7 +161,7 @@ def result_fields(result: Result, most: int) -> dict[str, Any]:
 
 
 def step_payload(step: StepResult, most: int = MAX_FRAME_BYTES) -> dict[str, Any]:
-    """One step's outcome as it travels; see `result_fields` for *most*."""
+    """Return one step's outcome as it travels; see `result_fields` for *most*."""
     data: dict[str, Any] = result_fields(step.result, most) if step.result is not None else {}
     data.pop("tool", None)
     data |= {"toolId": step.tool_id, "structured": step.value, "durationMs": round(step.duration * 1000, 3)}

@@ -79,11 +79,11 @@ class UnsafeHostBackend:
         self._closed = False
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """See `SandboxBackend.enforces`."""
+        """Implement `SandboxBackend.enforces`."""
         return LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
 
     async def check(self) -> Availability:
-        """Whether Python can be run; the reason lists the languages, and what is missing for the others."""
+        """Return whether Python can be run; the reason lists the languages, and what is missing for the others."""
         if os.name != "posix":
             return Availability(ok=False, reason="it needs a POSIX system", remedy="use the wasm sandbox")
         found: dict[str, str] = {}
@@ -102,7 +102,7 @@ class UnsafeHostBackend:
         )
 
     async def check_language(self, language: str) -> Availability:
-        """Whether one language can be run here, and what to install if not."""
+        """Return whether one language can be run here, and what to install if not."""
         if language not in LANGUAGES:
             return Availability(ok=False, reason=f"unsafe_host does not run {language}")
         try:
@@ -111,7 +111,7 @@ class UnsafeHostBackend:
             return Availability(ok=False, reason=error.message)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
-        """See `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
+        """Implement `SandboxBackend.execute`; raises SandboxDeniedError without the opt-in."""
         return await self._runs.run(self._execute(request))
 
     async def _execute(self, request: ExecuteRequest) -> CodeResult:
@@ -129,7 +129,7 @@ class UnsafeHostBackend:
         return self.result(request, language, toolchain.version, run, began)
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
-        """See `SessionBackend.open_session`; for Python only, and with the opt-in."""
+        """Implement `SessionBackend.open_session`; for Python only, and with the opt-in."""
         language = self._admit(request)
         if language != "python":
             raise InvalidRequestError(f"unsafe_host has sessions for python only, not for {language}")
@@ -178,7 +178,7 @@ class UnsafeHostBackend:
         return language_of(self, request)
 
     def warn(self, request: ExecuteRequest, language: str) -> None:
-        """The warning that each execution gets."""
+        """Emit the warning that each execution gets."""
         mode, size = self.config.mode, len(request.code)
         logger.warning("UNSAFE: %s code of %d characters runs on the host (mode %s)", language, size, mode)
 
@@ -188,7 +188,7 @@ class UnsafeHostBackend:
         )
 
     def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> CodeResult:
-        """What came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+        """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
         details: dict[str, Any] = {"mode": self.config.mode, "language": language, "version": version}
         if self.config.mode == "interpreter":
             details["note"] = "interpreter is the same as subprocess: code never runs inside of the host's own process"

@@ -54,7 +54,7 @@ class Launcher:
         self._found: dict[str, Toolchain] = {}
 
     async def toolchain(self, language: str) -> Toolchain:
-        """What runs *language* here; raises SandboxUnavailableError that says what to install."""
+        """Return what runs *language* here; raises SandboxUnavailableError that says what to install."""
         found = self._found.get(language)
         if found is not None:
             return found
@@ -71,7 +71,7 @@ class Launcher:
         raise SandboxUnavailableError(f"{name} {why}, so {language} cannot run here; {_REMEDIES[language]}")
 
     async def command(self, language: str, code: str, folder: Path, descriptor: int) -> Sequence[str]:
-        """The command line of a guest that talks over *descriptor*; compiles *code* into *folder* if need be.
+        """Return the command line of a guest that talks over *descriptor*; compiles *code* into *folder* if need be.
 
         Raises SandboxUnavailableError, and CompileFailedError.
         """
@@ -110,7 +110,7 @@ class Launcher:
 
 
 def base_environment(home: Path) -> dict[str, str]:
-    """The environment variables that a guest gets of ours: nothing that could hold a secret."""
+    """Return the environment variables that a guest gets of ours: nothing that could hold a secret."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": os.environ.get("LANG", "C.UTF-8"),

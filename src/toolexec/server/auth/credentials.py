@@ -45,7 +45,7 @@ class Identity:
     subject: str = ""
 
     def user(self) -> AuthenticatedUser:
-        """The identity as the MCP SDK wants it. It never has the credential itself in it."""
+        """Return the identity as the MCP SDK wants it. It never has the credential itself in it."""
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
         from mcp.server.auth.provider import AccessToken
 
@@ -60,12 +60,12 @@ class Identity:
 
 
 def new_key() -> str:
-    """A key that nobody can guess (256 bits); its prefix lets scanners for leaked secrets find it."""
+    """Return a key that nobody can guess (256 bits); its prefix lets scanners for leaked secrets find it."""
     return f"txk_{secrets.token_urlsafe(32)}"
 
 
 def hash_key(key: str) -> str:
-    """What a configuration has of a key. A key is as random as the hash is long, so a plain hash is enough."""
+    """Return what a configuration has of a key. A key is as random as the hash is long, so a plain hash is enough."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -77,7 +77,7 @@ class ApiKeys:
         self._clock = clock
 
     def identify(self, key: str) -> Identity:
-        """Who has the key. Every entry is compared, so that the time says nothing about which one it was.
+        """Return who has the key. Every entry is compared, so that the time says nothing about which one it was.
 
         Raises BadCredentialError for a key that is unknown or has expired.
         """

@@ -49,7 +49,7 @@ class IssuerKeys:
                 raise ConfigurationError(f"jwks_file {settings.jwks_file} cannot be used: {error}") from error
 
     async def find(self, kid: str | None, algorithm: str) -> Mapping[str, Any]:
-        """The key with this ID; without an ID, the only one that fits the algorithm.
+        """Return the key with this ID; without an ID, the only one that fits the algorithm.
 
         Raises BadCredentialError when there is none, UncheckableError when no keys could be read so far.
         """

@@ -46,7 +46,7 @@ class Tokens:
         self._keys = keys if keys is not None else IssuerKeys(settings)
 
     async def identify(self, token: str) -> Identity:
-        """Who the token is about.
+        """Return who the token is about.
 
         Raises BadCredentialError for one that is malformed, forged, expired, not yet valid, of another issuer, for
         another audience or without an ID; UncheckableError when the keys are not there.

@@ -15,7 +15,7 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 def metadata_address(auth: AuthSettings) -> str:
-    """The address of the metadata; empty when none are published."""
+    """Return the address of the metadata; empty when none are published."""
     if not auth.authorization_servers:
         return ""
     parts = urlsplit(auth.resource_url)

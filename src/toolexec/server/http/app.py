@@ -189,7 +189,7 @@ class HttpApp:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
-        """The application works in the block; at its end all sessions are closed."""
+        """Run the application for the block; at its end all sessions are closed."""
         async with self._sessions.running():
             yield
 
@@ -337,8 +337,8 @@ def build_app(
     health: Health | None = None,
     metrics: Metrics | None = None,
 ) -> HttpApp:
-    """The ASGI application that serves *lowlevel* at `http.path`, for both eras of the protocol, with `/healthz`,
-    `/readyz` and, with *health* and *metrics*, `/health` and `/metrics`.
+    """Return the ASGI application that serves *lowlevel* at `http.path`, for both eras of the protocol, with
+    `/healthz`, `/readyz` and, with *health* and *metrics*, `/health` and `/metrics`.
 
     Every accepted request has its `Caller` in `scope["toolexec.caller"]`. Raises ConfigurationError for settings that
     would leave the server open (see `check_exposure`), and what `Authentication` raises.

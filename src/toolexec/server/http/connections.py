@@ -34,7 +34,7 @@ class Connection(H11Protocol):
         self._read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A client is there."""
+        """Note that a client is there."""
         if len(self.connections) >= self.limits.max_connections:
             self.tell("connections")
             transport.write(_FULL)
@@ -45,7 +45,7 @@ class Connection(H11Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Note that the client is gone."""
         for timer in (self._head_timer, self._read_timer):
             if timer is not None:
                 timer.cancel()
@@ -66,12 +66,12 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is written to."""
+        """Note that the client does not read as fast as it is written to."""
         super().pause_writing()
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Note that the client has read."""
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
@@ -100,5 +100,5 @@ class Connection(H11Protocol):
 
 
 def connections(http: HttpSettings, on_refusal: Callable[[str], None]) -> type[Connection]:
-    """The class of connections with these limits; *on_refusal* hears the reason for each that is dropped."""
+    """Return the class of connections with these limits; *on_refusal* hears the reason for each that is dropped."""
     return type("LimitedConnection", (Connection,), {"limits": http, "tell": staticmethod(on_refusal)})

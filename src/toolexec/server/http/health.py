@@ -33,7 +33,7 @@ class Finding:
     message: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as JSON-able data."""
+        """Return the finding as JSON-able data."""
         status = "ok" if self.ok else "failed"
         data: dict[str, Any] = {"name": self.name, "status": status, "required": self.required}
         data["latencyMs"] = round(self.latency * 1000, 3)
@@ -55,7 +55,7 @@ class HealthReport:
         return "degraded" if wrong else "ok"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-able data."""
+        """Return the report as JSON-able data."""
         return {"status": self.status, "checks": [finding.to_dict() for finding in self.findings]}
 
 
@@ -93,7 +93,7 @@ class Health:
         return cls(checks, required=required, timeout=timeout, fresh=fresh)
 
     async def report(self) -> HealthReport:
-        """What the checks find. Never raises."""
+        """Return what the checks find. Never raises."""
         async with self._lock:
             now = time.monotonic()
             if self._last is not None and self._last[0] + self._fresh > now:

@@ -137,11 +137,11 @@ class _Backends:
         self._backends = backends
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """What `collect` gives, without its values."""
+        """Return what `collect` gives, without its values."""
         return [self._family()]
 
     def collect(self) -> list[GaugeMetricFamily]:
-        """One value for each enabled backend."""
+        """Return one value for each enabled backend."""
         family = self._family()
         for status in self._backends():
             if status.enabled:

@@ -313,7 +313,7 @@ class BodyLimits:
 
 
 def too_deep(body: bytes, most: int) -> bool:
-    """Whether JSON nests more than *most* levels deep; also right for what is no valid JSON."""
+    """Return whether JSON nests more than *most* levels deep; also right for what is no valid JSON."""
     if body.count(b"[") + body.count(b"{") <= most:
         return False
     depth = 0

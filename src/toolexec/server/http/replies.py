@@ -33,24 +33,24 @@ Headers: TypeAlias = Sequence[tuple[str, str]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first header of this (lower-case) name, or None."""
+    """Return the first header of this (lower-case) name, or None."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
 
 
 def peer_of(scope: Scope) -> str:
-    """The address of whoever sent the request."""
+    """Return the address of whoever sent the request."""
     client = scope.get("client")
     address = str(client[0])[:64] if client else ""
     return address if address.isprintable() else ""  # a proxy may hand on anything
 
 
 def is_stream(scope: Scope) -> bool:
-    """Whether the answer goes on until somebody ends it, as a subscription does."""
+    """Return whether the answer goes on until somebody ends it, as a subscription does."""
     return scope["method"] == "GET" or header(scope, b"mcp-method") == "subscriptions/listen"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on *host*."""
+    """Return whether only this machine can reach a server that listens on *host*."""
     name = host.strip("[]").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -69,7 +69,7 @@ class MetaTool:
     once: bool = False
 
     def to_mcp(self) -> dict[str, Any]:
-        """The tool in MCP's spelling, as `tools/list` shows it."""
+        """Return the tool in MCP's spelling, as `tools/list` shows it."""
         hints: dict[str, Any] = {"title": self.title, "readOnlyHint": self.read_only, "openWorldHint": self.open_world}
         if not self.read_only:  # of one that only reads they say nothing
             hints |= {"destructiveHint": self.destructive, "idempotentHint": self.idempotent}

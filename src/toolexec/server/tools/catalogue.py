@@ -16,7 +16,7 @@ __all__ = ["meta_tools"]
 
 
 def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
-    """The server's own tools, in the order in which a model needs them.
+    """Return the server's own tools, in the order in which a model needs them.
 
     All of them for `meta`, without those for code unless *code_enabled*; three of them for `code`; only what reads long
     results for `direct`. Raises ConfigurationError for `code` without code, and for an unknown *expose*.

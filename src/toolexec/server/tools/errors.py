@@ -44,7 +44,7 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict
 
 
 def error_reply(error: ToolExecError, **beside: Any) -> MetaReply:
-    """A reply that reports *error*; *beside* is what else there is to say."""
+    """Return a reply that reports *error*; *beside* is what else there is to say."""
     return MetaReply(value={**beside, "error": error_object(error)}, is_error=True)
 
 

@@ -179,8 +179,9 @@ def _nothing(call: MetaCall, index: Index, *, filtered: bool, why: str) -> str:
 
 @lru_cache(maxsize=4096)
 def signature(schema_text: str) -> str:
-    """The arguments that a schema (as JSON text) names, in at most 100 characters: `(title: str, body?: str)`, the
-    required ones first; empty when it names none and takes any."""
+    """Return the arguments that a schema (as JSON text) names, in at most 100 characters: `(title: str, body?: str)`,
+    the required ones first; empty when it names none and takes any.
+    """
     schema = json.loads(schema_text)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

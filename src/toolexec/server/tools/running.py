@@ -82,18 +82,18 @@ def _reply(call: MetaCall, result: Result) -> MetaReply:
 
 
 def lowest(asked: float | None, most: float | None) -> float | None:
-    """The time limit in seconds: a caller can lower what the operator set, and not raise it."""
+    """Return the time limit in seconds: a caller can lower what the operator set, and not raise it."""
     return min(asked, most) if asked is not None and most is not None else asked
 
 
 def failure_parts(error: ToolExecError, reply: ToolReply | None) -> list[dict[str, Any]]:
-    """What came along with a failure and is not text."""
+    """Return what came along with a failure and is not text."""
     content = reply.content if reply is not None else error.details.get("content", ())
     return other_parts(part for part in content if isinstance(part, Mapping))
 
 
 def warnings_of(result: Result) -> dict[str, Any]:
-    """How the result breaks its schema, where that does not count as a failure."""
+    """Return how the result breaks its schema, where that does not count as a failure."""
     warnings = [{"path": w.path, "message": w.message} for w in result.warnings[:_MAX_WARNINGS]]
     return {"warnings": warnings} if warnings else {}
 
@@ -118,8 +118,9 @@ def _asked_for(call: MetaCall, result: Result) -> dict[str, Any]:
 
 
 def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str, Any]]:
-    """The content: the tool's own parts as it gave them, in their order, and the value as text where none of them says
-    it. What would be read twice, or is too long, is left out."""
+    """Return the content: the tool's own parts as it gave them, in their order, and the value as text where none of
+    them says it. What would be read twice, or is too long, is left out.
+    """
     value = {"type": "text", "text": shown.value if isinstance(shown.value, str) else as_json(shown.value)}
     reply = result.reply
     if reply is None or not reply.content:

@@ -41,18 +41,18 @@ TEXTS: Final[JSONSchema] = {"type": "array", "items": TEXT}
 
 
 def text(description: str, **more: Any) -> JSONSchema:
-    """A text, with a word on what it is."""
+    """Return a text, with a word on what it is."""
     return {**TEXT, **more, "description": description}
 
 
 def count(low: int, high: int, default: int | None = None) -> JSONSchema:
-    """A whole number from *low* to *high*."""
+    """Return a whole number from *low* to *high*."""
     schema: JSONSchema = {"type": "integer", "minimum": low, "maximum": high}
     return schema if default is None else {**schema, "default": default}
 
 
 def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -> JSONSchema:
-    """An object with these properties and no others."""
+    """Return an object with these properties and no others."""
     schema: JSONSchema = {"type": "object", "properties": dict(properties)}
     if required:
         schema["required"] = list(required)
@@ -60,7 +60,7 @@ def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -
 
 
 def listing(items: JSONSchema) -> JSONSchema:
-    """A list of *items*."""
+    """Return a list of *items*."""
     return {"type": "array", "items": items}
 
 
@@ -100,6 +100,6 @@ CUT: Final[dict[str, JSONSchema]] = {"cut": FLAG, "handle": ANY}
 
 
 def outcome(properties: Mapping[str, JSONSchema], answer: str) -> JSONSchema:
-    """The schema of what a run gives: an object with *answer*, or with the `error` that is in its place."""
+    """Return the schema of what a run gives: an object with *answer*, or with the `error` that is in its place."""
     schema = closed({**properties, "error": ERROR})
     return {**schema, "anyOf": [{"required": [answer]}, {"required": ["error"]}]}

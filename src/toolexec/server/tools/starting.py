@@ -23,7 +23,7 @@ async def settle(ex: Exec) -> None:
 
 
 def still_starting(ex: Exec) -> bool:
-    """Whether some backend may yet come up by itself."""
+    """Return whether some backend may yet come up by itself."""
     return any(
         status.enabled and not status.available and status.reason in _STARTING for status in ex.backend_statuses()
     )

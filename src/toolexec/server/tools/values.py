@@ -35,8 +35,9 @@ _HEAD: Final = 2000
 
 
 async def beside_loop(make: Callable[[], T], *values: Any) -> T:
-    """What *make* gives; done off the event loop where one of *values* is large, as encoding it would stop all other
-    callers meanwhile."""
+    """Return what *make* gives; done off the event loop where one of *values* is large, as encoding it would stop all
+    other callers meanwhile.
+    """
     if all(map(is_small, values)):
         return make()
     return await off_loop(lambda _: make(), Budget())
@@ -53,7 +54,7 @@ def milliseconds(seconds: float) -> float:
 
 
 def cut_note(shown: Shown) -> dict[str, Any]:
-    """What a reply says beside a value that was cut (see the schema `CUT`); nothing beside a whole one."""
+    """Return what a reply says beside a value that was cut (see the schema `CUT`); nothing beside a whole one."""
     if not shown.bytes:
         return {}
     return {"cut": True, "handle": shown.handle} if shown.handle else {"cut": True}
@@ -69,13 +70,14 @@ def shown_text(call: MetaCall, text: str, max_bytes: int | None = None) -> str:
 
 
 def backend_data(binding: Binding) -> dict[str, str]:
-    """Where a tool lives: the backend's kind and name."""
+    """Return where a tool lives: the backend's kind and name."""
     return {"kind": binding.kind, "name": binding.backend}
 
 
 def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
-    """A tool in MCP's spelling with its namespace, version and tags, fit to be read: texts are clean, a schema too
-    large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out."""
+    """Return a tool in MCP's spelling with its namespace, version and tags, fit to be read: texts are clean, a schema
+    too large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out.
+    """
     data = tool.to_dict()
     for key in ("icons", "_meta"):
         data.pop(key, None)
@@ -91,8 +93,9 @@ def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
 
 
 def text_beside(value: Mapping[str, Any], name: str) -> list[dict[str, Any]] | None:
-    """The content for *value* where its field *name* is a long text: that text as it is, as it would only grow in JSON,
-    and then the rest. None where there is no such text."""
+    """Return the content for *value* where its field *name* is a long text: that text as it is, as it would only grow
+    in JSON, and then the rest. None where there is no such text.
+    """
     found = value.get(name)
     if not isinstance(found, str) or len(found) <= _HEAD:
         return None
@@ -100,13 +103,14 @@ def text_beside(value: Mapping[str, Any], name: str) -> list[dict[str, Any]] | N
 
 
 def other_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The parts of a reply that are not text: images, audio, links, resources; see `sized_parts`."""
+    """Return the parts of a reply that are not text: images, audio, links, resources; see `sized_parts`."""
     return sized_parts(part for part in content if part.get("type") != "text")
 
 
 def sized_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The parts of a reply, in their order. One that would make those that are not text more than 16 MiB together is
-    replaced by a text that says so."""
+    """Return the parts of a reply, in their order. One that would make those that are not text more than 16 MiB
+    together is replaced by a text that says so.
+    """
     parts: list[dict[str, Any]] = []
     room = _MAX_PARTS
     for part in content:

@@ -22,7 +22,7 @@ _MAX_REASON: Final = 200
 
 
 def clean_schema(schema: Any) -> Any:
-    """A copy of a JSON Schema whose titles, descriptions and comments are clean; what it means is the same."""
+    """Return a copy of a JSON Schema whose titles, descriptions and comments are clean; what it means is the same."""
     if isinstance(schema, list):
         return [clean_schema(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -39,7 +39,8 @@ def clean_schema(schema: Any) -> Any:
 
 
 def public_reason(reason: str | None) -> str:
-    """Why a backend is unavailable, as any caller may know it: no command lines and paths, nothing that a process
-    printed, no addresses."""
+    """Return why a backend is unavailable, as any caller may know it: no command lines and paths, nothing that a
+    process printed, no addresses.
+    """
     text = _URL.sub("its address", _STDERR.sub("", reason or "unavailable"))
     return redactor.text(one_line(_QUOTED.sub("…", text), _MAX_REASON)) or "unavailable"

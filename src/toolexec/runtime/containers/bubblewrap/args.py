@@ -37,9 +37,9 @@ _NAMESPACES: Final = ("user", "ipc", "pid", "uts")
 
 
 def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_at: str = "") -> list[str]:
-    """The arguments of `bwrap` for *spec*, but for the command and for descriptors, over the root file system *root*
-    (or `HOST`); *masked* is what `masked_files` has found. *look_at* is where this process finds *root* if that is a
-    path for `bwrap` alone.
+    """Return the arguments of `bwrap` for *spec*, but for the command and for descriptors, over the root file system
+    *root* (or `HOST`); *masked* is what `masked_files` has found. *look_at* is where this process finds *root* if that
+    is a path for `bwrap` alone.
 
     The root is read-only under every profile, as containers share it. So are `/proc` and `/dev`: the kernel lets root
     write to its settings in `/proc/sys` by its number alone, without any capability, and `/dev` is a tmpfs of no
@@ -75,7 +75,7 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
 
 
 def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> list[str]:
-    """The arguments for the root file system, with room for mounts at *targets*; *look_at* as for `bwrap_args`.
+    """Return the arguments for the root file system, with room for mounts at *targets*; *look_at* as for `bwrap_args`.
 
     A root that has a folder for each is bound as it is. Bubblewrap makes folders that are missing, and cannot do so in
     what is bound read-only; so of a root that lacks some, each entry is bound by itself.
@@ -94,8 +94,9 @@ def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> 
 
 
 def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
-    """What of `/proc` nobody in a container may see, of what is there, with a `/` at the end of folders: what Docker
-    hides."""
+    """Return what of `/proc` nobody in a container may see, of what is there, with a `/` at the end of folders: what
+    Docker hides.
+    """
     found: list[str] = []
     for entry in os.scandir(proc):
         if entry.name.isdecimal() or entry.is_symlink():

@@ -31,7 +31,7 @@ _NO_SOURCE: Final = re.compile(r"Can't find source path (\S+): (.+)")
 
 
 def why_old(said: str, path: str) -> Availability | None:
-    """What is wrong with a `bwrap --version` that said this; None if nothing is."""
+    """Return what is wrong with a `bwrap --version` that said this; None if nothing is."""
     found = re.search(r"bubblewrap ((\d+)\.(\d+)\S*)", said)
     if found is None:
         return Availability(ok=False, reason=f"{path} is no bwrap: {said.strip()[:200]}", remedy=NOT_INSTALLED.remedy)
@@ -47,7 +47,7 @@ def why_old(said: str, path: str) -> Availability | None:
 
 
 def why_not(said: str, code: int | None, image: str, top: Path = _ROOT) -> Availability:
-    """Why a trial ended with *code*, having said that to stderr; *top* is the root of this machine."""
+    """Return why a trial ended with *code*, having said that to stderr; *top* is the root of this machine."""
     said = said.strip()[-1000:]
     if _USER_NAMESPACES.search(said):
         return _no_namespaces(said, top)

@@ -39,11 +39,11 @@ class Identity:
         self.number: int = users.take()
 
     def becoming(self, command: Sequence[str]) -> list[str]:
-        """A command that becomes that user and then *command*."""
+        """Return a command that becomes that user and then *command*."""
         return self._users.becoming(self.number, command, self._stage)
 
     def close(self) -> None:
-        """Nothing runs as this user any more."""
+        """Note that nothing runs as this user any more."""
         self._users.leave(self.number)
         if self._own:
             self._stage.close()
@@ -72,15 +72,15 @@ class BubblewrapContainer:
         return self._child.stream
 
     def said(self) -> str:
-        """See `Container.said`."""
+        """Implement `Container.said`."""
         return self._child.stderr_tail().decode("utf-8", "replace")
 
     async def wait(self) -> Exit:
-        """See `Container.wait`."""
+        """Implement `Container.wait`."""
         return await asyncio.shield(self._ended)
 
     async def cpu_seconds(self) -> float | None:
-        """See `Container.cpu_seconds`."""
+        """Implement `Container.cpu_seconds`."""
         if not self._ended.done():
             used = self._group.cpu_seconds() if self._group is not None else None
             if used is None and self._watch is not None:
@@ -89,11 +89,11 @@ class BubblewrapContainer:
         return self._cpu
 
     def kill(self) -> None:
-        """See `Killable.kill`."""
+        """Implement `Killable.kill`."""
         self._child.kill()
 
     async def aclose(self) -> None:
-        """See `Container.aclose`."""
+        """Implement `Container.aclose`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await to_the_end(self._closing)
@@ -166,7 +166,7 @@ class Start:
         self._group: Group | None = None
 
     def run(self) -> BubblewrapContainer:
-        """The container. Raises OSError, and then, or whatever is raised, `undo` must be called."""
+        """Return the container. Raises OSError, and then, or whatever is raised, `undo` must be called."""
         asked, cgroups = self._spec.resources, self._cgroups
         if cgroups is not None:
             pids = asked.pids + _OWN_PROCESSES if asked.pids else 0
@@ -239,7 +239,7 @@ class Start:
 
 
 def has_shell(root: str) -> bool:
-    """Whether there is a shell in the root file system *root*."""
+    """Return whether there is a shell in the root file system *root*."""
     top = Path("/") if root == HOST else Path(root)
     return any(os.path.lexists(top / name) for name in ("bin/sh", "usr/bin/sh"))
 

@@ -100,7 +100,7 @@ class BubblewrapEngine:
         self._shells: dict[str, bool] = {}
 
     async def check(self) -> Availability:
-        """See `ContainerEngine.check`; starts a Python in the image."""
+        """Implement `ContainerEngine.check`; starts a Python in the image."""
         try:
             machine = self._machine = await asyncio.to_thread(_look, self.config)
             if machine.problem is not None:
@@ -119,8 +119,9 @@ class BubblewrapEngine:
         return ()
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`: what control groups hold, and without them the number of processes, which
-        the kernel bounds for a user namespace; a shell in the image has to set that bound."""
+        """Implement `ContainerEngine.enforces`: what control groups hold, and without them the number of processes,
+        which the kernel bounds for a user namespace; a shell in the image has to set that bound.
+        """
         if self._machine is None or self._machine.problem is not None:
             return LimitsEnforced()
         held = self._machine.cgroups.controllers if self._machine.cgroups is not None else frozenset[str]()
@@ -133,7 +134,9 @@ class BubblewrapEngine:
         )
 
     async def resolve(self, image: str) -> Image:
-        """See `ContainerEngine.resolve`. Raises ConfigurationError, too, when the folder of images cannot be used."""
+        """Implement `ContainerEngine.resolve`. Raises ConfigurationError, too, when the folder of images cannot be
+        used.
+        """
         if image == HOST:
             return Image(name=HOST, reference=HOST)
         if not image.startswith("/"):
@@ -150,8 +153,9 @@ class BubblewrapEngine:
         return Image(name=image, reference=image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> BubblewrapContainer:
-        """See `ContainerEngine.start`. Raises InvalidRequestError for a specification with things that there are none
-        of here, and ConfigurationError for a seccomp profile that cannot be used."""
+        """Implement `ContainerEngine.start`. Raises InvalidRequestError for a specification with things that there are
+        none of here, and ConfigurationError for a seccomp profile that cannot be used.
+        """
         machine = await self._look()
         if machine.problem is not None:
             raise _unavailable(machine.problem)
@@ -195,7 +199,7 @@ class BubblewrapEngine:
         return ()
 
     async def sweep(self) -> None:
-        """See `ContainerEngine.sweep`; control groups are all that can be left behind."""
+        """Implement `ContainerEngine.sweep`; control groups are all that can be left behind."""
         try:
             machine = await self._look()
             if machine.cgroups is not None:
@@ -204,7 +208,7 @@ class BubblewrapEngine:
             logger.exception("what other processes have left cannot be removed")
 
     async def aclose(self) -> None:
-        """See `ContainerEngine.aclose`."""
+        """Implement `ContainerEngine.aclose`."""
         while self._holds:
             self._holds.popitem()[1].close()
         while self._stages:

@@ -51,7 +51,7 @@ class HostUsers:
         self._taken: set[int] = set()
 
     def take(self) -> int:
-        """A number that no other container of this process has; give it back with `leave`."""
+        """Take a number that no other container of this process has; give it back with `leave`."""
         for offset in itertools.islice(self._offset, _SIDE):
             number = self.numbers[offset % len(self.numbers)]
             if number not in self._taken or len(self.numbers) == 1:
@@ -60,11 +60,11 @@ class HostUsers:
         raise _unavailable("all users that containers can run as are taken")
 
     def leave(self, number: int) -> None:
-        """Nothing runs as *number* any more."""
+        """Note that nothing runs as *number* any more."""
         self._taken.discard(number)
 
     def becoming(self, number: int, command: Sequence[str], stage: Stage) -> list[str]:
-        """A command that enters *stage*, becomes that user, without other groups, and then *command*."""
+        """Return a command that enters *stage*, becomes that user, without other groups, and then *command*."""
         return [self._nsenter, f"--mount={stage.path}", f"--setgid={number}", f"--setuid={number}", "--", *command]
 
 
@@ -128,14 +128,15 @@ class Stage:
 
 
 def stage_sources(spec: ContainerSpec, root: str, bwrap: str) -> tuple[str, ...]:
-    """What a container has to reach: the folder of the program *bwrap*, the root file system (if it is a path), and
-    bind mounts."""
+    """Return what a container has to reach: the folder of the program *bwrap*, the root file system (if it is a path),
+    and bind mounts.
+    """
     binds = [mount.source for mount in spec.mounts if mount.type == "bind"]
     return (*dict.fromkeys([str(_home_of(bwrap)), *([root] if root.startswith("/") else []), *binds]),)
 
 
 def program_on(stage: Stage, bwrap: str) -> str:
-    """The path of the program *bwrap* on *stage*."""
+    """Return the path of the program *bwrap* on *stage*."""
     home = _home_of(bwrap)
     return str(Path(stage.at[str(home)]) / Path(bwrap).resolve().relative_to(home))
 

@@ -30,7 +30,7 @@ _KATA: Final = (
 
 
 def look_at_socket(address: str) -> Availability | None:
-    """What keeps us from talking to the daemon at *address*; None if nothing is seen. Blocks for a moment."""
+    """Return what keeps us from talking to the daemon at *address*; None if nothing is seen. Blocks for a moment."""
     other = "set CONTAINERD_ADDRESS, or the address in the configuration, if it listens somewhere else"
     try:
         is_socket = stat.S_ISSOCK(Path(address).stat().st_mode)
@@ -61,7 +61,7 @@ def look_at_socket(address: str) -> Availability | None:
 
 
 async def ask_daemon(client: Client, snapshotter: str) -> Availability:
-    """What the daemon says of itself, and whether it has the snapshotter."""
+    """Return what the daemon says of itself, and whether it has the snapshotter."""
     from google.protobuf.empty_pb2 import Empty
 
     from toolexec.runtime.containers.containerd.api import snapshots_pb2
@@ -90,7 +90,7 @@ async def ask_daemon(client: Client, snapshotter: str) -> Availability:
 
 
 async def look_at_runtime(address: str, runtime: Runtime) -> Availability | None:
-    """What *runtime* lacks; None if nothing."""
+    """Return what *runtime* lacks; None if nothing."""
     folders = await asyncio.to_thread(program_folders, address)
     shim = shim_name(runtime.name)
     if not has_program(shim, folders):
@@ -107,5 +107,5 @@ async def look_at_runtime(address: str, runtime: Runtime) -> Availability | None
 
 
 def has_program(name: str, folders: str) -> bool:
-    """Whether a program is in one of *folders*, a PATH, or at its own path."""
+    """Return whether a program is in one of *folders*, a PATH, or at its own path."""
     return shutil.which(name, path=folders) is not None if "/" not in name else os.access(name, os.X_OK)

@@ -127,7 +127,7 @@ class Client:
     async def call(
         self, call: Call[_Asked, _Answer], asked: _Asked, *, seconds: float | None = _SECONDS, lease: str = ""
     ) -> _Answer:
-        """The answer to one call; what it makes is kept from collection by the *lease*, if one is given.
+        """Return the answer to one call; what it makes is kept from collection by the *lease*, if one is given.
 
         Raises SandboxUnavailableError, whose `details["status"]` is the code that gRPC gave ("NOT_FOUND").
         """
@@ -163,7 +163,9 @@ class Client:
             raise
 
     async def in_thread(self, work: Callable[[threading.Event], _Result]) -> _Result:
-        """What *work* gives, which blocks and is run in a thread; a cancellation sets its event, and waits for it."""
+        """Return what *work* gives, which blocks and is run in a thread; a cancellation sets its event, and waits for
+        it.
+        """
         stop = threading.Event()
         task = asyncio.create_task(asyncio.to_thread(work, stop))
         try:
@@ -176,13 +178,13 @@ class Client:
     def stream(
         self, call: Call[_Asked, _Answer], asked: _Asked, *, seconds: float | None = None, lease: str = ""
     ) -> Iterator[_Answer]:
-        """The answers to a call that has many; blocks. Raises as `call` does."""
+        """Yield the answers to a call that has many; blocks. Raises as `call` does."""
         yield from self._answers(call, self._begin(call, "unary_stream", lambda method: method, asked, seconds, lease))
 
     def exchange(
         self, call: Call[_Asked, _Answer], asked: Iterator[_Asked], *, seconds: float | None = None, lease: str = ""
     ) -> Iterator[_Answer]:
-        """The answers to many messages; blocks. Raises as `call` does."""
+        """Yield the answers to many messages; blocks. Raises as `call` does."""
         yield from self._answers(call, self._begin(call, "stream_stream", lambda method: method, asked, seconds, lease))
 
     def close(self) -> None:
@@ -240,10 +242,10 @@ async def _settled(task: asyncio.Task[Any]) -> None:
 
 
 def status_of(error: SandboxUnavailableError) -> str:
-    """The code that gRPC gave for a failed call: "NOT_FOUND", "ALREADY_EXISTS", …; "" for another error."""
+    """Return the code that gRPC gave for a failed call: "NOT_FOUND", "ALREADY_EXISTS", …; "" for another error."""
     return str(error.details.get("status", ""))
 
 
 def is_lost(error: SandboxUnavailableError) -> bool:
-    """Whether a call failed as containerd itself is gone, or the connection to it."""
+    """Return whether a call failed as containerd itself is gone, or the connection to it."""
     return status_of(error) in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED")

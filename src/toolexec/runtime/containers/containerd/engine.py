@@ -121,7 +121,7 @@ class ContainerdEngine:
         return runtime_named(self.config.runtime).isolation
 
     async def check(self) -> Availability:
-        """See `ContainerEngine.check`."""
+        """Implement `ContainerEngine.check`."""
         self._controllers = mounted_controllers()
         problem = await asyncio.to_thread(look_at_socket, self.config.socket)
         if problem is not None:
@@ -146,7 +146,7 @@ class ContainerdEngine:
         return ()
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`."""
+        """Implement `ContainerEngine.enforces`."""
         has = self._controllers
         return LimitsEnforced(
             memory="memory" in has,
@@ -157,11 +157,11 @@ class ContainerdEngine:
         )
 
     async def resolve(self, image: str) -> Image:
-        """See `ContainerEngine.resolve`."""
+        """Implement `ContainerEngine.resolve`."""
         return await (await self._connect()).resolver.resolve(image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> Container:
-        """See `ContainerEngine.start`."""
+        """Implement `ContainerEngine.start`."""
         from toolexec.runtime.containers.containerd.resolver import is_missing_parent
         from toolexec.runtime.containers.containerd.tasks import TaskContainer
 
@@ -188,7 +188,7 @@ class ContainerdEngine:
         return frozenset(self._left)
 
     async def sweep(self) -> None:
-        """See `ContainerEngine.sweep`."""
+        """Implement `ContainerEngine.sweep`."""
         try:
             connection = await self._connect()
             from toolexec.runtime.containers.containerd.sweep import sweep
@@ -200,7 +200,7 @@ class ContainerdEngine:
             logger.warning("what dead hosts have left in containerd cannot be removed: %s", error)
 
     async def aclose(self) -> None:
-        """See `ContainerEngine.aclose`."""
+        """Implement `ContainerEngine.aclose`."""
         async with self._turn:
             connection, self._connection = self._connection, None
             folder, self._folder = self._folder, None

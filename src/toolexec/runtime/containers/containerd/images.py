@@ -63,7 +63,7 @@ class _Layers:
     config: str
 
     def chain(self) -> list[str]:
-        """The names of the snapshots that the layers make, one on top of the other, as containerd has them."""
+        """Return the names of the snapshots that the layers make, one on top of the other, as containerd has them."""
         names: list[str] = []
         for content in self.contents:
             below = f"{names[-1]} {content}".encode() if names else b""
@@ -79,7 +79,7 @@ class Images:
         self._snapshotter = snapshotter
 
     async def find(self, names: Sequence[str]) -> Found | None:
-        """The first of *names* that is there. Raises SandboxUnavailableError as `Client.call` does."""
+        """Return the first of *names* that is there. Raises SandboxUnavailableError as `Client.call` does."""
         for name in names:
             try:
                 answer = await self._client.call(Calls.get_image, images_pb2.GetImageRequest(name=name))
@@ -98,7 +98,7 @@ class Images:
         return None
 
     async def unpacked(self, image: Found) -> str:
-        """The snapshot with the root file system of *image*, which is made if it is not there.
+        """Return the snapshot with the root file system of *image*, which is made if it is not there.
 
         Raises SandboxUnavailableError for an image that is not complete, or not for this machine.
         """
@@ -110,7 +110,7 @@ class Images:
         return top
 
     async def take_in(self, name: str, archive: Path, digest: str) -> Found:
-        """The image in *archive*, an OCI layout as one tar, under the name *name*; *digest* becomes a label.
+        """Return the image in *archive*, an OCI layout as one tar, under the name *name*; *digest* becomes a label.
 
         Raises SandboxUnavailableError for an archive that is damaged, and as `Client.call` does.
         """

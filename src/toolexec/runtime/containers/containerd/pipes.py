@@ -52,29 +52,31 @@ class Pipes:
             raise
 
     def path(self, name: _Name) -> str:
-        """The file that is one of the three."""
+        """Return the file that is one of the three."""
         return str(self._folder / name)
 
     def started(self) -> None:
-        """The shim has opened its ends. From now on stdout and stderr end with the container, and stderr is heard."""
+        """Note that the shim has opened its ends. From now on stdout and stderr end with the container, and stderr is
+        read.
+        """
         for name in ("stdout", "stderr"):
             os.close(self._theirs.pop(name))
         self._watch(self._ours["stderr"], self._hear)
 
     def ended(self) -> None:
-        """The container is gone: what is still being written to it fails."""
+        """Note that the container is gone: what is still being written to it fails."""
         held = self._theirs.pop("stdin", -1)
         if held >= 0:
             os.close(held)
 
     def said(self) -> str:
-        """The end of what came from stderr."""
+        """Return the end of what came from stderr."""
         if self._ours.get("stderr") in self._watched:
             self._hear()
         return self._said.decode("utf-8", "replace")
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Implement `Stream.read`."""
         while True:
             self._check()
             try:
@@ -83,7 +85,7 @@ class Pipes:
                 await self._ready(self._ours["stdout"], writing=False)
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Implement `Stream.write`."""
         rest = memoryview(data)
         while rest:
             self._check()
@@ -93,7 +95,7 @@ class Pipes:
                 await self._ready(self._ours["stdin"], writing=True)
 
     def write_now(self, data: bytes) -> int:
-        """See `QuickStream.write_now`."""
+        """Implement `QuickStream.write_now`."""
         self._check()
         try:
             return os.write(self._ours["stdin"], data)
@@ -101,11 +103,11 @@ class Pipes:
             return 0
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`; the program in the container finds its input at its end."""
+        """Implement `Stream.aclose`; the program in the container finds its input at its end."""
         self.end()
 
     def end(self) -> None:
-        """The same at once."""
+        """Do the same at once."""
         if self._closed:
             return
         self._closed = True

@@ -40,18 +40,18 @@ class Resolver:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def resolve(self, name: str) -> Image:
-        """The image *name*. Raises SandboxUnavailableError."""
+        """Return the image *name*. Raises SandboxUnavailableError."""
         return (await self._find(name)).image
 
     async def parent(self, image: Image) -> str:
-        """The snapshot with the root file system of *image*. Raises SandboxUnavailableError."""
+        """Return the snapshot with the root file system of *image*. Raises SandboxUnavailableError."""
         known = self._known.get(image.name)
         if known is None or known.image != image:
             known = await self._find(image.name)
         return known.parent
 
     def forget(self, image: Image) -> None:
-        """An image is not there any more."""
+        """Note that an image is not there any more."""
         self._known.pop(image.name, None)
 
     async def _find(self, name: str) -> _Known:
@@ -127,5 +127,5 @@ def _digests(found: Found) -> set[str]:
 
 
 def is_missing_parent(error: SandboxUnavailableError) -> bool:
-    """Whether a container could not be started as the root file system of its image is gone."""
+    """Return whether a container could not be started as the root file system of its image is gone."""
     return status_of(error) == "NOT_FOUND" and "Snapshots.Prepare" in error.message

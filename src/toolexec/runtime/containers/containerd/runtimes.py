@@ -51,7 +51,9 @@ RUNTIMES: Final[Mapping[str, Runtime]] = {
 
 
 def runtime_named(name: str) -> Runtime:
-    """The runtime with a short name (`runc`, `runsc`, `kata`) or containerd's own (`io.containerd.kata-fc.v2`)."""
+    """Return the runtime with a short name (`runc`, `runsc`, `kata`) or containerd's own
+    (`io.containerd.kata-fc.v2`).
+    """
     known = RUNTIMES.get(name)
     if known is not None:
         return known
@@ -61,14 +63,15 @@ def runtime_named(name: str) -> Runtime:
 
 
 def shim_name(runtime: str) -> str:
-    """The program that containerd looks for: `containerd-shim-runc-v2` for `io.containerd.runc.v2`."""
+    """Return the program that containerd looks for: `containerd-shim-runc-v2` for `io.containerd.runc.v2`."""
     if runtime.startswith("/"):
         return runtime
     return "-".join(["containerd-shim", *runtime.split(".")[-2:]])
 
 
 def program_folders(address: str) -> str:
-    """Where the daemon that listens at *address* looks for programs, as a PATH; the usual folders if it hides that.
+    """Return where the daemon that listens at *address* looks for programs, as a PATH; the usual folders if it hides
+    that.
 
     Blocks for a moment. The daemon's own folder is one of them.
     """
@@ -93,5 +96,5 @@ def write_wrapper(path: Path, runsc: str) -> None:
 
 
 def find_runsc(given: str) -> str:
-    """The path of gVisor's program: the one *given*, else the one on the PATH; "" if there is none."""
+    """Return the path of gVisor's program: the one *given*, else the one on the PATH; "" if there is none."""
     return shutil.which(given or "runsc") or ""

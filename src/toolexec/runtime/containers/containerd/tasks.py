@@ -92,7 +92,7 @@ class TaskContainer:
         return self._pipes
 
     def said(self) -> str:
-        """See `Container.said`."""
+        """Implement `Container.said`."""
         return self._pipes.said() if self._pipes is not None else ""
 
     async def open(self) -> None:
@@ -176,15 +176,15 @@ class TaskContainer:
         return Packed(type_url=_RUNC_OPTIONS, value=options.SerializeToString())
 
     async def wait(self) -> Exit:
-        """See `Container.wait`."""
+        """Implement `Container.wait`."""
         return await asyncio.shield(self._gone)
 
     async def cpu_seconds(self) -> float | None:
-        """See `Container.cpu_seconds`."""
+        """Implement `Container.cpu_seconds`."""
         return await asyncio.to_thread(self._group.cpu_seconds)
 
     async def aclose(self) -> None:
-        """See `Container.aclose`."""
+        """Implement `Container.aclose`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await to_the_end(self._closing)

@@ -77,7 +77,7 @@ class DockerAPI:
             self.system: str = answer.headers.get("Ostype", "linux")
 
     async def info(self) -> dict[str, Any]:
-        """What the daemon says about itself."""
+        """Return what the daemon says about itself."""
         return dict(await self._call(self._docker.system.info()))
 
     async def create(self, name: str, body: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ class DockerAPI:
         await self._call(self._docker.containers.create(dict(body), name=name), _START)
 
     async def attach(self, name: str) -> AttachedStream:
-        """The streams of a container that has not been started yet."""
+        """Return the streams of a container that has not been started yet."""
         stream = await self.host.connect(AttachedStream)
         try:
             async with asyncio.timeout(_QUICK):
@@ -104,12 +104,12 @@ class DockerAPI:
         await self._call(self._docker.containers.container(name).start(), _START)
 
     async def wait(self, name: str) -> int:
-        """The exit code of a container, once it has ended."""
+        """Return the exit code of a container, once it has ended."""
         answer = await self._call(self._docker.containers.container(name).wait(), None)
         return int(answer["StatusCode"])
 
     async def inspect(self, name: str) -> dict[str, Any]:
-        """What is known about a container."""
+        """Return what is known about a container."""
         return await self._call(self._docker.containers.container(name).show(), _QUICK)
 
     async def remove(self, name: str) -> None:
@@ -117,18 +117,18 @@ class DockerAPI:
         await self._call(self._docker.containers.container(name).delete(force=True, v=True), _QUICK)
 
     async def cpu_seconds(self, name: str) -> float:
-        """The CPU time that a container has used; takes up to two seconds in some releases."""
+        """Return the CPU time that a container has used; takes up to two seconds in some releases."""
         data: Any = await self._call(self._get_json(f"containers/{name}/stats", stream="false", **{"one-shot": "true"}))
         return int(data["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
     async def owned(self) -> list[Owned]:
-        """All containers with our label, whatever their state."""
+        """Return all containers with our label, whatever their state."""
         filters = json.dumps({"label": [OWNER_LABEL]})
         data: Any = await self._call(self._get_json("containers/json", all="true", filters=filters))
         return [Owned(id=str(each["Id"]), owner=str(each["Labels"][OWNER_LABEL])) for each in data]
 
     async def image(self, name: str) -> dict[str, Any] | None:
-        """What is known about an image that the daemon has; None if it has none of that name."""
+        """Return what is known about an image that the daemon has; None if it has none of that name."""
         try:
             return await self._call(self._docker.images.inspect(name), _QUICK)
         except DockerError as error:

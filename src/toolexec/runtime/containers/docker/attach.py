@@ -69,7 +69,7 @@ class AttachedStream(asyncio.Protocol):
             raise ConnectionResetError("the daemon hung up when it was asked for the streams of the container")
 
     async def read(self) -> bytes:
-        """See `Stream.read`."""
+        """Implement `Stream.read`."""
         while not self._chunks:
             if self._error is not None:
                 raise self._error
@@ -85,7 +85,7 @@ class AttachedStream(asyncio.Protocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """Implement `Stream.write`."""
         view = memoryview(data)
         for start in range(0, len(view), _PIECE):
             if self._ended or self._transport is None or self._transport.is_closing():
@@ -95,7 +95,7 @@ class AttachedStream(asyncio.Protocol):
                 await asyncio.shield(self._writer)
 
     def write_now(self, data: bytes) -> int:
-        """See `QuickStream.write_now`."""
+        """Implement `QuickStream.write_now`."""
         if self._ended or self._transport is None or self._transport.is_closing():
             raise self._error or BrokenPipeError("the container takes no more input")
         if self._writer is not None:
@@ -104,22 +104,22 @@ class AttachedStream(asyncio.Protocol):
         return len(data)
 
     async def aclose(self) -> None:
-        """See `Stream.aclose`. What has not been sent is dropped: the container may never take it."""
+        """Implement `Stream.aclose`. What has not been sent is dropped: the container may never take it."""
         if self._transport is not None:
             self._transport.abort()
             await asyncio.shield(self._closed)
 
     def said(self) -> str:
-        """The end of what came on stderr."""
+        """Return the end of what came on stderr."""
         return bytes(self._stderr).decode("utf-8", "replace")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
+        """Implement `asyncio.Protocol`."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Implement `asyncio.Protocol`."""
         if self._head is not None:
             data = self._take_head(self._head, data)
         if self._error is None:
@@ -131,7 +131,7 @@ class AttachedStream(asyncio.Protocol):
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
+        """Implement `asyncio.Protocol`."""
         self._ended = True
         if self._error is None and (exc is not None or self._left or self._header):
             self._error = (
@@ -143,11 +143,11 @@ class AttachedStream(asyncio.Protocol):
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Implement `asyncio.Protocol`."""
         self._writer = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Implement `asyncio.Protocol`."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
         self._writer = None

@@ -25,13 +25,13 @@ _SHIM: Final = "io.containerd."
 
 
 def isolation_of(runtime: str) -> Isolation:
-    """What surrounds a container that the OCI runtime of this name runs."""
+    """Return what surrounds a container that the OCI runtime of this name runs."""
     name = runtime.rpartition("/")[2].removeprefix(_SHIM)
     return "gvisor" if name.startswith("runsc") else "vm" if name.startswith("kata") else "container"
 
 
 def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool) -> Availability | None:
-    """What keeps a daemon that answers from running our containers."""
+    """Return what keeps a daemon that answers from running our containers."""
     numbers = tuple(int(part) for part in version.split("."))
     if numbers < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
@@ -72,13 +72,14 @@ def _podmans_runtime(info: Mapping[str, Any], runtime: str) -> Availability | No
 
 
 def runtime_of(info: Mapping[str, Any], runtime: str) -> str:
-    """The OCI runtime that is used when *runtime* is asked for."""
+    """Return the OCI runtime that is used when *runtime* is asked for."""
     return runtime or str(info.get("DefaultRuntime") or "")
 
 
 def enforced(info: Mapping[str, Any], runtime: str) -> LimitsEnforced:
-    """Which limits hold, by what the daemon found in its kernel: in rootless mode without delegated control groups,
-    none of those that need one."""
+    """Return which limits hold, by what the daemon found in its kernel: in rootless mode without delegated control
+    groups, none of those that need one.
+    """
     return LimitsEnforced(
         memory=bool(info.get("MemoryLimit")),
         cpu=True,
@@ -89,7 +90,7 @@ def enforced(info: Mapping[str, Any], runtime: str) -> LimitsEnforced:
 
 
 def not_started(error: Exception, host: DockerHost, image: str, runtime: str) -> SandboxUnavailableError:
-    """Why a container of *image* could not be made, attached to or started, and what to do about it."""
+    """Return why a container of *image* could not be made, attached to or started, and what to do about it."""
     details = {"image": image}
     if isinstance(error, SandboxUnavailableError):
         return error

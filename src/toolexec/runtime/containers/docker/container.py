@@ -52,11 +52,11 @@ class DockerContainer:
         return self._stream
 
     def said(self) -> str:
-        """See `Container.said`."""
+        """Implement `Container.said`."""
         return self._stream.said()
 
     async def wait(self) -> Exit:
-        """See `Container.wait`. That processes were refused for their number, Docker does not tell."""
+        """Implement `Container.wait`. That processes were refused for their number, Docker does not tell."""
         if self._exit is None:
             self._exit = asyncio.get_running_loop().create_future()
             if self._closing is None:
@@ -81,7 +81,7 @@ class DockerContainer:
             found.set_result(Exit(code=code, oom=oom, lost=lost))
 
     async def cpu_seconds(self) -> float | None:
-        """See `Container.cpu_seconds`. Quick with a daemon on this machine; others take a second or two."""
+        """Implement `Container.cpu_seconds`. Quick with a daemon on this machine; others take a second or two."""
         try:
             if self._api.host.path:
                 if self._process is None:
@@ -96,7 +96,7 @@ class DockerContainer:
             return None
 
     async def aclose(self) -> None:
-        """See `Container.aclose`; for ten seconds at most."""
+        """Implement `Container.aclose`; for ten seconds at most."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await to_the_end(self._closing)

@@ -99,7 +99,7 @@ class DockerEngine:
         return self._details
 
     async def check(self) -> Availability:
-        """See `ContainerEngine.check`."""
+        """Implement `ContainerEngine.check`."""
         try:
             api = await self._connect()
             info = await _info(api)
@@ -134,17 +134,17 @@ class DockerEngine:
         return self._drops
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`."""
+        """Implement `ContainerEngine.enforces`."""
         return self._enforced
 
     async def resolve(self, image: str) -> Image:
-        """See `ContainerEngine.resolve`."""
+        """Implement `ContainerEngine.resolve`."""
         api = await self._connect()
         assert self._images is not None
         return await self._images.resolve(api, image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> DockerContainer:
-        """See `ContainerEngine.start`."""
+        """Implement `ContainerEngine.start`."""
         from toolexec.runtime.containers.docker.container import DockerContainer, uncut
 
         api = await self._connect()
@@ -188,7 +188,9 @@ class DockerEngine:
         return frozenset(self._left)
 
     async def sweep(self) -> None:
-        """See `ContainerEngine.sweep`. What this engine itself could not remove, its daemon being gone, goes too."""
+        """Implement `ContainerEngine.sweep`. What this engine itself could not remove, its daemon being gone, goes
+        too.
+        """
         try:
             api = await self._connect()
             orphans = [each.id for each in await api.owned() if is_orphan(each.owner)]
@@ -207,7 +209,7 @@ class DockerEngine:
         await asyncio.gather(*map(one, names))
 
     async def aclose(self) -> None:
-        """See `ContainerEngine.aclose`."""
+        """Implement `ContainerEngine.aclose`."""
         async with self._connecting:
             api, self._api = self._api, None
         if api is not None:

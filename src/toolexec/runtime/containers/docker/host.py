@@ -45,7 +45,7 @@ class DockerHost:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     async def connect(self, factory: Callable[[], _P]) -> _P:
-        """A new connection, for a protocol that *factory* makes. Raises OSError."""
+        """Return a new connection, for a protocol that *factory* makes. Raises OSError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT):
             if self.path:
@@ -60,8 +60,8 @@ class DockerHost:
 
 
 def find_host(given: str = "", env: Mapping[str, str] = os.environ, home: Path | None = None) -> DockerHost:
-    """The daemon to talk to: the one *given*, else that of DOCKER_HOST, of the Docker context that is in use, or of the
-    usual sockets of Docker and then of Podman. Reads files.
+    """Return the daemon to talk to: the one *given*, else that of DOCKER_HOST, of the Docker context that is in use, or
+    of the usual sockets of Docker and then of Podman. Reads files.
 
     With DOCKER_TLS_VERIFY, or a context that says so, TLS is spoken, always verified, with the certificates in
     DOCKER_CERT_PATH (default: `~/.docker`).
@@ -82,7 +82,7 @@ def find_host(given: str = "", env: Mapping[str, str] = os.environ, home: Path |
 
 
 def explain(host: DockerHost, error: OSError) -> tuple[str, str]:
-    """Why the daemon at *host* could not be talked to, and what mends it."""
+    """Return why the daemon at *host* could not be talked to, and what mends it."""
     where = host.path or host.address
     if isinstance(error, FileNotFoundError):
         return f"there is no socket {where}: the Docker daemon does not run", _START

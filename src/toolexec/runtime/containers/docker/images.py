@@ -47,7 +47,7 @@ class DockerImages:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def resolve(self, api: DockerAPI, name: str) -> Image:
-        """The image *name*, by whatever way it is to be had. Raises SandboxUnavailableError."""
+        """Return the image *name*, by whatever way it is to be had. Raises SandboxUnavailableError."""
         known = self._found.get(name)
         if known is not None and monotonic() < known.until:
             return known.image
@@ -64,12 +64,12 @@ class DockerImages:
             return known.image
 
     def volumes(self, image: Image) -> tuple[str, ...]:
-        """The paths that an image wants volumes for."""
+        """Return the paths that an image wants volumes for."""
         known = self._found.get(image.name)
         return known.volumes if known is not None else ()
 
     def forget(self, image: Image) -> None:
-        """An image is not there any more."""
+        """Note that an image is not there any more."""
         self._found.pop(image.name, None)
 
     async def _resolve(self, api: DockerAPI, name: str) -> _Found:
@@ -141,7 +141,7 @@ class DockerImages:
 
 
 def login_for(reference: Reference, home: Path | None = None) -> dict[str, str] | None:
-    """What `docker login` has kept in its file for the registry of an image; None for nothing. Reads a file.
+    """Return what `docker login` has kept in its file for the registry of an image; None for nothing. Reads a file.
 
     What a credential helper keeps is not asked for.
     """

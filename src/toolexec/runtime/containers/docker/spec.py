@@ -31,7 +31,7 @@ def create_body(
     volumes: Collection[str] = (),
     podman: bool = False,
 ) -> dict[str, Any]:
-    """The request that makes the container of *spec* from *image*.
+    """Return the request that makes the container of *spec* from *image*.
 
     *runtime* is used when the spec names none, "" is the daemon's own. *seccomp* is a profile in Docker's JSON format.
     *volumes* are the paths that the image wants volumes for: they are empty and cannot be written to. Podman (*podman*)

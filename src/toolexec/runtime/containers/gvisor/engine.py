@@ -118,11 +118,13 @@ class GvisorContainer:
         return self._child.stream
 
     def said(self) -> str:
-        """See `Container.said`; what runsc has to say is in it, too."""
+        """Implement `Container.said`; what runsc has to say is in it, too."""
         return self._child.stderr_tail().decode("utf-8", "replace")
 
     async def wait(self) -> Exit:
-        """See `Container.wait`. A process that was refused is not told of: only the code in the sandbox hears of it."""
+        """Implement `Container.wait`. A process that was refused is not told of: only the code in the sandbox hears of
+        it.
+        """
         return await asyncio.shield(self._ended)
 
     async def _watch(self) -> Exit:
@@ -143,17 +145,19 @@ class GvisorContainer:
         self._child.kill()
 
     async def cpu_seconds(self) -> float | None:
-        """See `Container.cpu_seconds`; what gVisor itself has used is in it, a tenth of a second for its start."""
+        """Implement `Container.cpu_seconds`; what gVisor itself has used is in it, a tenth of a second for its
+        start.
+        """
         if self._group is not None and self._closing is None:
             self._used = self._group.cpu_seconds()
         return self._used
 
     def kill(self) -> None:
-        """See `Killable.kill`."""
+        """Implement `Killable.kill`."""
         self._child.kill()
 
     async def aclose(self) -> None:
-        """See `Container.aclose`."""
+        """Implement `Container.aclose`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await to_the_end(self._closing)
@@ -189,7 +193,7 @@ class GvisorEngine:
         return os.geteuid() != 0 if self.config.rootless is None else self.config.rootless
 
     async def check(self) -> Availability:
-        """See `ContainerEngine.check`: runs a program in a sandbox and looks at the kernel that it sees."""
+        """Implement `ContainerEngine.check`: runs a program in a sandbox and looks at the kernel that it sees."""
         if sys.platform != "linux" or platform.machine() not in _MACHINES:
             return Availability(
                 ok=False,
@@ -215,16 +219,16 @@ class GvisorEngine:
         return ()
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """See `ContainerEngine.enforces`."""
+        """Implement `ContainerEngine.enforces`."""
         held = self._cgroups.controllers if self._cgroups is not None else frozenset[str]()
         return LimitsEnforced(memory="memory" in held, cpu="cpuacct" in held, cpus="cpu" in held, pids=True, disk=True)
 
     async def resolve(self, image: str) -> Image:
-        """See `ContainerEngine.resolve`."""
+        """Implement `ContainerEngine.resolve`."""
         return await asyncio.to_thread(self._roots.resolve, image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> GvisorContainer:
-        """See `ContainerEngine.start`. Whether runsc can make the container shows only later, by its end.
+        """Implement `ContainerEngine.start`. Whether runsc can make the container shows only later, by its end.
 
         Raises InvalidRequestError and ConfigurationError, too, see `oci_config`.
         """
@@ -241,14 +245,14 @@ class GvisorEngine:
         return ()
 
     async def sweep(self) -> None:
-        """See `ContainerEngine.sweep`."""
+        """Implement `ContainerEngine.sweep`."""
         try:
             await asyncio.to_thread(self._sweep)
         except Exception:
             logger.exception("what dead processes have left of gVisor's containers cannot be removed")
 
     async def aclose(self) -> None:
-        """See `ContainerEngine.aclose`; there is nothing to let go of."""
+        """Implement `ContainerEngine.aclose`; there is nothing to let go of."""
 
     async def _version(self) -> str:
         """That of runsc; raises SandboxUnavailableError when there is none."""

@@ -43,7 +43,7 @@ class Bundle:
 
     @classmethod
     def make(cls, config: dict[str, Any]) -> Bundle:
-        """A new one. Raises OSError when it cannot be made."""
+        """Return a new one. Raises OSError when it cannot be made."""
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{this_owner()}-"))
         bundle = cls(folder)
         try:
@@ -76,7 +76,7 @@ class Bundle:
 
 
 def orphans() -> Iterator[Bundle]:
-    """The bundles of this user whose owners are dead."""
+    """Yield the bundles of this user whose owners are dead."""
     for entry in os.scandir(tempfile.gettempdir()):
         owner = entry.name.removeprefix(PREFIX).rpartition("-")[0]
         if entry.name.startswith(PREFIX) and is_orphan(owner):
@@ -88,7 +88,7 @@ def orphans() -> Iterator[Bundle]:
 def runsc_command(
     runsc: str, bundle: Bundle, *, platform: str, rootless: bool, groups: Sequence[Path] = ()
 ) -> list[str]:
-    """The command line that runs *bundle* in the control groups that are the folders *groups*.
+    """Return the command line that runs *bundle* in the control groups that are the folders *groups*.
 
     The root file system gets no overlay, which would keep a file in it, as several containers share it. Control groups
     are not left to runsc: to make them takes it 40 ms and more.
@@ -111,7 +111,8 @@ def runsc_command(
 
 
 def host_bounds(resources: Resources) -> dict[str, Any]:
-    """The bounds of the control group, for all that makes up the sandbox: the program, the kernel under it, and runsc.
+    """Return the bounds of the control group, for all that makes up the sandbox: the program, the kernel under it, and
+    runsc.
 
     Memory is what the program may have, and 32 MiB. Processes are counted inside (see `bundle_config`); outside each
     is a process, and some threads, of the host, whose bound is only there for a sandbox that was broken out of.
@@ -169,6 +170,6 @@ def _no_namespaces() -> list[dict[str, Any]]:
 
 
 def read_version(said: str) -> str:
-    """The version in what `runsc --version` prints; "" if there is none."""
+    """Return the version in what `runsc --version` prints; "" if there is none."""
     found = _VERSION.search(said)
     return found[1] if found else ""

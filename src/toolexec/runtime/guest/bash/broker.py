@@ -45,7 +45,7 @@ def serve(read_fd: int, write_fd: int) -> None:
 
 
 def run_program(line: Line, payload: dict[str, Any], home: str) -> dict[str, Any]:
-    """The payload of the `result` message; what is needed meanwhile is in a folder below *home*.
+    """Return the payload of the `result` message; what is needed meanwhile is in a folder below *home*.
 
     Raises OSError when the disk is full, or when there are too many processes.
     """

@@ -43,7 +43,7 @@ class Go:
             self._own_cache()
 
     def run(self, message: dict[str, Any]) -> Any:
-        """See `Child.run`; or the failure to compile, in the compiler's own words."""
+        """Implement `Child.run`; or the failure to compile, in the compiler's own words."""
         payload = dict(message["payload"])
         self._folder = folder = scratch()
         write_file(folder + "/go.mod", "module toolexec_program\n\ngo 1.21\n")
@@ -60,7 +60,7 @@ class Go:
         return self._child.run({**message, "payload": payload})
 
     def finish(self) -> None:
-        """The result has been sent."""
+        """Note that the result has been sent."""
         if self._child is not None:
             self._child.close()
         if self._folder:

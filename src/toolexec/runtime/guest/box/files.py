@@ -43,7 +43,7 @@ def handle(line: Any, message: Any, work: str) -> bool:
 
 
 def changed(work: str) -> bool:
-    """Whether there is a file that is new, or has changed since it was put or taken."""
+    """Return whether there is a file that is new, or has changed since it was put or taken."""
     folder = _folder(work)
     return any(folder.known.get(name) != mark for name, mark in folder.scan())
 
@@ -96,7 +96,7 @@ class _Folder:
             self._abandon()
 
     def finish(self) -> Any:
-        """What went wrong since the last time, None if nothing did."""
+        """Return what went wrong since the last time, None if nothing did."""
         problem, self._problem = self._problem, None
         self._abandon()
         return problem
@@ -126,7 +126,7 @@ class _Folder:
             os.close(file)
 
     def scan(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """The plain files below the folder."""
+        """Yield the plain files below the folder."""
         try:
             top = os.open(self._path, _FOLDER)
         except OSError:

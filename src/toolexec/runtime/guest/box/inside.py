@@ -29,7 +29,7 @@ class Inside:
         gc.freeze()  # the end of a run looks through everything that is not
 
     def run(self, message: dict[str, Any]) -> str:
-        """The payload of the result, as JSON."""
+        """Return the payload of the result, as JSON."""
         payload = message["payload"]
         before = {name: os.environ.get(name) for name in payload.get("env") or {}}
         set_stdin(payload.pop("stdin", None))
@@ -43,4 +43,4 @@ class Inside:
                     os.environ[name] = value
 
     def finish(self) -> None:
-        """The result has been sent."""
+        """Note that the result has been sent."""

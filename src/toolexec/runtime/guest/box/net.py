@@ -97,7 +97,7 @@ class _Carrier:
         self._by_id.pop(connection_id, None)
 
     def forget_socket(self, descriptor: int) -> None:
-        """A socket is to be closed."""
+        """Note that a socket is to be closed."""
         self._by_fd.pop(descriptor, None)
 
     def _read_messages(self) -> None:
@@ -139,7 +139,7 @@ class _Connection:
         self._watch()
 
     def hear(self, message: Any) -> None:
-        """The host says something."""
+        """Handle a message of the host."""
         kind = message["type"]
         if kind == "net_data":
             if self._descriptor >= 0:
@@ -154,7 +154,7 @@ class _Connection:
         self._flush()
 
     def work(self, events: int) -> None:
-        """The socket is ready for something."""
+        """Do what the socket is ready for."""
         if self._events & select.POLLIN and events != select.POLLOUT:  # with a broken socket this tells how
             self._receive()
         elif events & (select.POLLHUP | select.POLLERR):

@@ -30,12 +30,12 @@ class Node:
             child.greet()
 
     def run(self, message: dict[str, Any]) -> Any:
-        """See `Child.run`."""
+        """Implement `Child.run`."""
         child = self._child or self._start("")
         return child.run(message)
 
     def finish(self) -> None:
-        """The result has been sent."""
+        """Note that the result has been sent."""
         if self._child is not None:
             self._child.close()
         if self._folder:
@@ -52,7 +52,7 @@ class Node:
 
 
 def text_of(name: str) -> str:
-    """A file of the guests that is not Python; see `boot_bytes`."""
+    """Return a file of the guests that is not Python; see `boot_bytes`."""
     for finder in sys.meta_path:
         if hasattr(finder, "texts"):
             return finder.texts[name]  # type: ignore[attr-defined]

@@ -16,20 +16,22 @@ _MOST_SAID = 100_000
 
 
 def move_high(descriptor: int) -> int:
-    """The same under a number that programs do not come across, and that no child inherits."""
+    """Return the same under a number that programs do not come across, and that no child inherits."""
     least = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _RESERVED, 3)
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
 
 
 def spawn(command: list[str], env: Any, given: Any = ()) -> int:
-    """The number of a new process; *given* are pairs of a descriptor (see `move_high`) and the number it gets there."""
+    """Return the number of a new process; *given* are pairs of a descriptor (see `move_high`) and the number it gets
+    there.
+    """
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in given]
     default = [_signal.SIGPIPE, _signal.SIGXFSZ]  # Python ignores them, and children would, too
     return os.posix_spawn(command[0], command, env, file_actions=actions, setsigdef=default)
 
 
 def output_of(command: list[str], env: Any) -> tuple[int, str]:
-    """The exit code of a command, and what it says on both streams: the start of it, if it is much."""
+    """Return the exit code of a command, and what it says on both streams: the start of it, if it is much."""
     reading, writing = os.pipe()
     try:
         high = move_high(writing)
@@ -55,7 +57,7 @@ def exit_code(process: int) -> int:
 
 
 def scratch() -> str:
-    """The path of a new folder that programs do not stumble on, and that is not given back as their work."""
+    """Return the path of a new folder that programs do not stumble on, and that is not given back as their work."""
     folder = os.environ.get("TMPDIR", "/tmp") + "/.toolexec-" + os.urandom(6).hex()  # noqa: S108 - for nobody else
     os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib takes long to import
     return folder

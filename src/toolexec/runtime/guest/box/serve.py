@@ -27,7 +27,7 @@ class BoxLine(Line):
     """While it is set, gets each frame of the host; gives the messages in it that are for this guest."""
 
     def post(self, kind: str, payload: Any) -> None:
-        """See `Line.post`."""
+        """Implement `Line.post`."""
         if self.captured is None or kind != "print":
             super().post(kind, payload)
             return
@@ -40,7 +40,7 @@ class BoxLine(Line):
         super().post("print", payload)
 
     def receive(self) -> Any:
-        """See `Line.receive`."""
+        """Implement `Line.receive`."""
         frame = self.receive_frame()
         relay = self.relay
         return self.messages_of(frame) if relay is None or frame[:1] == b"\0" else relay(frame)
@@ -168,7 +168,7 @@ class Server:
 
 
 def find_program(name: str) -> str:
-    """The path of a program on the PATH, "" if there is none."""
+    """Return the path of a program on the PATH, "" if there is none."""
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = folder + "/" + name
         if folder.startswith("/") and os.access(path, os.X_OK):
@@ -177,7 +177,7 @@ def find_program(name: str) -> str:
 
 
 def error_text(error: Any) -> str:
-    """The payload of a `result` message, for what went wrong around a program."""
+    """Return the payload of a `result` message, for what went wrong around a program."""
     kind = type(error).__name__
     try:
         said = str(error)[:2000].encode("utf-8", "replace").decode()

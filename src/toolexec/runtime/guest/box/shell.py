@@ -23,8 +23,8 @@ class Shell:
             __import__("json")  # calls of tools need it
 
     def run(self, message: dict[str, Any]) -> str:
-        """The payload of the result, as JSON."""
+        """Return the payload of the result, as JSON."""
         return to_text(run_program(self._line, message["payload"], os.environ["TMPDIR"]))
 
     def finish(self) -> None:
-        """The result has been sent."""
+        """Note that the result has been sent."""

@@ -26,7 +26,7 @@ class _Filling:
     """Finds `linecache` like everybody else, and fills it when it has been loaded."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """What imports ask for."""
+        """Return what imports ask for."""
         if name != "linecache":
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ class Captured:
         _thread.start_new_thread(self._listen, ())
 
     def begin(self, limit: int) -> None:
-        """A run begins, which may write *limit* characters to each; what it must have is there, whatever was closed."""
+        """Begin a run, which may write *limit* characters to each; what it must have is there, whatever was closed."""
         for pipe in self._pipes:
             pipe.begin(limit)
 
@@ -106,7 +106,7 @@ class _Pipe:
         self.begin(0)
 
     def begin(self, limit: int) -> None:
-        """The descriptor leads here, again perhaps."""
+        """Point the descriptor here, again perhaps."""
         os.dup2(self._writing, self._descriptor)
         self.left = limit
         self.dropped = 0

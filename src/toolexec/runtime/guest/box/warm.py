@@ -37,11 +37,11 @@ class _Nobody(Channel):
     """A host that answers everything at once, and with the same."""
 
     def ask(self, kind: str, payload: Any) -> Any:
-        """See `Channel.ask`."""
+        """Implement `Channel.ask`."""
         return {"structured": 1}
 
     def submit(self, kind: str, payload: Any, listener: Any) -> str:
-        """See `Channel.submit`."""
+        """Implement `Channel.submit`."""
         import asyncio
 
         answer = {"type": "response", "payload": {"structured": 1}}
@@ -49,7 +49,7 @@ class _Nobody(Channel):
         return "0"
 
     def settle(self, request_id: str) -> None:
-        """See `Channel.settle`."""
+        """Implement `Channel.settle`."""
 
     def post(self, kind: str, payload: Any) -> None:
-        """See `Channel.post`."""
+        """Implement `Channel.post`."""

@@ -38,7 +38,7 @@ _NAMES: Final = (("tools", "toolexecTheTools"), ("ctx", "toolexecContext"))
 
 
 def program_file(code: str) -> str:
-    """The text of a file of package main that defines `toolexecProgram`."""
+    """Return the text of a file of package main that defines `toolexecProgram`."""
     if _PACKAGE.search(code) and _MAIN.search(code):
         return _complete(code)
     return _statements(code)
@@ -84,7 +84,7 @@ def _hoist(code: str) -> tuple[set[tuple[str, str]], str]:
 
 
 def compile_error(said: str, code: str) -> dict[str, Any]:
-    """The failure that the compiler's messages describe; the first one in the author's own text says where."""
+    """Return the failure that the compiler's messages describe; the first one in the author's own text says where."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith("#")]
     found = re.search(rf"{re.escape(CODE_FILE)}:(\d+)(?::(\d+))?: (.*)", said)
     error: dict[str, Any] = {
@@ -102,7 +102,9 @@ def compile_error(said: str, code: str) -> dict[str, Any]:
 
 
 def crash_error(stderr: str, code: str) -> dict[str, Any] | None:
-    """The failure of a program that Go has ended, such as for a panic in a goroutine; None if it says nothing of it."""
+    """Return the failure of a program that Go has ended, such as for a panic in a goroutine; None if it says nothing of
+    it.
+    """
     crash = re.search(r"^(?:panic|fatal error): .*", stderr, re.MULTILINE)
     if crash is None:
         return None

@@ -172,11 +172,11 @@ class StreamChannel(Channel):
             return super().ask(kind, payload)
 
     def fileno(self) -> int:
-        """What becomes readable when the host has sent something."""
+        """Return what becomes readable when the host has sent something."""
         return self._read_fd
 
     def receive(self) -> Any:
-        """The next frame's messages; raises EOFError when the host is gone."""
+        """Return the next frame's messages; raises EOFError when the host is gone."""
         (size,) = struct.unpack(">I", self._read(4))
         if size > _MAX_FRAME:
             raise EOFError("the host sent a frame that is too large")
@@ -209,7 +209,7 @@ class StreamChannel(Channel):
 
 
 def answer_value(message: Any) -> Any:
-    """What an answer carries; raises the ToolError of one that says no."""
+    """Return what an answer carries; raises the ToolError of one that says no."""
     payload = message.get("payload")
     if message.get("type") == "error":
         raise tool_error(payload)
@@ -217,7 +217,9 @@ def answer_value(message: Any) -> Any:
 
 
 def request_text(payload: Any) -> str:
-    """The payload of a request as JSON. Large results in it may have to be read first, so no lock may be held."""
+    """Return the payload of a request as JSON. Large results in it may have to be read first, so no lock may be
+    held.
+    """
     try:
         return to_text(payload, "an argument")
     except NotJSONError as error:

@@ -100,7 +100,7 @@ _BY_CODE = {kind.code: kind for kind in CLASSES.values()}  # type: ignore[attr-d
 
 
 def tool_error(payload: Any) -> ToolError:
-    """The error that a reply of the host describes."""
+    """Return the error that a reply of the host describes."""
     if not isinstance(payload, dict):
         payload = {}
     code = payload.get("code")

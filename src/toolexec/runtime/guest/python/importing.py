@@ -15,7 +15,7 @@ class _Finder:
         self.tools: Any = None
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The specification of a module that is an object of ours."""
+        """Return the specification of a module that is an object of ours."""
         if name.partition(".")[0] != "tools" or name.partition(".")[2].startswith("_"):
             return None
         from importlib.machinery import ModuleSpec
@@ -23,7 +23,7 @@ class _Finder:
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> Any:
-        """The object itself."""
+        """Return the object itself."""
         found = self.tools
         for name in spec.name.split(".")[1:]:
             found = getattr(found, name)

@@ -50,16 +50,16 @@ class _Remote:
         self.channel.release(self.data["id"])
 
     def ask(self, **page: Any) -> dict[str, Any]:
-        """A piece of the value."""
+        """Return a piece of the value."""
         return self.channel.ask("read_result", {"handle": self.data["id"], "page": page})
 
     def read(self, path: str, offset: int, limit: Any) -> Any:
-        """What a path selects."""
+        """Return what a path selects."""
         payload = {"handle": self.data["id"], "path": path, "offset": offset, "limit": limit}
         return answered(self.channel, self.channel.ask("read_result", payload))
 
     def reference(self) -> dict[str, str]:
-        """What stands for the whole value in messages to the host."""
+        """Return what stands for the whole value in messages to the host."""
         return {"$handle": self.data["id"]}
 
 
@@ -77,7 +77,7 @@ class _Reader:
         self._bytes = _FIRST_BYTES
 
     def page(self, **wanted: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The items of a piece, and the answer that they came in. Pieces grow: who reads on reads much."""
+        """Return the items of a piece, and the answer that they came in. Pieces grow: who reads on reads much."""
         answer = self.remote.ask(bytes=self._bytes, **wanted)
         self._bytes = min(self._bytes * 4, _MOST_BYTES)
         items = answer["items"]
@@ -123,13 +123,13 @@ class _Alike(type):
 
 
 def answered(channel: Any, payload: dict[str, Any]) -> Any:
-    """The value in an answer of the host."""
+    """Return the value in an answer of the host."""
     handle = payload.get("handle")
     return large_result(channel, handle) if handle is not None else payload.get("structured")
 
 
 def large_result(channel: Any, data: dict[str, Any]) -> Any:
-    """What behaves as the value that the host describes with *data*."""
+    """Return what behaves as the value that the host describes with *data*."""
     values.by_reference = True
     remote = _Remote(channel, data)
     if data["type"] == "string":

@@ -25,7 +25,7 @@ class GuestLoop(asyncio.BaseEventLoop):
         pass  # there is no other thread that could wake this loop
 
     def may_block(self) -> bool:
-        """Whether nothing is ready to run and nothing is due at some time."""
+        """Return whether nothing is ready to run and nothing is due at some time."""
         return not self._ready and not self._scheduled  # type: ignore[attr-defined]
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
@@ -38,7 +38,7 @@ class GuestLoop(asyncio.BaseEventLoop):
         return future
 
     def create_task(self, coro: Any, **kwargs: Any) -> Any:
-        """A task, also of an awaitable that is no coroutine, such as the result of a tool call."""
+        """Return a task, also of an awaitable that is no coroutine, such as the result of a tool call."""
         return super().create_task(as_coroutine(coro), **kwargs)
 
 

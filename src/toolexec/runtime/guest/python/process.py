@@ -31,7 +31,7 @@ def fork_quietly() -> None:
 
 
 def move_descriptors(read_fd: int, write_fd: int) -> tuple[int, int]:
-    """The descriptors under new numbers, which no child inherits."""
+    """Return the descriptors under new numbers, which no child inherits."""
     moved = os.dup(read_fd)
     pair = (moved, moved if write_fd == read_fd else os.dup(write_fd))
     for descriptor in {read_fd, write_fd}:

@@ -141,24 +141,24 @@ class Line(StreamChannel):
                 self._gone = True
 
     def take_data(self, message: Any) -> bytes:
-        """The data of a message from the inbox, whose place other data may take now."""
+        """Return the data of a message from the inbox, whose place other data may take now."""
         data = message.pop("data")
         self._taken.put(len(data))
         return data
 
     def receive(self) -> Any:
-        """The next frame's messages; raises EOFError when the host is gone."""
+        """Return the next frame's messages; raises EOFError when the host is gone."""
         return self.messages_of(self.receive_frame())
 
     def receive_frame(self) -> bytes:
-        """The next frame; raises EOFError when the host is gone."""
+        """Return the next frame; raises EOFError when the host is gone."""
         (size,) = struct.unpack(">I", self._read(4))
         if size > _MAX_FRAME:
             raise EOFError("the host sent a frame that is too large")
         return self._read(size)
 
     def messages_of(self, frame: bytes) -> list[Any]:
-        """The messages in a frame; one that came with data has it under the key `data`."""
+        """Return the messages in a frame; one that came with data has it under the key `data`."""
         if frame[:1] == b"\0":
             end = 5 + int.from_bytes(frame[1:5], "big")
             return [{**from_text(frame[5:end].decode()), "data": frame[end:]}]
@@ -298,7 +298,7 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
 
 
 def say_hello(line: Line, capabilities: list[str]) -> None:
-    """The first message of a guest."""
+    """Send the first message of a guest."""
     hello = {"protocol": _PROTOCOL, "version": _VERSION, "capabilities": capabilities}
     line.send("hello", "0", to_text(hello))
 

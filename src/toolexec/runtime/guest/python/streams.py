@@ -37,10 +37,10 @@ class Printed(io.TextIOBase):
         return self._buffer
 
     def reconfigure(self, **settings: Any) -> None:
-        """Nothing is changed: text goes to the host as it is."""
+        """Change nothing: text goes to the host as it is."""
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, text: Any) -> int:

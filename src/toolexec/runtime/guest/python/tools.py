@@ -76,14 +76,16 @@ class Tools:
         return run
 
     def run(self, tool_id: str, args: Any = None, *, timeout: float | None = None) -> Any:
-        """The result of one tool; raises ToolError when it failed. *timeout* is in seconds."""
+        """Return the result of one tool; raises ToolError when it failed. *timeout* is in seconds."""
         payload = {"id": tool_id, "args": args}
         if timeout is not None:
             payload["timeout"] = timeout
         return self(payload)
 
     def run_chain(self, steps: list[Any]) -> Any:
-        """The last result of a chain of {"tool_id", "args", "use_previous"}; raises ToolError when a step failed."""
+        """Return the last result of a chain of {"tool_id", "args", "use_previous"}; raises ToolError when a step
+        failed.
+        """
         plain = [
             {
                 "toolId": step.get("tool_id") or step.get("toolId") or step.get("tool"),
@@ -95,15 +97,15 @@ class Tools:
         return self.__ask("run_chain", {"steps": plain}, self.__last)
 
     def search(self, query: str, limit: int = 10) -> Any:
-        """The best tools for a query."""
+        """Return the best tools for a query."""
         return self.__ask("search_tools", {"query": query, "limit": limit}, lambda p: _records(p, "results"))
 
     def describe(self, tool_id: str, level: str = "full") -> Any:
-        """What there is to know about a tool: `summary`, `schema` or `full`."""
+        """Return what there is to know about a tool: `summary`, `schema` or `full`."""
         return self.__ask("describe_tool", {"id": tool_id, "level": level}, Record)
 
     def list_namespaces(self) -> Any:
-        """The namespaces of all tools."""
+        """Return the namespaces of all tools."""
         return self.__ask("list_namespaces", {}, lambda p: list(p.get("namespaces") or []))
 
     def examples(self, tool_id: str, limit: int = 10) -> Any:

@@ -15,7 +15,7 @@ _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def from_tree(source: str, filename: str) -> Program:
-    """The program as the body of a function."""
+    """Return the program as the body of a function."""
     tree = ast.parse(source, filename)
     futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     body = [_as_in_function(node) for node in tree.body if node not in futures]

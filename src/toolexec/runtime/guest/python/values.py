@@ -84,7 +84,7 @@ def _refuse(value: Any) -> Any:
 
 
 def from_text(text: str) -> Any:
-    """The value of a JSON text that begins and ends with it."""
+    """Return the value of a JSON text that begins and ends with it."""
     return _scan(text, 0)[0]
 
 
