@@ -25,7 +25,7 @@ SKIP = "TOOLEXEC_SKIP_COMPONENT"
 class ComponentHook(BuildHookInterface[Any]):
     """Adds `python.wasm` and its description, `python.json`, to the wheel."""
 
-    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _directory: tempfile.TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
         """What a build needs beside hatchling."""
@@ -37,18 +37,18 @@ class ComponentHook(BuildHookInterface[Any]):
         if self.target_name != "wheel" or version == "editable" or _skipped():
             return
         build = _load(Path(self.root) / "src").build_component
-        self._folder = tempfile.TemporaryDirectory(prefix="toolexec-wheel-")
-        folder = Path(self._folder.name)
+        self._directory = tempfile.TemporaryDirectory(prefix="toolexec-wheel-")
+        directory = Path(self._directory.name)
         self.app.display_info("Building the component of the sandbox ...")
-        component = build(folder / "python.wasm")
-        (folder / "python.json").write_text(json.dumps(component.to_json(), indent=1), "utf-8")
+        component = build(directory / "python.wasm")
+        (directory / "python.json").write_text(json.dumps(component.to_json(), indent=1), "utf-8")
         for name in ("python.wasm", "python.json"):
-            build_data["force_include"][str(folder / name)] = f"{PACKAGE.replace('.', '/')}/{name}"
+            build_data["force_include"][str(directory / name)] = f"{PACKAGE.replace('.', '/')}/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what `initialize` has built, now that it is in the wheel."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._directory is not None:
+            self._directory.cleanup()
 
 
 def _skipped() -> bool:

@@ -89,7 +89,7 @@ def _docker(image: StoredImage) -> Iterator[Place]:
             make=lambda **settings: DockerBackend(DockerConfig(image=IMAGE, host=daemon.host, **settings)),
             raw=lambda: _timed(*run),
             host=daemon.host,
-            folder=str(daemon.folder),
+            folder=str(daemon.directory),
         )
     finally:
         daemon.stop()
@@ -130,7 +130,7 @@ def _containerd(image: StoredImage) -> Iterator[Place]:
                 ContainerdConfig(image=IMAGE, address=daemon.socket, snapshotter=daemon.snapshotter, **settings)
             ),
             raw=raw,
-            folder=str(daemon.folder),
+            folder=str(daemon.directory),
         )
     finally:
         daemon.stop()

@@ -63,8 +63,8 @@ async def add(a: float, b: float) -> float:
 @tool(namespace="tracker", read_only=True)
 async def inbox() -> list[dict[str, str]]:
     """Lists the unread messages."""
-    texts = {"Crash on empty input": "bug", "Dark mode": "wish", "Wrong total in March": "bug"}
-    return [{"text": text, "kind": kind} for text, kind in texts.items()]
+    strings = {"Crash on empty input": "bug", "Dark mode": "wish", "Wrong total in March": "bug"}
+    return [{"text": text, "kind": kind} for text, kind in strings.items()]
 
 
 @tool(namespace="tracker")

@@ -3,9 +3,9 @@
 
 Needs Linux and the .proto files that are in Debian, of containerd 1.6 in Debian 12:
 `apt-get install golang-github-containerd-containerd-dev golang-github-gogo-protobuf-dev`.
-The compiler comes from PyPI into a temporary folder: grpcio-tools 1.62.3, which needs a Python below 3.13. That old one
-writes code that every protobuf from 4.25 on loads; what newer ones write demands a protobuf that is at least as new,
-and not much newer.
+The compiler comes from PyPI into a temporary directory: grpcio-tools 1.62.3, which needs a Python below 3.13. That old
+one writes code that every protobuf from 4.25 on loads; what newer ones write demands a protobuf that is at least as
+new, and not much newer.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ open(sys.argv[2], "wb").write(kept.SerializeToString())
 
 
 def main() -> None:
-    """Write the package anew."""
+    """Write the package again."""
     with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        python = _compiler(folder)
-        raw, clean, out = folder / "raw.pb", folder / "clean.pb", folder / "out"
+        directory = Path(work)
+        python = _compiler(directory)
+        raw, clean, out = directory / "raw.pb", directory / "clean.pb", directory / "out"
         out.mkdir()
         protoc = [python, "-m", "grpc_tools.protoc"]
         roots = [SOURCES, SOURCES / "github.com/gogo/protobuf", SOURCES / "github.com/gogo/protobuf/protobuf"]
@@ -114,9 +114,9 @@ def main() -> None:
             (TARGET / file.name).write_text(text, "utf-8")
 
 
-def _compiler(folder: Path) -> str:
+def _compiler(directory: Path) -> str:
     """The Python of a new environment that has the compiler."""
-    home = folder / "venv"
+    home = directory / "venv"
     venv.create(home, with_pip=True)
     python = str(home / "bin" / "python")
     _run([python, "-m", "pip", "install", "--quiet", COMPILER, "setuptools"])

@@ -13,8 +13,8 @@ FLOOR = 90.0
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "coverage.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "coverage.json"
         command = [sys.executable, "-m", "pytest", "--cov=toolexec", "--cov-branch", "--cov-report="]
         tests = subprocess.run([*command, f"--cov-report=json:{report}", *sys.argv[1:]], check=False)
         if tests.returncode:

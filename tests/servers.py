@@ -14,7 +14,7 @@ from tests.tiers import missing
 __all__ = [
     "EVERYTHING",
     "filesystem_calls",
-    "npm_folder",
+    "npm_directory",
     "require_modern_node",
     "require_npm_entry",
     "require_npm_server",
@@ -35,7 +35,7 @@ def server_environment(**extra: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")} | extra
 
 
-def npm_folder() -> Path:
+def npm_directory() -> Path:
     """The directory that holds `node_modules`: TOOLEXEC_NPM, else `toolexec/npm` in the user's cache directory."""
     given = os.environ.get("TOOLEXEC_NPM")
     if given:
@@ -57,9 +57,9 @@ def require_npm_entry(entry: str) -> Path:
 
     Where it is not installed the test is skipped with the way to get it; in CI, which installs it, the test fails.
     """
-    path = npm_folder() / "node_modules" / entry
+    path = npm_directory() / "node_modules" / entry
     if not path.is_file():
-        missing(f"{entry} from npm is not in {npm_folder()}", "bash .ci/run")
+        missing(f"{entry} from npm is not in {npm_directory()}", "bash .ci/run")
     return path
 
 

@@ -78,7 +78,7 @@ def by_name(path: Path) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def sandbox_is_built() -> None:
-    """The first use of code mode on a machine takes a while, and is no part of any document."""
+    """The first use of code mode on a machine takes a while, and is not a part of any document."""
 
     async def build() -> None:
         sandbox = WasmBackend()
@@ -89,7 +89,7 @@ def sandbox_is_built() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty current directory in which modules can be imported and installed programs be called."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -107,14 +107,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [pytest.param(path, marks=[] if path.name == "README.md" else pytest.mark.full) for path in WITH_CODE],
     ids=by_name,
 )
-def test_the_code_of_a_document_runs(path: Path, folder: Path) -> None:
+def test_the_code_of_a_document_runs(path: Path, directory: Path) -> None:
     """Every block of a document runs, in order, and prints what the document says."""
     namespace: dict[str, Any] = {"__name__": f"document_{path.stem}"}
     for block in blocks(path):
         if block.note == "no-run":
             continue
         if block.note.startswith("file: "):
-            (folder / block.note.removeprefix("file: ")).write_text(block.text)
+            (directory / block.note.removeprefix("file: ")).write_text(block.text)
         elif block.language == "python":
             compare(block, block.expected or "", run_python(block, namespace))
         elif block.language == "console":

@@ -17,7 +17,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @pytest.fixture(scope="module", autouse=True)
 def sandbox_is_built() -> None:
-    """The first use of code mode on a machine takes a while, and is no part of any example."""
+    """The first use of code mode on a machine takes a while, and is not a part of any example."""
 
     async def build() -> None:
         sandbox = WasmBackend()

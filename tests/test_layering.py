@@ -49,7 +49,7 @@ def test_imports_point_one_way() -> None:
     assert wrong == []
 
 
-def test_every_folder_has_its_place() -> None:
+def test_every_directory_has_its_place() -> None:
     """A new package must be put into the order above."""
-    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= {*ORDER, *FREE}
+    directories = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert directories <= {*ORDER, *FREE}

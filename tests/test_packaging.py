@@ -14,7 +14,7 @@ from toolexec import __version__
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Written in pieces, so that this file does not find itself.
-MACHINE = re.compile(r"(?<![\w.])/(?:home(?!/me\b)|root|work/(?:main|shared)|Users|private|var/folders)/[\w.-]+")
+MACHINE = re.compile(r"(?<![\w.])/(?:home(?!/me\b)|root|work/(?:main|shared)|Users|private|var/directories)/[\w.-]+")
 REGISTRY = re.compile(
     r"(?:files\.python"
     r"hosted\.org|pypi\."
@@ -37,7 +37,7 @@ def _files() -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
+def strings() -> dict[str, str]:
     """Every text file of the repository."""
     found: dict[str, str] = {}
     for path in _files():
@@ -48,34 +48,34 @@ def texts() -> dict[str, str]:
     return found
 
 
-def _hits(texts: dict[str, str], pattern: re.Pattern[str]) -> list[str]:
+def _hits(strings: dict[str, str], pattern: re.Pattern[str]) -> list[str]:
     return [
         f"{name}:{number}: {match[0]}"
-        for name, text in texts.items()
+        for name, text in strings.items()
         for number, line in enumerate(text.splitlines(), 1)
         if (match := pattern.search(line))
     ]
 
 
-def test_no_path_of_one_machine(texts: dict[str, str]) -> None:
+def test_no_path_of_one_machine(strings: dict[str, str]) -> None:
     """No file names a directory of the machine that it was written on."""
-    assert _hits(texts, MACHINE) == []
+    assert _hits(strings, MACHINE) == []
 
 
 @pytest.mark.full
-def test_no_registry(texts: dict[str, str]) -> None:
+def test_no_registry(strings: dict[str, str]) -> None:
     """The index of packages is the installing user's choice."""
-    assert _hits(texts, REGISTRY) == []
+    assert _hits(strings, REGISTRY) == []
 
 
-def test_nothing_large(texts: dict[str, str]) -> None:
+def test_nothing_large(strings: dict[str, str]) -> None:
     """No file is larger than 500 KB."""
     assert [str(path) for path in _files() if path.stat().st_size > 500_000] == []
 
 
-def test_constraints_are_exact(texts: dict[str, str]) -> None:
+def test_constraints_are_exact(strings: dict[str, str]) -> None:
     """Each line is a name and one version, and all are in order, once."""
-    lines = [line for line in texts["constraints.txt"].splitlines() if line and not line.startswith("#")]
+    lines = [line for line in strings["constraints.txt"].splitlines() if line and not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
     names = [line.partition("==")[0].lower().replace("_", "-") for line in lines]
     assert len(names) == len(set(names))
@@ -97,9 +97,9 @@ def test_dependencies_are_bounded() -> None:
     assert loose == []
 
 
-def test_dependencies_are_constrained(texts: dict[str, str]) -> None:
+def test_dependencies_are_constrained(strings: dict[str, str]) -> None:
     """Each direct dependency has its version in constraints.txt."""
-    known = {line.partition("==")[0].lower().replace("_", "-") for line in texts["constraints.txt"].splitlines()}
+    known = {line.partition("==")[0].lower().replace("_", "-") for line in strings["constraints.txt"].splitlines()}
     extras = [entry for group in PROJECT["optional-dependencies"].values() for entry in group]
     assert _names([*PROJECT["dependencies"], *extras]) - {"toolexec"} <= known
 
@@ -116,9 +116,9 @@ def test_the_version_is_semantic() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+|\.dev\d+)?", __version__)
 
 
-def test_the_changelog_begins_with_this_version(texts: dict[str, str]) -> None:
+def test_the_changelog_begins_with_this_version(strings: dict[str, str]) -> None:
     """Its first heading is the version, or says that it is not released yet."""
-    headings = re.findall(r"^## \[?([^\]\s]+)", texts.get("CHANGELOG.md", f"## {__version__}"), re.MULTILINE)
+    headings = re.findall(r"^## \[?([^\]\s]+)", strings.get("CHANGELOG.md", f"## {__version__}"), re.MULTILINE)
     assert headings[0].lower() in (__version__, "unreleased")
 
 

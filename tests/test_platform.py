@@ -124,11 +124,11 @@ WORKING = [
 REFUSED = ["code -c app.py program.py", "sandbox build", "image list"]
 
 
-def elsewhere(program: str, *arguments: str, folder: Path) -> str:
+def elsewhere(program: str, *arguments: str, directory: Path) -> str:
     """Run a program in a process without the modules of Unix and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE + program, *arguments],
-        cwd=folder,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=80,
@@ -141,13 +141,13 @@ def elsewhere(program: str, *arguments: str, folder: Path) -> str:
 @pytest.mark.full
 def test_public_names_are_there_or_refused_in_words(tmp_path: Path) -> None:
     """No package of toolexec ends in an ImportError."""
-    assert json.loads(elsewhere(NAMES, folder=tmp_path)) == []
+    assert json.loads(elsewhere(NAMES, directory=tmp_path)) == []
 
 
 def test_tools_run_and_the_rest_is_refused_in_words(tmp_path: Path) -> None:
     """Functions, chains and searches need nothing of Unix; sandboxes and killable handlers say where they work."""
     (tmp_path / "program.py").write_text(CALLS)  # a killable handler must be in a file
-    done = json.loads(elsewhere("import runpy; runpy.run_path('program.py', run_name='__main__')", folder=tmp_path))
+    done = json.loads(elsewhere("import runpy; runpy.run_path('program.py', run_name='__main__')", directory=tmp_path))
     assert (done.pop("run"), done.pop("chain"), done.pop("search")) == (3, 3, ["math:add"])
     assert {name: text for name, text in done.items() if "works on Linux" not in text or "ImportError" in text} == {}
 
@@ -159,7 +159,7 @@ def test_commands_work_or_are_refused_in_words(tmp_path: Path) -> None:
         "from toolexec import tool\n@tool('shop:price')\ndef price(item: str) -> float:\n    'Price of an item.'\n    return 4.5\n"
     )
     (tmp_path / "program.py").write_text("return 1\n")
-    done = json.loads(elsewhere(COMMANDS, json.dumps([*WORKING, *REFUSED]), folder=tmp_path))
+    done = json.loads(elsewhere(COMMANDS, json.dumps([*WORKING, *REFUSED]), directory=tmp_path))
     assert [(line, text) for line, code, text in done[: len(WORKING)] if code] == []
     refused = [(line, code, text) for line, code, text in done[len(WORKING) :]]
     wrong = [

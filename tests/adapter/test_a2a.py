@@ -88,7 +88,7 @@ class TestSkills:
         [("find", "find"), ("a:b", "a:b"), ("a:b:c:d", "a-b-c-d"), ("get weather!", "get-weather"), (":x", "x")],
     )
     def test_ids(self, skill_id: str, tool_id: str) -> None:
-        """One that is no tool ID becomes the nearest name, and comes back as it was."""
+        """One that is not a tool ID becomes the nearest name, and comes back as it was."""
         tool = A2AAdapter().to_tool({"id": skill_id})
         assert tool.id == tool_id
         assert A2AAdapter().from_tool(tool).form["id"] == skill_id

@@ -14,7 +14,7 @@ from mcp_types import Tool as MCPTool
 from pydantic import TypeAdapter
 from tests.adapter.vendors.environment import ROOT, vendor_python
 from tests.adapter.vendors.tools import TOOLS
-from tests.servers import npm_folder, require_modern_node, require_npm_entry
+from tests.servers import npm_directory, require_modern_node, require_npm_entry
 
 from toolexec.adapter import AnthropicAdapter, FormOptions, MCPAdapter, OpenAIAdapter
 from toolexec.errors import ConversionError
@@ -85,7 +85,7 @@ def test_typescript_clients_of_mcp() -> None:
     forms = [MCPAdapter().from_tool(tool).form for tool in TOOLS]
     forms += [listing(tool.name, tool, version) for tool in TOOLS for version in ("2025-11-25", "2025-06-18")]
     done = subprocess.run(
-        [require_modern_node(), str(HERE / "check_mcp.mjs"), str(npm_folder() / "node_modules")],
+        [require_modern_node(), str(HERE / "check_mcp.mjs"), str(npm_directory() / "node_modules")],
         input=json.dumps([{"tools": [form]} for form in forms]),
         capture_output=True,
         text=True,

@@ -158,7 +158,7 @@ async def test_the_items_of_a_generator_are_made_json(backend: LocalBackend) -> 
 
 async def test_a_generator_may_yield_events(backend: LocalBackend) -> None:
     """Chunks count as values, progress goes to the callback, and done replaces the list."""
-    heard: list[Progress] = []
+    received: list[Progress] = []
 
     def work(how: str) -> Iterator[Any]:
         yield StreamEvent(kind="progress", data={"progress": 1, "total": 2, "message": "half"})
@@ -175,8 +175,8 @@ async def test_a_generator_may_yield_events(backend: LocalBackend) -> None:
         if how == "data":
             yield StreamEvent(kind="error", data={"message": "out of order"})
 
-    assert await call(backend, work, {"how": "end"}, heard.append) == ["a", "b"]
-    assert heard == [
+    assert await call(backend, work, {"how": "end"}, received.append) == ["a", "b"]
+    assert received == [
         Progress(done=1, total=2, message="half"),
         Progress(done=2),
         Progress(done=0, message="nearly"),
@@ -308,21 +308,21 @@ async def test_a_mapping_handler_gets_its_own_copy(backend: LocalBackend) -> Non
 
 async def test_progress_from_the_event_loop(backend: LocalBackend) -> None:
     """Progress arrives at once, and the handler knows which call it serves."""
-    heard: list[Progress] = []
+    received: list[Progress] = []
 
     async def work(ctx: ToolContext) -> list[Any]:
         ctx.report(1, 2, "half")
-        return [ctx.tool_id, len(heard)]
+        return [ctx.tool_id, len(received)]
 
-    assert await call(backend, work, None, heard.append) == ["work", 1]
-    assert heard == [Progress(done=1, total=2, message="half")]
+    assert await call(backend, work, None, received.append) == ["work", 1]
+    assert received == [Progress(done=1, total=2, message="half")]
     assert await call(backend, work) == ["work", 1]
 
 
 @pytest.mark.parametrize("inline", [True, False])
 async def test_progress_from_a_sync_handler(backend: LocalBackend, inline: bool) -> None:
-    """All of it is heard, in order, on the event loop's thread, before the result."""
-    heard: list[tuple[float, bool]] = []
+    """All of it is received, in order, on the event loop's thread, before the result."""
+    received: list[tuple[float, bool]] = []
     here = threading.get_ident()
 
     @tool(inline=inline)
@@ -331,21 +331,21 @@ async def test_progress_from_a_sync_handler(backend: LocalBackend, inline: bool)
             ctx.report(number)
         return "done"
 
-    await call(backend, work, None, lambda p: heard.append((p.done, threading.get_ident() == here)))
-    assert heard == [(number, True) for number in range(100)]
+    await call(backend, work, None, lambda p: received.append((p.done, threading.get_ident() == here)))
+    assert received == [(number, True) for number in range(100)]
 
 
 async def test_progress_from_a_generator(backend: LocalBackend) -> None:
     """A generator may report through its context as well."""
-    heard: list[Progress] = []
+    received: list[Progress] = []
 
     def work(ctx: ToolContext) -> Iterator[int]:
         ctx.report(1)
         yield 1
         ctx.report(2)
 
-    assert await call(backend, work, None, heard.append) == [1]
-    assert [progress.done for progress in heard] == [1, 2]
+    assert await call(backend, work, None, received.append) == [1]
+    assert [progress.done for progress in received] == [1, 2]
 
 
 async def test_a_progress_callback_that_raises(backend: LocalBackend, caplog: pytest.LogCaptureFixture) -> None:
@@ -363,9 +363,9 @@ async def test_a_progress_callback_that_raises(backend: LocalBackend, caplog: py
     assert "a progress callback failed" in caplog.text
 
 
-async def test_progress_after_the_end_is_not_heard(backend: LocalBackend) -> None:
+async def test_progress_after_the_end_is_not_received(backend: LocalBackend) -> None:
     """A handler that was left behind in its thread has no caller to report to."""
-    heard: list[float] = []
+    received: list[float] = []
     started, gate, over = threading.Event(), threading.Event(), threading.Event()
 
     def work(ctx: ToolContext) -> None:
@@ -375,15 +375,15 @@ async def test_progress_after_the_end_is_not_heard(backend: LocalBackend) -> Non
         ctx.report(2)
         over.set()
 
-    task = asyncio.ensure_future(call(backend, work, None, lambda p: heard.append(p.done)))
-    await until(lambda: started.is_set() and heard)
+    task = asyncio.ensure_future(call(backend, work, None, lambda p: received.append(p.done)))
+    await until(lambda: started.is_set() and received)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     gate.set()
     await until(over.is_set)
     await asyncio.sleep(0.01)
-    assert heard == [1]
+    assert received == [1]
 
 
 def test_progress_to_a_loop_that_is_closed() -> None:

@@ -91,7 +91,7 @@ def test_a_name_can_be_used_once(registry: BackendRegistry) -> None:
 
 @pytest.mark.parametrize("backend", [None, 5, provider(""), provider("a:b"), provider("a b")])
 def test_what_cannot_be_registered(registry: BackendRegistry, backend: Any) -> None:
-    """No backend, no name, or one that is no part of an ID."""
+    """No backend, no name, or one that is not a part of an ID."""
     with pytest.raises(ConfigurationError):
         registry.register(backend)
     assert registry.names() == []

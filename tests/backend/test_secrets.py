@@ -188,7 +188,7 @@ def test_a_file_that_all_can_read(resolver, redact, tmp_path, caplog):
         (None, "No such file or directory"),
         (b"", "is empty"),
         (b"\n", "is empty"),
-        (b"\xff\xfe\xfd", "is no UTF-8 text"),
+        (b"\xff\xfe\xfd", "is not UTF-8 text"),
         (b"x" * (64 * 1024 + 1), "more than 64 KiB"),
     ],
 )
@@ -206,7 +206,7 @@ def test_what_is_no_regular_file(resolver, tmp_path):
     """A directory, a pipe or a path that cannot be is refused, without waiting."""
     os.mkfifo(tmp_path / "pipe")
     for ref in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(SecretError, match="is no regular file"):
+        with pytest.raises(SecretError, match="is not a regular file"):
             resolver().resolve(f"secretref:file:{ref}", "x")
     for ref in ("a\0b", "~nobody-has-this-name/x"):
         with pytest.raises(SecretError, match="cannot read the file"):
@@ -230,7 +230,7 @@ def test_a_command(resolver, redact):
         (python(f"import sys; print('{SECRET}', file=sys.stderr); sys.exit(3)"), "exited with 3"),
         (python(f"import os; print('{SECRET}', flush=True); os.kill(os.getpid(), 9)"), "was ended by signal 9"),
         (python("pass"), "printed is empty"),
-        (python("import sys; sys.stdout.buffer.write(b'\\xff')"), "is no UTF-8 text"),
+        (python("import sys; sys.stdout.buffer.write(b'\\xff')"), "is not UTF-8 text"),
         (python("while True: print('x' * 1000)"), "more than 64 KiB"),
         ("secretref:command:no-such-program-here a", "'no-such-program-here' cannot be started: No such file"),
         ("secretref:command:'open", "open quote"),
@@ -330,11 +330,11 @@ def test_a_secret_is_kept_until_it_is_wanted_fresh(resolver, monkeypatch):
     text = {"a": "secretref:vault:x"}
     with pytest.raises(SecretError):
         found.expand(text, "x")
-    assert [found.expand(text, "x").texts["a"] for _ in range(2)] == ["value-2", "value-2"]
-    assert found.expand(text, "x", fresh=True).texts["a"] == "value-3"
-    assert found.expand(text, "x").texts["a"] == "value-3"
+    assert [found.expand(text, "x").strings["a"] for _ in range(2)] == ["value-2", "value-2"]
+    assert found.expand(text, "x", fresh=True).strings["a"] == "value-3"
+    assert found.expand(text, "x").strings["a"] == "value-3"
     monkeypatch.setattr("toolexec.backend.secrets.resolver._KEEP_SECONDS", 0.0)
-    assert found.expand(text, "x").texts["a"] == "value-4"
+    assert found.expand(text, "x").strings["a"] == "value-4"
 
 
 def test_who_asks_at_the_same_time_shares_the_answer(resolver):
@@ -367,7 +367,7 @@ def test_who_asks_at_the_same_time_shares_the_answer(resolver):
 
 
 def test_secrets_are_taken_out_of_values():
-    """Texts and keys at any depth lose the secret in every spelling; what has none is the same object."""
+    """Strings and keys at any depth lose the secret in every spelling; what has none is the same object."""
     scrub = Scrubber([SECRET, "tiny", ""])
     dirty = {"a": [{"TOKEN": f"x{SECRET}y"}, {SECRET: 1}], "n": 1, "b": None, "u": "s3cr3t-Value%2Fwith%2Bsigns%3D42"}
     assert scrub.value(dirty) == {

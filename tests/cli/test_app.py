@@ -113,7 +113,7 @@ def test_the_environment_may_name_the_files(cli: Cli, tools_file: Path) -> None:
     assert cli("run", "math:add", "a=1", TOOLEXEC_CONFIG=str(tools_file)).stdout == "2\n"
 
 
-def test_a_file_found_in_the_folder_is_mentioned(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_found_in_the_directory_is_mentioned(cli: Cli, tmp_path: Path) -> None:
     """On stderr, and not with --json."""
     (tmp_path / "toolexec.json").write_text('{"mcpServers": {}}')
     done = cli("list")

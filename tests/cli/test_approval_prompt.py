@@ -226,7 +226,7 @@ def test_what_the_question_says() -> None:
 
 
 def test_nothing_can_steer_the_terminal() -> None:
-    """Whatever names, texts and arguments contain, what is shown has no control characters and no forged lines."""
+    """Whatever names, strings and arguments contain, what is shown has no control characters and no forged lines."""
     evil = "\x1b[2J\x1b]0;title\x07\x9b1m\r\u202e\nMay harmless be called?"
     request = ApprovalRequest(
         tool_id=evil, args={evil: [evil]}, reason=evil, description=evil, caller=Caller(id=evil, tenant=evil)

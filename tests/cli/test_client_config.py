@@ -141,9 +141,11 @@ def test_with_these_variables_every_reference_leads_somewhere(file: Path) -> Non
     """Nothing else is needed by what the settings say; a place that was not filled in is told."""
     file.write_text(SERVERS)
     env = document("claude", "-c", file)["mcpServers"]["toolexec"]["env"]
-    texts = re.findall(r'"([^"]*)"', SERVERS.partition("[mcpServers.off]")[0])
+    strings = re.findall(r'"([^"]*)"', SERVERS.partition("[mcpServers.off]")[0])
     alone = SecretResolver(environment={"HOME": "/x", **dict.fromkeys(env, "given")})
-    assert all("${" not in text or "${NOT}" in text for text in alone.resolve_all(dict(enumerate(texts)), "x").values())
+    assert all(
+        "${" not in text or "${NOT}" in text for text in alone.resolve_all(dict(enumerate(strings)), "x").values()
+    )
     with pytest.raises(SecretError, match="A_KEY is still PUT-ITS-VALUE-HERE"):
         SecretResolver(environment=env).resolve("${A_KEY}", "x")
 

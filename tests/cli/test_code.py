@@ -146,7 +146,9 @@ def test_files_go_in_and_out(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "d" / "up.txt").read_text() == "A,B\n"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["d"]
     assert "wrote out/d/up.txt" in done.stderr
-    assert "files: d/up.txt; --out-dir FOLDER keeps them" in cli("code", "-e", code, "--file", "data.csv=in.csv").stderr
+    assert (
+        "files: d/up.txt; --out-dir DIRECTORY keeps them" in cli("code", "-e", code, "--file", "data.csv=in.csv").stderr
+    )
 
 
 @pytest.mark.full
@@ -289,7 +291,7 @@ def test_a_file_that_is_found_is_mentioned(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_broken_sandbox_folder_is_told(process: Process, tmp_path: Path) -> None:
+def test_a_broken_sandbox_directory_is_told(process: Process, tmp_path: Path) -> None:
     """Exit code 3, and what to do."""
     (tmp_path / "file").write_text("")
     done = process("code", "--profile", "wasm", "-e", "1", env={**os.environ, "TOOLEXEC_CACHE": str(tmp_path / "file")})

@@ -75,15 +75,15 @@ def test_no_link_leads_out(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
     out.mkdir()
     other.mkdir()
-    (out / "folder").symlink_to(other)
+    (out / "directory").symlink_to(other)
     (out / "file").symlink_to(other / "file")
-    for name in ("folder/x", "file"):
+    for name in ("directory/x", "file"):
         with pytest.raises(SandboxViolationError, match="leads out"):
             write_files(out, {name: b"x"})
     assert [*other.iterdir()] == []
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
     """Refuses an output path that is a file, for example."""
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigurationError, match="cannot write to"):

@@ -97,7 +97,7 @@ def test_all_mistakes_are_listed(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "error: a.toml, line 2: unknown key limits.max_tol_calls; did you mean max_tool_calls?",
-        'error: a.toml, line 4: server.port must be a whole number, 0 to 65535, not "x"',
+        'error: a.toml, line 4: server.port must be an integer, 0 to 65535, not "x"',
         "2 mistakes",
     ]
     done = call("config", "validate", "--json", "-c", "a.toml")

@@ -180,15 +180,15 @@ async def test_lines_are_counted_with_progress(tmp_path: Path) -> None:
     (tmp_path / "ignored").write_text("x\n")
     with open(os.path.join(os.fsencode(tmp_path), b"\xff.py"), "w") as file:
         file.write("3\n")
-    heard: list[float] = []
+    received: list[float] = []
     async with Exec() as ex:
         ex.add(count_lines)
         result = await ex.run_tool(
-            "demo:count_lines", {"folder": str(tmp_path)}, on_progress=lambda p: heard.append(p.done)
+            "demo:count_lines", {"directory": str(tmp_path)}, on_progress=lambda p: received.append(p.done)
         )
     rows = {row["type"]: (row["files"], row["lines"]) for row in result.raise_for_error().value}
     assert rows == {".py": (2, 3), "Makefile": (1, 1), ".bin": (1, 0), ".txt": (1, 0), ".gitignore": (1, 1)}
-    assert heard == [0, 1, 2, 3, 4, 5, 6, 1]
+    assert received == [0, 1, 2, 3, 4, 5, 6, 1]
 
 
 async def test_the_demo_tools_are_ordinary_tools() -> None:

@@ -82,18 +82,18 @@ def test_without_a_sandbox_it_is_not_well(cli: Cli, tmp_path: Path) -> None:
     assert "not set up: unsafe_host, wasm, bubblewrap" in done.stdout.replace("\n", " ")
 
 
-def test_a_folder_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
     """The reason stands at the sandbox and at the cache."""
     (tmp_path / "file").write_text("")
     done = cli("doctor", "--quick", TOOLEXEC_CACHE=str(tmp_path / "file"))
     assert "● unavailable" in done.stdout
-    assert "set TOOLEXEC_CACHE to a folder of your own" in " ".join(done.stdout.split())
+    assert "set TOOLEXEC_CACHE to a directory of your own" in " ".join(done.stdout.split())
 
 
-def test_a_folder_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
     """That is no problem: it is made at the first use."""
     cache = json.loads(cli("doctor", "--quick", "--json", TOOLEXEC_CACHE=str(tmp_path / "new")).stdout)["cache"]
-    assert cache["folder"] == str(tmp_path / "new" / "sandbox")
+    assert cache["directory"] == str(tmp_path / "new" / "sandbox")
     assert (cache["problem"], cache["writable"], cache["bytes"]) == ("", True, 0)
 
 

@@ -105,7 +105,7 @@ def test_many_warnings(cli: Cli, tmp_path: Path) -> None:
     [
         (["-f", "openai", "--namespace", "maths"], "no tools in the namespace 'maths'; namespaces: math, odd"),
         (["-f", "gemini", "--search", "client"], "gemini has neither tool search nor callers"),
-        (["-f", "openai", "-o", "no/such/folder/x.json"], "cannot write no/such/folder/x.json: No such file"),
+        (["-f", "openai", "-o", "no/such/directory/x.json"], "cannot write no/such/directory/x.json: No such file"),
         (["-f", "xml"], "xml"),
         ([], "--format"),
     ],

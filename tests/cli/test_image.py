@@ -55,7 +55,7 @@ def test_an_image_is_imported_listed_and_removed(cli: Cli, cache: Path, tree: Pa
     assert "team/small:2 is ready, after " in done.stdout
     assert f"in {cache / 'images'}" in done.stdout.replace("\n", "")
     listed = json.loads(cli("image", "list", "--json").stdout)
-    assert listed["folder"] == str(cache / "images")
+    assert listed["directory"] == str(cache / "images")
     [image] = listed["images"]
     assert (image["name"], image["packages"], image["python"]) == ("team/small:2", {}, "")
     assert image["digest"].startswith("sha256:")
@@ -93,10 +93,10 @@ def test_an_import_tells_in_json(cli: Cli, cache: Path, tree: Path) -> None:
         (["remove", "absent"], "there is no image 'absent' to remove; there is: none"),
         (["remove"], "give the name of an image, or --all"),
         (["remove", "a", "--all"], "give the name of an image, or --all"),
-        (["import", "absent.tar", "--name", "a"], "neither a file nor a folder"),
-        (["import", ".", "--name", "A!"], "is no name for an image"),
+        (["import", "absent.tar", "--name", "a"], "neither a file nor a directory"),
+        (["import", ".", "--name", "A!"], "is not a name for an image"),
         (["build", "--with", "../evil"], "is not a package"),
-        (["build", "--suite", "../evil"], "is no release of Debian"),
+        (["build", "--suite", "../evil"], "is not a release of Debian"),
         (["build", "--dockerfile", "absent"], "there is no file absent"),
         (["build", "--dockerfile", "absent", "--node", "--with", "rich"], "--with, --node: what the image has"),
         (["build", "--lock", "."], "cannot read"),

@@ -92,7 +92,7 @@ def test_a_place_that_cannot_be_written_is_refused(name: str, message: str) -> N
     assert message in done.stderr
 
 
-def test_a_folder_is_no_file() -> None:
+def test_a_directory_is_no_file() -> None:
     """Nothing is left behind."""
     Path("a.toml").mkdir()
     done = call("init", "--output", "a.toml", "--force")

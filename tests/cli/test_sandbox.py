@@ -23,7 +23,7 @@ def cache(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     real = ComponentCache()
     own = tmp_path / "cache" / "sandbox"
     own.mkdir(parents=True, mode=0o700)
-    newest = max(real.folder.glob("*.wasm"), key=lambda path: path.stat().st_mtime)
+    newest = max(real.directory.glob("*.wasm"), key=lambda path: path.stat().st_mtime)
     for path in (newest, newest.with_name(f"{newest.name}.json")):
         shutil.copy(path, own / path.name)
     monkeypatch.setenv("TOOLEXEC_CACHE", str(own.parent))
@@ -35,7 +35,7 @@ def test_a_sandbox_that_is_there_is_not_built_again(cli: Cli, sandbox: None) -> 
     done = cli("sandbox", "build")
     assert done.exit_code == 0
     assert "plain is ready, it was built before: Python 3." in done.stdout
-    assert str(ComponentCache().folder) in done.stdout.replace("\n", "")
+    assert str(ComponentCache().directory) in done.stdout.replace("\n", "")
     data = json.loads(cli("sandbox", "build", "--json").stdout)
     assert (data["built"], data["sandbox"]["current"], data["sandbox"]["requirements"]) == (False, True, [])
 
@@ -50,7 +50,7 @@ def test_a_sandbox_is_built(cli: Cli, cache: Path) -> None:
     assert "plain is ready, after " in done.stdout
     assert f"in {cache}" in done.stdout.replace("\n", "")
     listed = json.loads(cli("sandbox", "list", "--json").stdout)
-    assert listed["folder"] == str(cache)
+    assert listed["directory"] == str(cache)
     assert [(entry["compiled"], entry["current"]) for entry in listed["sandboxes"]] == [(1, True)]
     assert "ready" in cli("sandbox", "list").stdout
     freed = json.loads(cli("sandbox", "remove", "--json").stdout)["freedBytes"]

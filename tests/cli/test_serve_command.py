@@ -190,7 +190,7 @@ def test_a_missing_required_backend_shows(tools_file: Path) -> None:
             ["--set", "limits.max_tol_calls=1"],
             "--set limits.max_tol_calls: unknown key limits.max_tol_calls; did you mean max_tool_calls?",
         ),
-        (["--port", "70000"], "--port: server.port must be a whole number, 0 to 65535, not 70000"),
+        (["--port", "70000"], "--port: server.port must be an integer, 0 to 65535, not 70000"),
         (["--set", "x"], "write it as KEY=VALUE"),
         (["-t", "http", "--tls-cert", "gone.pem", "--port", "0"], "tls_cert or tls_key cannot be used"),
         (["--set", "audit.path=."], "audit"),

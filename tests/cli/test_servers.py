@@ -14,19 +14,19 @@ from tests.servers import EVERYTHING, filesystem_calls, require_npm_server
 pytestmark = pytest.mark.full
 
 
-def run(folder: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
+def run(directory: Path, tool_id: str, args: dict[str, object]) -> dict[str, Any]:
     """`toolexec run` in a process of its own; its one JSON document."""
     command = [sys.executable, "-m", "toolexec", "run", tool_id, json.dumps(args), "--json"]
-    done = subprocess.run([*command, "-c", "mcp.json"], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "-c", "mcp.json"], cwd=directory, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{tool_id}: {done.stdout} {done.stderr}"
     return json.loads(done.stdout)
 
 
-def configure(folder: Path, name: str, command: list[str]) -> None:
+def configure(directory: Path, name: str, command: list[str]) -> None:
     """Write the config as other programs write it."""
     # This server does not end when its stdin does; the shorter patience keeps thirty runs of it short.
     servers = {name: {"command": command[0], "args": command[1:], "stop_timeout": 0.2}}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

@@ -118,9 +118,11 @@ def test_a_reader_that_goes_away_ends_the_command(words: list[str], tools_file: 
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "toolexec", *words]
-    folder = tools_file.parent
+    directory = tools_file.parent
     assert tools_file.name == "app.py"
-    done = subprocess.run(command, cwd=folder, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=directory, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
     os.close(write)
     assert done.returncode == 141
     assert "Traceback" not in done.stderr

@@ -147,7 +147,7 @@ def test_ctrl_c_while_loading_is_no_error_of_the_file(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("missing.py", "cannot read missing.py: no such file"),
-        ("folder.py", "cannot read folder.py: it is a folder"),
+        ("directory.py", "cannot read directory.py: it is a directory"),
         ("missing.json", "cannot read missing.json"),
         ("bad.json", "bad.json is not JSON"),
         ("empty.json", 'has no "mcpServers" object'),
@@ -155,7 +155,7 @@ def test_ctrl_c_while_loading_is_no_error_of_the_file(tmp_path: Path) -> None:
 )
 def test_unreadable_files_are_refused(tmp_path: Path, name: str, message: str) -> None:
     """The message names the file."""
-    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "directory.py").mkdir()
     write(tmp_path / "bad.json", "{")
     write(tmp_path / "empty.json", json.dumps({"other": 1}))
     with pytest.raises(ConfigurationError, match=message):

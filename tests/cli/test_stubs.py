@@ -76,7 +76,7 @@ def test_stubs_as_json(cli: Cli, tools_file: Path) -> None:
     [
         (["math:ad"], 3, "did you mean math:add?"),
         (["--namespace", "maths"], 2, "no tools in the namespace 'maths'; namespaces: math, odd, slow, text"),
-        (["math:add", "-o", "no/such/folder/x.pyi"], 2, "cannot write no/such/folder/x.pyi: No such file"),
+        (["math:add", "-o", "no/such/directory/x.pyi"], 2, "cannot write no/such/directory/x.pyi: No such file"),
     ],
 )
 def test_what_cannot_be_done_is_an_error(cli: Cli, tools_file: Path, words: list[str], code: int, message: str) -> None:

@@ -37,9 +37,9 @@ ex.add(lambda: 1, "here:local")
 class Setup:
     """A configuration whose one remote tool can be changed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config = folder / "app.py"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "app.py"
         self.configure()
         self.describe("Sends.")
 
@@ -47,7 +47,7 @@ class Setup:
         self.config.write_text(CONFIG.format(first=first, gated=gated))
 
     def describe(self, text: str) -> None:
-        (self.folder / "description").write_text(text)
+        (self.directory / "description").write_text(text)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_mistakes_are_told(run: Cli, setup: Setup) -> None:
     assert run("accept", "far:send", "--all").exit_code == 2
     assert "no remote tool far:sned" in run("accept", "far:sned").output
     setup.describe("Other.")
-    (setup.folder / "file").write_text("x")
-    result = run("accept", "far:send", "--state", setup.folder / "file" / "pins.json")
+    (setup.directory / "file").write_text("x")
+    result = run("accept", "far:send", "--state", setup.directory / "file" / "pins.json")
     assert result.exit_code == 2
     assert "cannot be" in result.output
 
@@ -123,17 +123,17 @@ def test_a_file_can_be_named(run: Cli, setup: Setup, monkeypatch: pytest.MonkeyP
     """Without pins in the configuration the file is that of --state, of the environment, or the usual one."""
     setup.configure(gated=False)
     for name in ("named.json", "environment.json", "state/toolexec/pins.json"):
-        words = ["--state", setup.folder / name] if name == "named.json" else []
+        words = ["--state", setup.directory / name] if name == "named.json" else []
         if name == "environment.json":
-            monkeypatch.setenv("TOOLEXEC_PINS", str(setup.folder / name))
+            monkeypatch.setenv("TOOLEXEC_PINS", str(setup.directory / name))
         else:
             monkeypatch.delenv("TOOLEXEC_PINS", raising=False)
-            monkeypatch.setenv("XDG_STATE_HOME", str(setup.folder / "state"))
+            monkeypatch.setenv("XDG_STATE_HOME", str(setup.directory / "state"))
         assert run("list", *words).exit_code == 0
-        assert "far:send" in (setup.folder / name).read_text()
+        assert "far:send" in (setup.directory / name).read_text()
 
 
 def test_local_tools_need_no_trust(run: Cli, setup: Setup) -> None:
     """With nothing but local tools there is nothing to show."""
     setup.config.write_text("from toolexec import Exec\nex = Exec()\nex.add(lambda: 1, 'here:local')\n")
-    assert "local ones need no trust" in run("list", "--state", setup.folder / "pins.json").output
+    assert "local ones need no trust" in run("list", "--state", setup.directory / "pins.json").output

@@ -123,18 +123,18 @@ def optional_modules() -> set[str]:
     return {name for name, owners in found.items() if not core & {owner.lower().replace("_", "-") for owner in owners}}
 
 
-def bare(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def bare(program: str, *arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run a program as in a bare installation."""
     blocked = optional_modules()
     assert {"mcp", "anyio", "starlette", "yaml", "opentelemetry"} <= blocked
     assert not blocked & {"toolexec", "pydantic", "typer", "rich", "wasmtime"}
     command = [sys.executable, "-c", BLOCKED + program, ",".join(blocked), *arguments]
-    env = {**os.environ, "XDG_STATE_HOME": str(folder), "HOME": str(folder), "NO_COLOR": "1"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=80, check=True)
+    env = {**os.environ, "XDG_STATE_HOME": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=80, check=True)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A directory with what the commands read."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "chain.json").write_text('[{"tool": "shop:price", "args": {"item": "cake"}}]')
@@ -144,19 +144,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.full
-def test_commands_work_without_extras(folder: Path) -> None:
+def test_commands_work_without_extras(directory: Path) -> None:
     """Python functions are found, read about, run and exported with nothing but the package itself."""
-    done = json.loads(bare(COMMANDS, json.dumps(WORKING), folder=folder).stdout)
+    done = json.loads(bare(COMMANDS, json.dumps(WORKING), directory=directory).stdout)
     assert [(words, code, err) for words, (code, _, err) in zip(WORKING, done, strict=True) if code] == []
     assert "4.5" in done[2][1]
 
 
 @pytest.mark.full
-def test_commands_name_the_extra_they_need(folder: Path) -> None:
+def test_commands_name_the_extra_they_need(directory: Path) -> None:
     """In one line, with exit code 2, and never with a traceback."""
-    (folder / "keyring.py").write_text("import keyring\n")
+    (directory / "keyring.py").write_text("import keyring\n")
     wanted = [words for _, words in NEEDING]
-    done = json.loads(bare(COMMANDS, json.dumps(wanted), folder=folder).stdout)
+    done = json.loads(bare(COMMANDS, json.dumps(wanted), directory=directory).stdout)
     for (extra, words), (code, out, err) in zip(NEEDING, done, strict=True):
         if words[0] == "--json":
             assert json.loads(out)["error"]["details"] == {"extra": extra}
@@ -168,6 +168,6 @@ def test_commands_name_the_extra_they_need(folder: Path) -> None:
 
 
 @pytest.mark.full
-def test_names_of_packages_work_or_name_their_extra(folder: Path) -> None:
+def test_names_of_packages_work_or_name_their_extra(directory: Path) -> None:
     """No public name ends in the ImportError of another package's module."""
-    assert json.loads(bare(NAMES, folder=folder).stdout) == []
+    assert json.loads(bare(NAMES, directory=directory).stdout) == []

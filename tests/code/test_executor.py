@@ -402,7 +402,7 @@ class TestEvents:
 
     async def test_in_order_on_the_event_loop(self, testbed: GatewayTestbed) -> None:
         """Prints and calls, from whatever thread they come."""
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
 
         async def program(params: ExecuteRequest, tools: Tools) -> Any:
             tools.println("one")
@@ -412,11 +412,11 @@ class TestEvents:
 
         def hear(event: CodeEvent) -> None:
             asyncio.get_running_loop()
-            heard.append((event.kind, event.text or (event.call.tool_id if event.call else "")))
+            received.append((event.kind, event.text or (event.call.tool_id if event.call else "")))
 
         await executor(testbed, program).execute(ExecuteRequest(code="", on_event=hear))
         await asyncio.sleep(0)
-        assert heard == [
+        assert received == [
             ("print", "one\n"),
             ("call_start", "suite:add"),
             ("call_end", "suite:add"),

@@ -128,7 +128,7 @@ class TestReading:
         ids=str,
     )
     def test_a_part(self, part: dict[str, Any], expected: Any) -> None:
-        """A path selects, offset and limit cut lists and texts."""
+        """A path selects, offset and limit cut lists and strings."""
         handles = Handles(10)
         assert handles.read(keep(handles, ISSUES).id, **part) == expected
 
@@ -211,16 +211,16 @@ class TestPages:
         """Their keys come with their values, or alone."""
         handles = Handles(20)
         handle = keep(handles, {"a": 1, "b": [1, 2, 3], "c": "long" * 50_000, "d": {"e": "f" * 50}})
-        first = json.loads(handles.page(handle.id, texts=False))
+        first = json.loads(handles.page(handle.id, strings=False))
         assert (first["keys"], first["items"], "held" in first) == (["a", "b"], [1, [1, 2, 3]], False)
         second = json.loads(handles.page(handle.id, offset=2))
         assert (second["keys"], second["held"]["0"]["type"]) == (["c"], "string")
-        assert json.loads(handles.page(handle.id, offset=2, texts=False))["keys"] == []
+        assert json.loads(handles.page(handle.id, offset=2, strings=False))["keys"] == []
         third = json.loads(handles.page(handle.id, offset=3))
         assert (third["keys"], third["held"]["0"]["type"]) == (["d"], "object")
         assert json.loads(handles.page(handle.id, of="keys", offset=1)) == {"keys": ["b", "c", "d"]}
 
-    def test_texts(self) -> None:
+    def test_strings(self) -> None:
         """A piece has at most a million characters."""
         handles = Handles(20)
         value = "é" * 1_100_000

@@ -37,14 +37,14 @@ def test_each_stream_has_its_own_room() -> None:
 
 def test_a_listener_hears_what_is_kept() -> None:
     """Only that, and nothing for nothing."""
-    heard: list[tuple[str, str]] = []
-    output = Output(limit=3, tell=lambda stream, text: heard.append((stream, text)))
+    received: list[tuple[str, str]] = []
+    output = Output(limit=3, tell=lambda stream, text: received.append((stream, text)))
     output.write("")
     output.write("ab")
     output.write("cd", "stdout")
     output.write("e")
     output.write("f", "stderr")
-    assert heard == [("stdout", "ab"), ("stdout", "c"), ("stderr", "f")]
+    assert received == [("stdout", "ab"), ("stdout", "c"), ("stderr", "f")]
 
 
 def test_many_threads() -> None:

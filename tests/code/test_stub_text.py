@@ -88,7 +88,7 @@ def test_is_plain_name(name: str, plain: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "name"),
+    ("strings", "name"),
     [
         (["create_issue", "result"], "CreateIssueResult"),
         (["list-issues"], "ListIssues"),
@@ -99,9 +99,9 @@ def test_is_plain_name(name: str, plain: bool) -> None:
         (["x" * 500], "X" + "x" * 59),
     ],
 )
-def test_joined_words(texts: list[str], name: str) -> None:
+def test_joined_words(strings: list[str], name: str) -> None:
     """Words of ASCII, each with a capital."""
-    assert joined_words(*texts) == name
+    assert joined_words(*strings) == name
 
 
 @pytest.mark.parametrize(

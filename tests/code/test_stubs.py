@@ -70,12 +70,12 @@ def tool(tool_id: str, schema: Any = NOTHING, **more: Any) -> Tool:
     return Tool(name=name, namespace="".join(namespace), input_schema=schema, **more)
 
 
-def check(folder: Path, stubs: str, program: str = "") -> list[tuple[int, str]]:
+def check(directory: Path, stubs: str, program: str = "") -> list[tuple[int, str]]:
     """Return pyright's findings in the program, those in the stubs first (as line 0)."""
-    (folder / "__builtins__.pyi").write_text(stubs, encoding="utf-8")
-    (folder / "program.py").write_text(program, encoding="utf-8")
-    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard", "pythonVersion": "3.11"}')
-    command = [PYRIGHT, "--project", folder, "--pythonpath", sys.executable, "--outputjson"]
+    (directory / "__builtins__.pyi").write_text(stubs, encoding="utf-8")
+    (directory / "program.py").write_text(program, encoding="utf-8")
+    (directory / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard", "pythonVersion": "3.11"}')
+    command = [PYRIGHT, "--project", directory, "--pythonpath", sys.executable, "--outputjson"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=85)
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] >= 2
@@ -191,8 +191,8 @@ def test_no_tools_at_all() -> None:
 def test_the_order_of_tools_makes_no_difference() -> None:
     """The same tools give the same text."""
     tools = [ISSUE, SEND, LIST, ECHO, tool("a:b", version="1.0.0"), tool("a:b", version="2.0.0")]
-    texts = {python_stubs(order) for order in itertools.permutations(tools)}
-    assert len(texts) == 1
+    strings = {python_stubs(order) for order in itertools.permutations(tools)}
+    assert len(strings) == 1
 
 
 def test_names_that_are_shared() -> None:

@@ -353,18 +353,18 @@ class TestTelling:
 
     async def test_the_events(self, testbed: GatewayTestbed) -> None:
         """In order, with the record."""
-        heard: list[tuple[str, str, bool]] = []
+        received: list[tuple[str, str, bool]] = []
 
         def hear(event: CodeEvent) -> None:
             assert isinstance(event.call, ToolCallRecord)
-            heard.append((event.kind, event.call.tool_id, event.call.ok))
+            received.append((event.kind, event.call.tool_id, event.call.ok))
 
         tools = tools_of(testbed, tell=hear, allowed=["suite:*"])
         await tools.run_tool("suite:add", {"a": 1})
         await tools.run_tool("suite:fail", {})
         with pytest.raises(ToolNotAllowedError):
             await tools.run_tool("vault:secret")
-        assert heard == [
+        assert received == [
             ("call_start", "suite:add", True),
             ("call_end", "suite:add", True),
             ("call_start", "suite:fail", True),

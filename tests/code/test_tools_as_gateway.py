@@ -27,7 +27,7 @@ async def test_caps_are_not_negative(testbed: GatewayTestbed, limit: str) -> Non
         direct(testbed, **{limit: -1})
 
 
-async def test_beginning_anew(testbed: GatewayTestbed) -> None:
+async def test_beginning_again(testbed: GatewayTestbed) -> None:
     """After a reset the whole cap is there again, and the trace is empty; one taken before stays."""
     gateway = direct(testbed, max_tool_calls=1)
     await gateway.run_tool("suite:add", {"a": 1})

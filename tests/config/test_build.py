@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolexec import Exec
-from toolexec.config.build import Built, build, state_folder
+from toolexec.config.build import Built, build, state_directory
 from toolexec.config.load import load_settings
 from toolexec.errors import ApprovalRequiredError, ConfigurationError, PolicyError, RateLimitedError
 from toolexec.model.origin import ApprovalRequest, Origin, acting
@@ -41,7 +41,7 @@ def parts(result: Built) -> list[str]:
 def test_without_settings_there_is_no_gate() -> None:
     """A command other than serve is as free as before."""
     assert built("").gate is None
-    assert not state_folder().exists()
+    assert not state_directory().exists()
 
 
 def test_a_server_has_a_gate_without_any_settings() -> None:
@@ -50,8 +50,8 @@ def test_a_server_has_a_gate_without_any_settings() -> None:
     assert parts(result) == ["audit", "budget", "policy", "pinning", "approval"]
     assert result.gate is not None
     assert result.gate.policy.remote_destructive == "ask"  # type: ignore[union-attr]
-    assert state_folder().stat().st_mode & 0o077 == 0
-    assert (state_folder() / "audit.jsonl").stat().st_mode & 0o077 == 0
+    assert state_directory().stat().st_mode & 0o077 == 0
+    assert (state_directory() / "audit.jsonl").stat().st_mode & 0o077 == 0
     assert result.gate.budget.store is result.results  # type: ignore[union-attr]
     result.close()
 
@@ -215,19 +215,21 @@ def test_two_gates_are_refused() -> None:
         built("[policy]\ndefault = 'deny'\n[limits]\nrate = 5", python=OWN_GATE)
 
 
-async def test_every_call_is_heard() -> None:
+async def test_every_call_is_received() -> None:
     """By the hook of the file's own Exec, too."""
-    python = "from toolexec import Exec\nheard = []\nex = Exec(trace=heard.append)\nex.add(lambda a: a, 'own:same')\n"
+    python = (
+        "from toolexec import Exec\nreceived = []\nex = Exec(trace=received.append)\nex.add(lambda a: a, 'own:same')\n"
+    )
     for source, tool in ((TOOLS, "own:add"), (OWN_EXEC, "own:same"), (python, "own:same")):
         import sys
 
         sys.modules.pop("mine_for_build", None)
-        heard: list[Any] = []
-        result = built("", python=source, trace=heard.append)
+        received: list[Any] = []
+        result = built("", python=source, trace=received.append)
         async with result.ex as ex:
             await ex.run_tool(tool, {"a": 1})
-        assert len(heard) == 2
-        assert len(getattr(sys.modules["mine_for_build"], "heard", heard)) == 2
+        assert len(received) == 2
+        assert len(getattr(sys.modules["mine_for_build"], "received", received)) == 2
 
 
 def test_servers_are_added_with_their_place() -> None:
@@ -288,11 +290,11 @@ def test_python_modules_are_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         built('[sources]\npython = ["stopping_module"]')
 
 
-def test_the_state_folder_follows_the_convention() -> None:
+def test_the_state_directory_follows_the_convention() -> None:
     """$XDG_STATE_HOME where that is a whole path, else the usual place in the home directory."""
-    assert state_folder({"XDG_STATE_HOME": "/x"}) == Path("/x/toolexec")
+    assert state_directory({"XDG_STATE_HOME": "/x"}) == Path("/x/toolexec")
     for environment in ({}, {"XDG_STATE_HOME": "relative"}):
-        assert state_folder(environment) == Path.home() / ".local/state/toolexec"
+        assert state_directory(environment) == Path.home() / ".local/state/toolexec"
 
 
 def test_a_plain_exec_stays_light() -> None:

@@ -151,7 +151,7 @@ async def test_a_tool_of_python_comes_first() -> None:
     assert kept() == ["here:more"]
 
 
-async def test_a_damaged_catalogue_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_catalogue_is_begun_again(caplog: pytest.LogCaptureFixture) -> None:
     """With a warning; nothing is lost that the servers do not have."""
     path = write({"git": server("log")})
     async with running(path):
@@ -163,7 +163,7 @@ async def test_a_damaged_catalogue_is_begun_anew(caplog: pytest.LogCaptureFixtur
         async with running(path, start=False) as built:
             assert [entry.tool.id for entry in built.ex.index.tools()] == ["here:add"]
             assert (await built.ex.search_tools("log")).ids() == ["git:log"]
-    assert "begun anew" in caplog.text
+    assert "begun again" in caplog.text
     assert kept() == ["git:log"]
 
 

@@ -20,7 +20,7 @@ def places(tmp_path: Path) -> Places:
     """A home directory and a project, both empty."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
-    return Places(home=tmp_path / "home", folder=tmp_path / "project", platform="linux", environment={})
+    return Places(home=tmp_path / "home", directory=tmp_path / "project", platform="linux", environment={})
 
 
 def put(path: Path, data: dict[str, Any] | str) -> None:
@@ -41,15 +41,15 @@ def test_all_programs_are_looked_at(places: Places) -> None:
     entry = {"command": "x"}
     files = {
         places.home / ".config/Claude/claude_desktop_config.json": {"mcpServers": {"a": entry}},
-        places.folder / ".mcp.json": {"mcpServers": {"b": entry}},
+        places.directory / ".mcp.json": {"mcpServers": {"b": entry}},
         places.home / ".claude.json": {
             "mcpServers": {"c": entry},
-            "projects": {str(places.folder): {"mcpServers": {"d": entry}}},
+            "projects": {str(places.directory): {"mcpServers": {"d": entry}}},
         },
-        places.folder / ".vscode/mcp.json": '{"servers": {"e": {"command": "x"}}, // mine\n}',
+        places.directory / ".vscode/mcp.json": '{"servers": {"e": {"command": "x"}}, // mine\n}',
         places.home / ".config/Code/User/mcp.json": {"servers": {"f": entry}},
         places.home / ".config/Code/User/settings.json": {"mcp": {"servers": {"g": entry}}},
-        places.folder / ".cursor/mcp.json": {"mcpServers": {"h": entry}},
+        places.directory / ".cursor/mcp.json": {"mcpServers": {"h": entry}},
         places.home / ".cursor/mcp.json": {"mcpServers": {"i": entry}},
     }
     for path, data in files.items():
@@ -62,7 +62,7 @@ def test_all_programs_are_looked_at(places: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "environment", "folder"),
+    ("platform", "environment", "directory"),
     [
         ("darwin", {}, "home/Library/Application Support"),
         ("win32", {}, "home/AppData/Roaming"),
@@ -70,12 +70,14 @@ def test_all_programs_are_looked_at(places: Places) -> None:
         ("linux", {"XDG_CONFIG_HOME": "conf"}, "conf"),
     ],
 )
-def test_each_system_has_its_folders(tmp_path: Path, platform: str, environment: dict[str, str], folder: str) -> None:
+def test_each_system_has_its_directories(
+    tmp_path: Path, platform: str, environment: dict[str, str], directory: str
+) -> None:
     """Of Claude Desktop and VS Code."""
     environment = {name: str(tmp_path / value) for name, value in environment.items()}
-    places = Places(home=tmp_path / "home", folder=tmp_path, platform=platform, environment=environment)
-    put(tmp_path / folder / "Claude/claude_desktop_config.json", {"mcpServers": {"a": {"command": "x"}}})
-    put(tmp_path / folder / "Code/User/mcp.json", {"servers": {"b": {"command": "x"}}})
+    places = Places(home=tmp_path / "home", directory=tmp_path, platform=platform, environment=environment)
+    put(tmp_path / directory / "Claude/claude_desktop_config.json", {"mcpServers": {"a": {"command": "x"}}})
+    put(tmp_path / directory / "Code/User/mcp.json", {"servers": {"b": {"command": "x"}}})
     assert [server.name for server in find_servers(places)[0]] == ["a", "b"]
 
 
@@ -162,7 +164,7 @@ def test_an_address_with_a_password_is_not_copied(places: Places, url: str) -> N
 def test_forms_of_vs_code_are_settled(places: Places) -> None:
     """Its inputs become variables, its directory becomes the project's."""
     put(
-        places.folder / ".vscode/mcp.json",
+        places.directory / ".vscode/mcp.json",
         {
             "servers": {
                 "a": {
@@ -173,15 +175,15 @@ def test_forms_of_vs_code_are_settled(places: Places) -> None:
         },
     )
     (found,), _ = find_servers(places)
-    assert found.entry["command"] == f"{places.folder}/run"
+    assert found.entry["command"] == f"{places.directory}/run"
     assert found.entry["env"] == {"T": "${THE_KEY}", "U": "${env:U}", "V": "a$$$$b"}
     assert found.variables == {"THE_KEY": "env the-key"}
 
 
 def test_servers_of_one_name_are_told_apart(places: Places) -> None:
     """The same one is there once; a third one is left out."""
-    put(places.folder / ".mcp.json", {"mcpServers": {"git": {"command": "a"}}})
-    put(places.folder / ".cursor/mcp.json", {"mcpServers": {"git": {"command": "a"}}})
+    put(places.directory / ".mcp.json", {"mcpServers": {"git": {"command": "a"}}})
+    put(places.directory / ".cursor/mcp.json", {"mcpServers": {"git": {"command": "a"}}})
     put(places.home / ".cursor/mcp.json", {"mcpServers": {"git": {"command": "b"}}})
     put(places.home / ".claude.json", {"mcpServers": {"git": {"command": "c"}}})
     put(places.home / ".config/Code/User/mcp.json", {"servers": {"git": {"command": "d"}}})
@@ -221,7 +223,7 @@ def test_toolexec_itself_is_not_taken_over(places: Places) -> None:
 
 def test_what_cannot_be_used_is_told(places: Places) -> None:
     """A broken file or an invalid server does not keep the others out."""
-    put(places.folder / ".mcp.json", "{")
+    put(places.directory / ".mcp.json", "{")
     put(
         places.home / ".claude.json",
         {"mcpServers": {"bad": {"args": []}, "worse": {"command": "x", "args": [None]}, "good": {"command": "x"}}},

@@ -79,7 +79,7 @@ def test_json_with_comments_is_read() -> None:
 
 
 def test_toml_has_lines() -> None:
-    """Of keys in tables, lists of tables, inline tables and lists; texts over many lines hide nothing."""
+    """Of keys in tables, lists of tables, inline tables and lists; strings over many lines hide nothing."""
     parsed = parse_toml(TOML)
     lines = {
         ("title",): 2,
@@ -139,7 +139,7 @@ def test_keys_that_are_there_again_are_told() -> None:
         (parse_yaml, "a: &x\n  b: 1\nc:\n  <<: *x\n", 4, "merge keys"),
         (parse_yaml, "a: !!python/object/apply:os.system [x]\n", 1, "tag"),
         (parse_yaml, "a: !own b\n", 1, "the tag !own is not allowed"),
-        (parse_yaml, "a: 1\non: 2\n", 2, "a key is no text"),
+        (parse_yaml, "a: 1\non: 2\n", 2, "a key is not text"),
         (parse_yaml, "a: 2027-02-31\n", 1, "no value"),
         (parse_yaml, "a: &a [*a]\n", 1, "levels deep"),
         (parse_yaml, "a: \x00b", None, "does not allow"),
@@ -165,7 +165,7 @@ def test_a_bomb_of_aliases_does_not_go_off() -> None:
 
 
 def test_yaml_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyYAML is no part of every installation."""
+    """PyYAML is not a part of every installation."""
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtraError, match=r"toolexec\[serve\]"):
         parse_yaml("a: 1")
@@ -190,8 +190,8 @@ def test_any_data_comes_back_from_each_format(seed: int) -> None:
     rng = random.Random(seed)
     data = {f"k{n}": _value(rng, 0) for n in range(5)}
     toml = "\n".join(f"{toml_key(key)} = {toml_value(value)}" for key, value in data.items())
-    texts = {parse_json: json.dumps(data, indent=2), parse_yaml: yaml.safe_dump(data), parse_toml: toml}
-    for parse, text in texts.items():
+    strings = {parse_json: json.dumps(data, indent=2), parse_yaml: yaml.safe_dump(data), parse_toml: toml}
+    for parse, text in strings.items():
         parsed = parse(text)
         assert parsed.data == data
         assert set(parsed.lines) == set(_places(data, ()))

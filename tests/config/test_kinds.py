@@ -147,11 +147,11 @@ def test_a_text_that_is_none_is_refused(kind: Any, text: str) -> None:
 
 def test_bounds_are_told() -> None:
     """The bounds are a part of the expected type."""
-    assert words(Annotated[int, Field(ge=0, le=65535)]).expects == "a whole number, 0 to 65535"
-    assert words(FromOne).expects == "a whole number, 1 or more"
+    assert words(Annotated[int, Field(ge=0, le=65535)]).expects == "an integer, 0 to 65535"
+    assert words(FromOne).expects == "an integer, 1 or more"
 
 
-def test_names_of_files_count_from_the_folder_of_their_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_files_count_from_the_directory_of_their_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Absolute ones, `~` and modules stay what they are."""
     monkeypatch.setenv("HOME", "/somewhere")
     assert read(File, "a/b.pem", tmp_path) == str(tmp_path / "a/b.pem")
@@ -173,6 +173,6 @@ def test_values_are_quoted_in_short() -> None:
     assert shown(deep) == "a list"
 
 
-def test_dates_become_texts() -> None:
+def test_dates_become_strings() -> None:
     """JSON data, whatever they were read from."""
     assert plain({"a": [date(2027, 1, 31)], "b": (1,)}) == {"a": ["2027-01-31"], "b": [1]}

@@ -61,7 +61,7 @@ def other(key: Key, number: int) -> Any:
         "file": f"/n{number}",
         "list of files": [f"/n{number}"],
         "text": f"t{number}",
-        "list of texts": [f"t{number}"],
+        "list of strings": [f"t{number}"],
     }
     if key.path == "sources.python":
         return [f"module_{number}"]
@@ -199,7 +199,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines() -> None:
     assert "hush" not in text
     for expected in [
         'a.toml, line 2: server.transport must be one of stdio, http, sse, not "htp"',
-        'a.toml, line 3: server.port must be a whole number, 0 to 65535, not "x"',
+        'a.toml, line 3: server.port must be an integer, 0 to 65535, not "x"',
         "a.toml, line 5: unknown key limits.max_tol_calls; did you mean max_tool_calls?",
         "a.toml, line 6: limits.call_timeout must be a time in seconds",
         "a.toml, line 8: auth.api_keys[0]: sha256 of the API key 'a'",
@@ -267,12 +267,12 @@ def test_a_yaml_file_that_is_no_table_is_refused() -> None:
 @pytest.mark.full
 def test_files_that_cannot_be_read_are_told() -> None:
     """Missing, a directory, too large, no text, too deep."""
-    Path("folder.toml").mkdir()
+    Path("directory.toml").mkdir()
     Path("large.json").write_bytes(b"x" * (4 * 1024**2 + 1))
     Path("latin.toml").write_bytes(b"# \n# caf\xe9\n")
     write("deep.toml", "a = " + "[" * 50_000)
     write("deep.yaml", "[" * 50_000)
-    names = ["gone.toml", "folder.toml", "large.json", "latin.toml", "deep.toml", "deep.yaml"]
+    names = ["gone.toml", "directory.toml", "large.json", "latin.toml", "deep.toml", "deep.yaml"]
     found = mistakes(*names)
     reasons = ["No such file", "s a directory", "more than 4 MiB", "line 2: it is not UTF-8", "deep", "deep"]
     assert len(found) == len(names)
@@ -302,7 +302,7 @@ def test_variables_are_checked() -> None:
     }
     found = mistakes(none, environment=bad)
     assert found[0] == 'TOOLEXEC_CODE__ENABLED: code.enabled must be true or false, not "perhaps"'
-    assert found[1] == "TOOLEXEC_HTTP__ALLOWED_HOSTS: http.allowed_hosts must be a list of texts, written as JSON"
+    assert found[1] == "TOOLEXEC_HTTP__ALLOWED_HOSTS: http.allowed_hosts must be a list of strings, written as JSON"
     assert found[2] == "unknown variable TOOLEXEC_LIMITS__MAX_TOL_CALLS; did you mean TOOLEXEC_LIMITS__MAX_TOOL_CALLS?"
 
 
@@ -312,13 +312,13 @@ def test_flags_are_checked() -> None:
     found = mistakes(none, flags={"limits.max_tol_calls": "1", "x": "1", "x.y": "2", "server.port": "1e9"})
     assert found[0] == "--set limits.max_tol_calls: unknown key limits.max_tol_calls; did you mean max_tool_calls?"
     assert found[1].startswith("--set x: unknown key x; there are the blocks")
-    assert "--set server.port: server.port must be a whole number" in found[3]
+    assert "--set server.port: server.port must be an integer" in found[3]
     assert [(each.path, each.text) for each in parse_set(["a.b=c=d"])] == [("a.b", "c=d")]
     with pytest.raises(ConfigurationError, match="KEY=VALUE"):
         parse_set(["a.b"])
 
 
-def test_relative_files_count_from_the_folder_of_their_file() -> None:
+def test_relative_files_count_from_the_directory_of_their_file() -> None:
     """In variables and flags, from the current directory."""
     Path("sub").mkdir()
     file = write("sub/a.toml", '[audit]\npath = "log.jsonl"\n[pinning]\npath = "~/pins.json"')

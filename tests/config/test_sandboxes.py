@@ -90,7 +90,7 @@ def test_an_unknown_kind_is_refused() -> None:
         ({"value": "secretref:env:A"}, "needs placeholder"),
         ({"placeholder": "X" * 8, "value": "hunter2hunter2"}, "must be a reference"),
         ({"placeholder": "X" * 8, "value": "secretref:env:A"}, "needs the list of hosts"),
-        ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": "a.b"}, "list of texts"),
+        ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": "a.b"}, "list of strings"),
         ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": ["a.b"], "plain_http": 1}, "true or false"),
         ({"placeholder": "X" * 8, "value": "secretref:env:A", "hosts": ["a.b"], "where": ["feet"]}, "headers, url"),
     ],

@@ -34,7 +34,7 @@ UNSAFE_HOST: Mapping[str, Mapping[str, str]] = {
             "environment",
             "host_modules",
             "kill_processes",
-            "links_out_of_the_folder",
+            "links_out_of_the_directory",
             "list_processes",
             "look_around",
             "network_connect",
@@ -51,7 +51,7 @@ UNSAFE_HOST: Mapping[str, Mapping[str, str]] = {
         (
             "environment",
             "kill_processes",
-            "links_out_of_the_folder",
+            "links_out_of_the_directory",
             "list_processes",
             "look_around",
             "network_connect",
@@ -211,12 +211,12 @@ async def test_changed_files_and_dead_processes_are_seen() -> None:
     """Restores the canaries for the next program."""
 
     async def program(request: ExecuteRequest) -> Any:
-        _, folder, child = request.code.split()
-        Path(folder, "new.txt").write_text("x")
+        _, directory, child = request.code.split()
+        Path(directory, "new.txt").write_text("x")
         os.kill(int(child), signal.SIGKILL)
         await asyncio.sleep(0.2)
 
-    escape = replace(HARMLESS, programs={"python": "hostile @FOLDER@ @CHILD@"})
+    escape = replace(HARMLESS, programs={"python": "hostile @DIRECTORY@ @CHILD@"})
     report = await run_battery(also(program), escapes=[escape, HARMLESS])
     assert report.outcomes[0].evidence == (
         "it changed the host's files: canary.txt, new.txt; it ended a process of the host"

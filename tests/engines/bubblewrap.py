@@ -60,7 +60,7 @@ def require_cgroups() -> Cgroups:
 def groups_of(pid: int) -> set[str]:
     """The directories of control groups that a process has made."""
     tops = {*Path("/sys/fs/cgroup").glob("toolexec"), *Path("/sys/fs/cgroup").glob("*/toolexec")}
-    return {str(folder) for top in tops for folder in top.iterdir() if f"-{pid}-" in folder.name}
+    return {str(directory) for top in tops for directory in top.iterdir() if f"-{pid}-" in directory.name}
 
 
 def engine_of(**settings: Any) -> BubblewrapEngine:

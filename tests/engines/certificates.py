@@ -14,16 +14,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 __all__ = ["make_certificates"]
 
 
-def make_certificates(folder: Path) -> None:
+def make_certificates(directory: Path) -> None:
     """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *directory*."""
-    folder.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     authority = ec.generate_private_key(ec.SECP256R1())
     own = _signed("authority", authority, None, authority)
-    _write(folder / "ca.pem", own)
+    _write(directory / "ca.pem", own)
     for name, stem in (("server", "server-"), ("client", "")):
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(folder / f"{stem}cert.pem", _signed(name, key, own, authority))
-        (folder / f"{stem}key.pem").write_bytes(
+        _write(directory / f"{stem}cert.pem", _signed(name, key, own, authority))
+        (directory / f"{stem}key.pem").write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )

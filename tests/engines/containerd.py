@@ -33,13 +33,13 @@ __all__ = [
 NAMESPACE = "toolexec"
 _START = 30.0
 _CONFIG = """version = 2
-root = "{folder}/root"
-state = "{folder}/state"
+root = "{directory}/root"
+state = "{directory}/state"
 disabled_plugins = [{disabled}]
 [grpc]
-  address = "{folder}/c.sock"
+  address = "{directory}/c.sock"
 [ttrpc]
-  address = "{folder}/t.sock"
+  address = "{directory}/t.sock"
 """
 _DISABLED = (
     "io.containerd.grpc.v1.cri",
@@ -63,14 +63,14 @@ class ContainerdDaemon:
         self._program = _require("containerd", "containerd")
         self._ctr = _require("ctr", "containerd")
         _require("runc", "runc")
-        self.folder = Path(tempfile.mkdtemp(prefix="cd"))
-        self.socket = str(self.folder / "c.sock")
-        self.log = self.folder / "log"
-        self.bin = self.folder / "bin"
+        self.directory = Path(tempfile.mkdtemp(prefix="cd"))
+        self.socket = str(self.directory / "c.sock")
+        self.log = self.directory / "log"
+        self.bin = self.directory / "bin"
         self.bin.mkdir()
-        self.snapshotter = "overlayfs" if _can_overlay(self.folder) else "native"
+        self.snapshotter = "overlayfs" if _can_overlay(self.directory) else "native"
         disabled = ", ".join(f'"{name}"' for name in _DISABLED)
-        (self.folder / "config.toml").write_text(_CONFIG.format(folder=self.folder, disabled=disabled))
+        (self.directory / "config.toml").write_text(_CONFIG.format(directory=self.directory, disabled=disabled))
         self.pid = 0
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class ContainerdDaemon:
         with self.log.open("ab") as log:
             # Not a child of ours: it is to outlive a test, and tests are looked at for what they leave running.
             subprocess.run(
-                ["setsid", "--fork", self._program, "--config", str(self.folder / "config.toml")],
+                ["setsid", "--fork", self._program, "--config", str(self.directory / "config.toml")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -90,7 +90,7 @@ class ContainerdDaemon:
             if time.monotonic() > ends:
                 raise TimeoutError(f"containerd did not answer; its log: {self.log.read_text()[-3000:]}")
             time.sleep(0.05)
-        self.pid = next(process.pid for process in _processes_of(self.folder) if process.name() == "containerd")
+        self.pid = next(process.pid for process in _processes_of(self.directory) if process.name() == "containerd")
 
     def try_ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `ctr` and return its exit code and output."""
@@ -110,8 +110,8 @@ class ContainerdDaemon:
         found += [f"lease {name}" for name in self.ctr("leases", "ls", "-q").split()]
         lines = self.ctr("snapshots", "--snapshotter", self.snapshotter, "ls").splitlines()[1:]
         found += [f"snapshot {line.split()[0]}" for line in lines if not line.endswith("Committed ")]
-        found += [f"mount {target}" for target in _mounts_below(self.folder)]
-        found += [f"process {each.name()}" for each in _processes_of(self.folder) if each.pid != self.pid]
+        found += [f"mount {target}" for target in _mounts_below(self.directory)]
+        found += [f"process {each.name()}" for each in _processes_of(self.directory) if each.pid != self.pid]
         return found
 
     def check_left(self) -> None:
@@ -145,14 +145,14 @@ class ContainerdDaemon:
         """End it, and remove everything that it has made."""
         self.clear()
         for kind in (signal.SIGTERM, signal.SIGKILL):
-            found = _processes_of(self.folder)
+            found = _processes_of(self.directory)
             for process in found:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(kind)
             psutil.wait_procs(found, timeout=10 if kind == signal.SIGTERM else 5)
-        for target in reversed(_mounts_below(self.folder)):
+        for target in reversed(_mounts_below(self.directory)):
             subprocess.run(["umount", "-l", target], check=False, capture_output=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def stand_in(daemon: ContainerdDaemon, name: str, text: str) -> None:
@@ -177,25 +177,29 @@ def require_runsc() -> str:
     return found
 
 
-def _can_overlay(folder: Path) -> bool:
+def _can_overlay(directory: Path) -> bool:
     """Return whether overlays can be made of directories here: not where the directory is on one itself."""
     for name in ("lower", "upper", "work", "merged"):
-        (folder / name).mkdir()
-    where = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"
-    command = ["mount", "-t", "overlay", "overlay", "-o", where, str(folder / "merged")]
+        (directory / name).mkdir()
+    where = f"lowerdir={directory}/lower,upperdir={directory}/upper,workdir={directory}/work"
+    command = ["mount", "-t", "overlay", "overlay", "-o", where, str(directory / "merged")]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         return False
-    subprocess.run(["umount", str(folder / "merged")], check=True)
+    subprocess.run(["umount", str(directory / "merged")], check=True)
     return True
 
 
-def _processes_of(folder: Path) -> list[psutil.Process]:
+def _processes_of(directory: Path) -> list[psutil.Process]:
     """Those whose command line names something in *directory*."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
-            if process.pid != os.getpid() and any(f"{folder}/" in word for word in words) and not _is_gone(process.pid):
+            if (
+                process.pid != os.getpid()
+                and any(f"{directory}/" in word for word in words)
+                and not _is_gone(process.pid)
+            ):
                 found.append(process)
     return found
 
@@ -207,9 +211,9 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
-def _mounts_below(folder: Path) -> list[str]:
+def _mounts_below(directory: Path) -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
-    return [target for line in lines if (target := line.split()[4]).startswith(f"{folder}/")]
+    return [target for line in lines if (target := line.split()[4]).startswith(f"{directory}/")]
 
 
 _shared: list[ContainerdDaemon] = []

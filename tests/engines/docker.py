@@ -101,18 +101,18 @@ class DockerDaemon:
         if os.name != "posix" or os.geteuid() != 0:
             missing("only root can start a Docker daemon", "sudo -E bash .ci/run")
         self._program = require_program("dockerd", "docker.io")
-        self.folder = Path(tempfile.mkdtemp(prefix="dk"))
-        self.socket = str(self.folder / "docker.sock")
+        self.directory = Path(tempfile.mkdtemp(prefix="dk"))
+        self.socket = str(self.directory / "docker.sock")
         self.host = f"unix://{self.socket}"
-        self.log = self.folder / "log"
-        self._cgroups = f"toolexec-{self.folder.name}"
-        self.certificates = self.folder / "tls"
+        self.log = self.directory / "log"
+        self._cgroups = f"toolexec-{self.directory.name}"
+        self.certificates = self.directory / "tls"
         self.tls_host = f"tcp://127.0.0.1:{free_port()}"
         make_certificates(self.certificates)
         self._settings: dict[str, Any] = {
-            "data-root": str(self.folder / "data"),
-            "exec-root": str(self.folder / "exec"),
-            "pidfile": str(self.folder / "docker.pid"),
+            "data-root": str(self.directory / "data"),
+            "exec-root": str(self.directory / "exec"),
+            "pidfile": str(self.directory / "docker.pid"),
             "hosts": [self.host, self.tls_host],
             "tlsverify": True,
             "tlscacert": f"{self.certificates}/ca.pem",
@@ -147,7 +147,7 @@ class DockerDaemon:
             self._start()
 
     def _start(self) -> None:
-        settings = self.folder / "daemon.json"
+        settings = self.directory / "daemon.json"
         settings.write_text(json.dumps(self._settings))
         with self.log.open("ab") as log:
             # Not a child of ours: it is to outlive a test, and tests are looked at for what they leave running.
@@ -164,7 +164,7 @@ class DockerDaemon:
         except TimeoutError as error:
             text = self.log.read_text("utf-8", "replace")[-3000:]
             raise TimeoutError(f"{error}; its log: {text}") from None
-        self.pid = int((self.folder / "docker.pid").read_text())
+        self.pid = int((self.directory / "docker.pid").read_text())
 
     def _answers(self) -> bool:
         try:
@@ -192,25 +192,25 @@ class DockerDaemon:
     def restart(self) -> None:
         """Start it again after `kill`, which its containerd has not survived either."""
         for left in ("docker.pid", "docker.sock", "exec/containerd/containerd.pid"):  # a zombie has its number for long
-            (self.folder / left).unlink(missing_ok=True)
+            (self.directory / left).unlink(missing_ok=True)
         self._start()
 
     def stop(self) -> None:
         """End it, and remove everything that it has made."""
         self._end()
         for _ in range(3):
-            for target in reversed(mounts_below(self.folder)):
+            for target in reversed(mounts_below(self.directory)):
                 subprocess.run(["umount", "-l", target], check=False, capture_output=True)
         for controller in Path("/sys/fs/cgroup").glob(f"*/{self._cgroups}"):
             remove_cgroup(controller)
         remove_cgroup(Path("/sys/fs/cgroup") / self._cgroups)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _end(self) -> None:
         """The daemon first, then what it has started: its containerd, and one shim for each container."""
         for kind in (signal.SIGTERM, signal.SIGKILL):
             for name in ("dockerd", "containerd", ""):
-                found = [each for each in processes_of(self.folder) if each.name() == name or not name]
+                found = [each for each in processes_of(self.directory) if each.name() == name or not name]
                 for process in found:
                     try:
                         process.send_signal(kind)
@@ -222,7 +222,7 @@ class DockerDaemon:
                     continue
 
 
-def processes_of(folder: Path) -> list[psutil.Process]:
+def processes_of(directory: Path) -> list[psutil.Process]:
     """Those whose command line names something in *directory*."""
     found = []
     for process in psutil.process_iter():
@@ -230,7 +230,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
             words = process.cmdline()
             if (
                 process.pid != os.getpid()
-                and any(f"{folder}/" in word for word in words)
+                and any(f"{directory}/" in word for word in words)
                 and not has_ended(process.pid)
             ):
                 found.append(process)
@@ -247,19 +247,19 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def mounts_below(folder: Path) -> list[str]:
+def mounts_below(directory: Path) -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
-    return [target for line in lines if (target := line.split()[4]).startswith(f"{folder}/")]
+    return [target for line in lines if (target := line.split()[4]).startswith(f"{directory}/")]
 
 
-def remove_cgroup(folder: Path) -> None:
-    if folder.is_dir():
-        for inner in [each for each in folder.iterdir() if each.is_dir()]:
+def remove_cgroup(directory: Path) -> None:
+    if directory.is_dir():
+        for inner in [each for each in directory.iterdir() if each.is_dir()]:
             remove_cgroup(inner)
         try:
-            folder.rmdir()
+            directory.rmdir()
         except OSError as error:
-            print(f"the control group {folder} cannot be removed: {error}")
+            print(f"the control group {directory} cannot be removed: {error}")
 
 
 _shared: list[DockerDaemon] = []

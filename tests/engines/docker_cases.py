@@ -112,7 +112,7 @@ async def test_sixteen_megabytes_come_back_as_they_went_in(engine: DockerEngine)
 
 
 async def test_stderr_is_kept_apart_and_only_its_end(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import os
@@ -121,9 +121,9 @@ async def test_stderr_is_kept_apart_and_only_its_end(engine: DockerEngine) -> No
         os.write(1, b"out")
         """,
     )
-    assert heard.out == "out"
-    assert len(heard.said) == 4000
-    assert heard.said.endswith("00004999")
+    assert received.out == "out"
+    assert len(received.said) == 4000
+    assert received.said.endswith("00004999")
 
 
 async def test_a_program_that_does_not_read_does_not_hold_up_aclose(engine: DockerEngine) -> None:
@@ -180,13 +180,13 @@ async def test_closing_cannot_be_cut_short(engine: DockerEngine, daemon: DockerD
 
 
 async def test_memory_is_bounded(engine: DockerEngine) -> None:
-    heard = await run(engine, "x = bytearray(300 << 20); print(len(x))", memory_bytes=64 << 20)
-    assert heard.out == ""
-    assert heard.end.code == 137
+    received = await run(engine, "x = bytearray(300 << 20); print(len(x))", memory_bytes=64 << 20)
+    assert received.out == ""
+    assert received.end.code == 137
 
 
 async def test_the_number_of_processes_is_bounded(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import os, time
@@ -202,22 +202,22 @@ async def test_the_number_of_processes_is_bounded(engine: DockerEngine) -> None:
         """,
         pids=20,
     )
-    assert heard.out == "19 11\n"
+    assert received.out == "19 11\n"
 
 
 async def test_what_can_be_written_is_bounded_in_all(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import os
         total = 0
-        for folder, _, _ in os.walk("/"):
-            if folder.startswith(("/proc", "/sys")):
+        for directory, _, _ in os.walk("/"):
+            if directory.startswith(("/proc", "/sys")):
                 continue
             try:
-                with open(folder + "/x", "wb", buffering=0) as file:
+                with open(directory + "/x", "wb", buffering=0) as file:
                     total += file.write(b"x")
-                    print("can write", folder)
+                    print("can write", directory)
                     while True:
                         total += file.write(bytes(1 << 16))
             except OSError as error:
@@ -227,7 +227,7 @@ async def test_what_can_be_written_is_bounded_in_all(engine: DockerEngine) -> No
         """,
         disk_bytes=8 << 20,
     )
-    lines = heard.out.splitlines()
+    lines = received.out.splitlines()
     assert {line for line in lines if line.startswith("can")} == {
         "can write /work",
         "can write /tmp",
@@ -238,7 +238,7 @@ async def test_what_can_be_written_is_bounded_in_all(engine: DockerEngine) -> No
 
 
 async def test_code_has_no_rights(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import os
@@ -250,7 +250,7 @@ async def test_code_has_no_rights(engine: DockerEngine) -> None:
         """,
     )
     none = "0" * 16
-    assert heard.out.splitlines() == [
+    assert received.out.splitlines() == [
         "Uid 65534",
         "Gid 65534",
         f"CapInh {none}",
@@ -260,12 +260,12 @@ async def test_code_has_no_rights(engine: DockerEngine) -> None:
         f"CapAmb {none}",
         "NoNewPrivs 1",
         "Seccomp 2",
-        "/work 65534 [65534]" if "[65534]" in heard.out else "/work 65534 []",
+        "/work 65534 [65534]" if "[65534]" in received.out else "/work 65534 []",
     ]
 
 
 async def test_there_is_no_network(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import os, socket
@@ -276,14 +276,14 @@ async def test_there_is_no_network(engine: DockerEngine) -> None:
             print(error.errno)
         """,
     )
-    assert heard.out == "['lo']\n101\n"
+    assert received.out == "['lo']\n101\n"
 
 
 async def test_code_sees_no_variables_of_the_host(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "s3cr3t")
-    heard = await run(engine, "import os; print(sorted(os.environ))")
-    assert "A_SECRET" not in heard.out
-    assert "HOME" in heard.out
+    received = await run(engine, "import os; print(sorted(os.environ))")
+    assert "A_SECRET" not in received.out
+    assert "HOME" in received.out
 
 
 async def test_cpu_time_is_told_while_it_runs(engine: DockerEngine) -> None:
@@ -310,7 +310,7 @@ async def test_cpu_time_is_told_while_it_runs(engine: DockerEngine) -> None:
 
 
 async def test_the_rate_of_cpu_time_is_bounded(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import time
@@ -321,7 +321,7 @@ async def test_the_rate_of_cpu_time_is_bounded(engine: DockerEngine) -> None:
         """,
         cpus=0.1,
     )
-    assert float(heard.out) > 1  # two seconds, if all is well
+    assert float(received.out) > 1  # two seconds, if all is well
 
 
 async def test_twenty_at_once(engine: DockerEngine) -> None:
@@ -380,7 +380,7 @@ async def test_an_image_that_is_not_there(engine: DockerEngine) -> None:
     ours = DockerEngine(replace(engine.config, pull="never"))
     with pytest.raises(SandboxUnavailableError, match=r"there is no image toolexec-nowhere:1.*toolexec image build"):
         await ours.resolve("toolexec-nowhere:1")
-    with pytest.raises(SandboxUnavailableError, match="is no name of an image"):
+    with pytest.raises(SandboxUnavailableError, match="is not a name of an image"):
         await ours.resolve("No Image")
     with pytest.raises(SandboxUnavailableError, match=r"no registry can be asked for an ID|may not pull"):
         await ours.resolve(f"sha256:{'0' * 64}")

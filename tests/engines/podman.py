@@ -32,7 +32,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 runtime = "{runtime}"
 [engine.runtimes]
-runsc = ["{folder}/runsc"]
+runsc = ["{directory}/runsc"]
 """
 _RUNSC = """\
 #!/bin/sh
@@ -52,10 +52,10 @@ class PodmanService(DockerDaemon):
         self._program = require_program("podman", "podman")
         require_program("runc", "runc")
         self._runtime = runtime
-        self.folder = Path(tempfile.mkdtemp(prefix="pm"))
-        self.socket = str(self.folder / "podman.sock")
+        self.directory = Path(tempfile.mkdtemp(prefix="pm"))
+        self.socket = str(self.directory / "podman.sock")
         self.host = f"unix://{self.socket}"
-        self.log = self.folder / "log"
+        self.log = self.directory / "log"
         self._cgroups_before = set(_cgroups())
         self.pid = 0
 
@@ -63,10 +63,10 @@ class PodmanService(DockerDaemon):
         """Start the service, and wait until it answers."""
         runsc = shutil.which("runsc")
         if runsc:
-            (self.folder / "runsc").write_text(_RUNSC.format(runsc=runsc))
-            (self.folder / "runsc").chmod(0o755)
-        settings = self.folder / "containers.conf"
-        settings.write_text(_SETTINGS.format(runtime=self._runtime, folder=self.folder))
+            (self.directory / "runsc").write_text(_RUNSC.format(runsc=runsc))
+            (self.directory / "runsc").chmod(0o755)
+        settings = self.directory / "containers.conf"
+        settings.write_text(_SETTINGS.format(runtime=self._runtime, directory=self.directory))
         with self.log.open("ab") as log:
             subprocess.run(
                 ["setsid", "--fork", *self._command("system", "service", "--time=0", self.host)],
@@ -75,27 +75,34 @@ class PodmanService(DockerDaemon):
                 stderr=log,
                 check=True,
                 env={**os.environ, "CONTAINERS_CONF": str(settings)},
-                cwd=self.folder,  # where its helpers leave files
+                cwd=self.directory,  # where its helpers leave files
             )
         wait_until(self._answers, 60, "the Podman service did not answer")
 
     def _command(self, *words: str) -> list[str]:
-        folders = ["--root", f"{self.folder}/root", "--runroot", f"{self.folder}/run", "--tmpdir", f"{self.folder}/tmp"]
+        directories = [
+            "--root",
+            f"{self.directory}/root",
+            "--runroot",
+            f"{self.directory}/run",
+            "--tmpdir",
+            f"{self.directory}/tmp",
+        ]
         drivers = ["--storage-driver", "overlay", "--events-backend", "file", "--cgroup-manager", "cgroupfs"]
-        return [self._program, *folders, *drivers, "--runtime", self._runtime, *words]
+        return [self._program, *directories, *drivers, "--runtime", self._runtime, *words]
 
     def stop(self) -> None:
         """End it, and remove everything that it has made."""
         for _ in range(2):
-            found = processes_of(self.folder)
+            found = processes_of(self.directory)
             for process in found:
                 process.send_signal(signal.SIGKILL)
             wait_until(lambda found=found: all(has_ended(each.pid) for each in found), 10, "it did not end")
-        for target in reversed(mounts_below(self.folder)):
+        for target in reversed(mounts_below(self.directory)):
             subprocess.run(["umount", "-l", target], check=False, capture_output=True)
-        for folder in set(_cgroups()) - self._cgroups_before:
-            remove_cgroup(folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for directory in set(_cgroups()) - self._cgroups_before:
+            remove_cgroup(directory)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _cgroups() -> Iterator[Path]:

@@ -27,23 +27,23 @@ class Registry:
 
     def __init__(self, *, locked: bool = False) -> None:
         program = require_program("docker-registry", "docker-registry")
-        self.folder = Path(tempfile.mkdtemp(prefix="rg"))
+        self.directory = Path(tempfile.mkdtemp(prefix="rg"))
         self.port = free_port()
         self.name = f"127.0.0.1:{self.port}"
         self.locked = locked
-        (self.folder / "users").write_text(f"{USER}:{_HASH}\n")
+        (self.directory / "users").write_text(f"{USER}:{_HASH}\n")
         settings = {
             "version": "0.1",
             "log": {"level": "error"},
-            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}, "delete": {"enabled": True}},
+            "storage": {"filesystem": {"rootdirectory": str(self.directory / "data")}, "delete": {"enabled": True}},
             "http": {"addr": self.name},
         }
         if locked:
-            settings["auth"] = {"htpasswd": {"realm": "tests", "path": str(self.folder / "users")}}
-        (self.folder / "config.yml").write_text(json.dumps(settings))
-        with (self.folder / "log").open("wb") as log:
+            settings["auth"] = {"htpasswd": {"realm": "tests", "path": str(self.directory / "users")}}
+        (self.directory / "config.yml").write_text(json.dumps(settings))
+        with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [program, "serve", str(self.folder / "config.yml")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [program, "serve", str(self.directory / "config.yml")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         try:
             wait_until(self._answers, 30, "the registry did not answer")
@@ -80,7 +80,7 @@ class Registry:
         """End it, and remove its images."""
         self._process.kill()
         self._process.wait(10)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

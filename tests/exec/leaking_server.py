@@ -28,8 +28,8 @@ def described() -> str:
 
 
 @server.tool()
-def texts() -> CallToolResult:
-    """Texts with secrets, plain, in a URL and in a link."""
+def strings() -> CallToolResult:
+    """Strings with secrets, plain, in a URL and in a link."""
     return CallToolResult(
         content=[
             TextContent(type="text", text=f"the key is {secret}; see https://x.test/?Api_Key={quote(secret)}")

@@ -165,9 +165,9 @@ class TestProgress:
 
     async def test_of_a_chain_that_stops(self, kitchen: Any) -> None:
         """The start, each step that ran, and nothing about skipped ones."""
-        heard: list[Progress] = []
-        await kitchen.run(kitchen.give(1), Step(tool_id="fail"), kitchen.give(2), on_progress=heard.append)
-        assert [(p.done, p.total, p.message) for p in heard] == [
+        received: list[Progress] = []
+        await kitchen.run(kitchen.give(1), Step(tool_id="fail"), kitchen.give(2), on_progress=received.append)
+        assert [(p.done, p.total, p.message) for p in received] == [
             (0, 3, "started"),
             (1, 3, "step_completed"),
             (2, 3, "step_error"),
@@ -175,6 +175,6 @@ class TestProgress:
 
     async def test_of_an_empty_chain(self, kitchen: Any) -> None:
         """Nothing."""
-        heard: list[Progress] = []
-        await kitchen.run(on_progress=heard.append)
-        assert heard == []
+        received: list[Progress] = []
+        await kitchen.run(on_progress=received.append)
+        assert received == []

@@ -274,10 +274,10 @@ class TestLimits:
 
     async def test_cancelling(self, ex: Exec) -> None:
         """Stops code and tool, and the next run is fine."""
-        heard: list[CodeEvent] = []
-        task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=heard.append))
+        received: list[CodeEvent] = []
+        task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=received.append))
         async with asyncio.timeout(30):
-            await until(lambda: heard)
+            await until(lambda: received)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -336,10 +336,10 @@ class TestProfiles:
         """A closed Exec runs nothing, and stops what ran."""
         ex = Exec()
         add_tools(ex)
-        heard: list[CodeEvent] = []
-        task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=heard.append))
+        received: list[CodeEvent] = []
+        task = asyncio.create_task(ex.execute_code("tools.math.wait()", on_event=received.append))
         async with asyncio.timeout(30):
-            await until(lambda: heard)
+            await until(lambda: received)
         await ex.aclose()
         result = await task
         assert isinstance(result.error, ClosedError)
@@ -361,13 +361,13 @@ class TestStreams:
 
     async def test_events_in_order(self, ex: Exec) -> None:
         """Prints and calls as they happen, then the result, once."""
-        heard: list[CodeEvent] = []
+        received: list[CodeEvent] = []
         code = 'print("one")\ntools.math.add(a=1)\nprint("two")\n5'
-        events = [event async for event in ex.stream_code(code, on_event=heard.append)]
+        events = [event async for event in ex.stream_code(code, on_event=received.append)]
         assert [event.kind for event in events] == ["print", "call_start", "call_end", "print", "done"]
         assert [event.text for event in events if event.kind == "print"] == ["one\n", "two\n"]
         assert events[-1].result is not None
-        assert (events[-1].result.value, heard) == (5, events[:-1])
+        assert (events[-1].result.value, received) == (5, events[:-1])
 
     async def test_they_come_while_it_runs(self, ex: Exec) -> None:
         """The first print is there before the code has ended; leaving early stops it."""
@@ -440,11 +440,11 @@ class TestSessions:
 
     async def test_events(self, ex: Exec) -> None:
         """Heard as for any run."""
-        heard: list[str] = []
-        async with ex.session(on_event=lambda event: heard.append(event.kind)) as session:
+        received: list[str] = []
+        async with ex.session(on_event=lambda event: received.append(event.kind)) as session:
             await session.execute_code("tools.math.add(a=1)")
             await asyncio.sleep(0)
-        assert heard == ["call_start", "call_end"]
+        assert received == ["call_start", "call_end"]
 
 
 class TestSync:

@@ -240,9 +240,9 @@ class TestRunning:
             ctx.report(1, 2, "half")
 
         ex.add(work)
-        heard: list[Progress] = []
-        await ex.run_tool("work", on_progress=heard.append)
-        assert heard == [STARTED, Progress(done=1, total=2, message="half"), COMPLETED]
+        received: list[Progress] = []
+        await ex.run_tool("work", on_progress=received.append)
+        assert received == [STARTED, Progress(done=1, total=2, message="half"), COMPLETED]
 
     async def test_progress_of_every_ending(self, ex: Exec) -> None:
         """Each call begins with 0 of 1 and ends with 1 of 1, whatever comes of it; what the callback raises is logged."""
@@ -253,10 +253,10 @@ class TestRunning:
         ex.add(lambda: 1, "fine")
         ex.add(lambda: 1 / 0, "fails")
         ex.add(wait, "waits")
-        heard: list[Progress] = []
+        received: list[Progress] = []
 
         def hear(progress: Progress) -> None:
-            heard.append(progress)
+            received.append(progress)
             raise ValueError("not now")
 
         for tool_id, ending in (
@@ -266,10 +266,10 @@ class TestRunning:
             ("no:such", FAILED),
             ("a::b", FAILED),
         ):
-            heard.clear()
+            received.clear()
             with suppress(ToolExecError):
                 await ex.run_tool(tool_id, timeout=0.02, on_progress=hear)
-            assert heard == [STARTED, ending], tool_id
+            assert received == [STARTED, ending], tool_id
 
     async def test_progress_of_a_cancelled_call(self, ex: Exec) -> None:
         """The progress of a cancelled call only says that it began."""
@@ -278,12 +278,12 @@ class TestRunning:
             await asyncio.Event().wait()
 
         ex.add(wait, "waits")
-        heard: list[Progress] = []
-        task = asyncio.create_task(ex.run_tool("waits", on_progress=heard.append))
+        received: list[Progress] = []
+        task = asyncio.create_task(ex.run_tool("waits", on_progress=received.append))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        assert heard == [STARTED]
+        assert received == [STARTED]
 
     async def test_a_done_event_keeps_its_own_tool_id(self, ex: Exec) -> None:
         """As the other events of a generator do; those without one get that of the tool."""
@@ -341,14 +341,14 @@ class TestRunning:
 
     async def test_trace(self) -> None:
         """A hook is notified of calls, steps and streams: they all go through the one runner."""
-        heard: list[TraceEvent] = []
-        async with Exec(trace=heard.append) as ex:
+        received: list[TraceEvent] = []
+        async with Exec(trace=received.append) as ex:
             ex.add(lambda: 1, "t")
             await ex.run_tool("t")
             await ex.run_chain([Step(tool_id="t"), Step(tool_id="t")])
             async for _ in ex.stream_tool("t"):
                 pass
-        assert [event.kind for event in heard] == ["start", "end"] * 4
+        assert [event.kind for event in received] == ["start", "end"] * 4
 
     async def test_layers(self) -> None:
         """Rules of one's own go around every call: inside of the trace, outside of the time limit, the first outermost."""

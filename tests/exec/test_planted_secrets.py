@@ -44,7 +44,7 @@ SECRETS = {
     "url": "pl4nted+Url~4/x",
     "header": "pl4nted.Header.five",
 }
-TOOLS = ("described", "texts", "nested", "failing", "refusing", "telling")
+TOOLS = ("described", "strings", "nested", "failing", "refusing", "telling")
 
 
 @pytest.fixture
@@ -71,19 +71,19 @@ def http_url() -> Iterator[str]:
 class Session:
     """An Exec with two leaking servers and one that lacks its secret, audited and traced; it keeps all that is seen."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, directory: Path, url: str) -> None:
         self.seen: list[str] = []
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         redact = Redactor()
-        kept = folder / "kept"
+        kept = directory / "kept"
         kept.write_text(SECRETS["file"] + "\n")
         kept.chmod(0o600)
         words = [sys.executable, "-c", f"print({SECRETS['command']!r})"]
         environment = {"A_VARIABLE": SECRETS["variable"], "URL_KEY": SECRETS["url"], "HEADER": SECRETS["header"]}
         secrets = SecretResolver({"quoted": _quoted(SECRETS["url"])}, environment=environment, redact=redact)
-        self.audit = folder / "audit.jsonl"
+        self.audit = directory / "audit.jsonl"
         self.log = AuditLog.open(self.audit, args="redacted", redact=redact)
         telemetry = Telemetry(tracer_provider=self.provider, record_args=True, redact=redact)
         self.ex = Exec(gate=Gate(telemetry=telemetry, audit=Audit(self.log)), default_timeout=60)
@@ -142,7 +142,7 @@ class Session:
                 self.note(*[event async for event in ex.stream_tool(f"{server}:{name}")])
             chain = await ex.run_chain([{"tool": f"{server}:nested"}, {"tool": f"{server}:failing"}])
             self.note(chain, *chain.steps)
-            code = f"print(tools.{server}.texts())\ntry:\n    tools.{server}.refusing()\nexcept Exception as e:\n    print(e)\n"
+            code = f"print(tools.{server}.strings())\ntry:\n    tools.{server}.refusing()\nexcept Exception as e:\n    print(e)\n"
             result = await ex.execute_code(f"{code}return tools.{server}.nested()")
             assert result.ok, result.error
             self.note(result)

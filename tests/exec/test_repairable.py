@@ -142,8 +142,8 @@ class TestPython:
         code = (
             "import os, tempfile\n"
             "open('/tmp/x', 'w').write('y')\n"
-            "with tempfile.TemporaryDirectory() as folder:\n"
-            "    open(folder + '/z', 'w').write('z')\n"
+            "with tempfile.TemporaryDirectory() as directory:\n"
+            "    open(directory + '/z', 'w').write('z')\n"
             "[tempfile.gettempdir(), open('/tmp/x').read(), sorted(os.listdir('/tmp'))]"
         )
         result = (await ex.execute_code(code)).raise_for_error()

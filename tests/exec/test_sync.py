@@ -280,17 +280,17 @@ def test_in_a_handlers_thread() -> None:
         assert ex.run_tool("outer").value == 21
 
 
-def test_progress_is_heard() -> None:
+def test_progress_is_received() -> None:
     """The callback is called while the caller waits."""
 
     def work(ctx: ToolContext) -> None:
         ctx.report(1, 1)
 
-    heard: list[Any] = []
+    received: list[Any] = []
     with Exec().sync as ex:
         ex.add(work)
-        ex.run_tool("work", on_progress=heard.append)
-    assert [progress.done for progress in heard] == [0, 1, 1]
+        ex.run_tool("work", on_progress=received.append)
+    assert [progress.done for progress in received] == [0, 1, 1]
 
 
 async def test_beside_a_running_loop() -> None:
@@ -364,7 +364,7 @@ def test_code_runs() -> None:
             ex.execute_code("1", language="cobol")
 
 
-def test_code_is_heard_while_it_runs() -> None:
+def test_code_is_received_while_it_runs() -> None:
     """One event after the other, the result last; leaving early stops the code."""
     with Exec().sync as ex:
         events = list(ex.stream_code("print('x')\n42"))

@@ -52,9 +52,9 @@ async def test_a_tool_call_goes_through_the_gate_and_its_value_back_to_the_model
     guard = Guard()
     origin = Origin(caller=Caller(id="ann"))
     async with make_shop(guard) as ex:
-        (heard,) = await run(tools(ex, origin=origin), ("shop__price", {"item": "tea"}))
-    assert json.loads(heard.text) == heard.artifact == {"item": "tea", "price": 3, "currency": "EUR"}
-    assert heard.status == "success"
+        (received,) = await run(tools(ex, origin=origin), ("shop__price", {"item": "tea"}))
+    assert json.loads(received.text) == received.artifact == {"item": "tea", "price": 3, "currency": "EUR"}
+    assert received.status == "success"
     assert [(call.tool_id, call.origin) for call in guard.calls] == [("shop:price", origin)]
 
 
@@ -62,32 +62,32 @@ async def test_what_is_refused_or_fails_is_a_message_with_a_code() -> None:
     """A refusal, a failure and wrong arguments are error messages; the loop goes on."""
     calls = [("shop__refund", {"order": 1}), ("shop__broken", {}), ("shop__price", {"itm": "tea"})]
     async with make_shop() as ex:
-        heard = await run(tools(ex), *calls)
-    assert [message.status for message in heard] == ["error"] * 3
-    codes = [json.loads(message.text)["error"]["code"] for message in heard]
+        received = await run(tools(ex), *calls)
+    assert [message.status for message in received] == ["error"] * 3
+    codes = [json.loads(message.text)["error"]["code"] for message in received]
     assert codes == ["policy_denied", "handler_failed", "validation_input"]
 
 
 async def test_an_image_is_a_content_block() -> None:
     """A reply with a picture is a text block and an image block."""
     async with make_shop() as ex:
-        (heard,) = await run(tools(ex), ("shop__photo", {"item": "cup"}))
-    assert [block["type"] for block in heard.content_blocks] == ["text", "image"]
+        (received,) = await run(tools(ex), ("shop__photo", {"item": "cup"}))
+    assert [block["type"] for block in received.content_blocks] == ["text", "image"]
 
 
 async def test_arguments_may_have_any_name() -> None:
     """Arguments that are called as something of LangChain's reach the tool all the same."""
     args = {"self": 1, "config": {"a": 2}, "run_manager": 3, "callbacks": 4}
     async with make_shop() as ex:
-        (heard,) = await run(tools(ex), ("stock__odd_names", args))
-    assert heard.artifact == args
+        (received,) = await run(tools(ex), ("stock__odd_names", args))
+    assert received.artifact == args
 
 
 async def test_the_modes_work(sandbox: None) -> None:
     """Search mode finds, describes and runs; code mode runs code; filters hold."""
     guard = Guard()
     async with make_shop(guard) as ex:
-        heard = await run(
+        received = await run(
             tools(ex, mode="search", filters=Filters(namespace="shop")),
             ("search_tools", {"query": "price", "limit": 1}),
             ("describe_tool", {"tool_id": "shop:price"}),
@@ -97,7 +97,7 @@ async def test_the_modes_work(sandbox: None) -> None:
         (coded,) = await run(
             tools(ex, mode="code"), ("execute_code", {"code": "tools.shop.price(item='tea')['price'] + 1"})
         )
-    found, doc, value, missing = heard
+    found, doc, value, missing = received
     assert found.artifact["tools"][0]["id"] == doc.artifact["id"] == "shop:price"
     assert value.artifact["price"] == 3
     assert missing.status == "error"

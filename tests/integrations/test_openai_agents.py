@@ -27,17 +27,17 @@ NO_TRACES = RunConfig(tracing_disabled=True)
 
 
 class ScriptedModel(Model):
-    """Asks for the given tool calls, one a turn, and then answers; `heard` is what came back for each."""
+    """Asks for the given tool calls, one a turn, and then answers; `received` is what came back for each."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self.calls = list(calls)
         self.turn = 0
         self.tools: list[Any] = []
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
 
     async def get_response(self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *args: Any, **kw: Any) -> ModelResponse:  # fmt: skip
         self.tools = tools
-        self.heard = [item["output"] for item in input if isinstance(item, dict) and "output" in item]
+        self.received = [item["output"] for item in input if isinstance(item, dict) and "output" in item]
         if self.turn == len(self.calls):
             done = ResponseOutputText(text="done", type="output_text", annotations=[])
             item: Any = ResponseOutputMessage(
@@ -70,7 +70,7 @@ async def test_a_tool_call_goes_through_the_gate_and_its_value_back_to_the_model
     origin = Origin(caller=Caller(id="ann"), session="s")
     async with make_shop(guard) as ex:
         model = await run(toolset(ex, origin=origin), ("shop__price", {"item": "tea"}))
-    assert json.loads(model.heard[0]) == {"item": "tea", "price": 3, "currency": "EUR"}
+    assert json.loads(model.received[0]) == {"item": "tea", "price": 3, "currency": "EUR"}
     assert [(call.tool_id, call.origin) for call in guard.calls] == [("shop:price", origin)]
 
 
@@ -88,16 +88,16 @@ async def test_a_failure_is_text_with_a_code_and_the_run_goes_on(name: str, args
     """Whatever goes wrong, the model reads which way, and the loop goes on."""
     async with make_shop() as ex:
         model = await run(toolset(ex), (name, args))
-    assert json.loads(model.heard[0])["error"]["code"] == code
+    assert json.loads(model.received[0])["error"]["code"] == code
 
 
 async def test_an_image_reaches_the_model_as_one() -> None:
     """A reply with a picture is text and picture for the model."""
     async with make_shop() as ex:
         model = await run(toolset(ex), ("shop__photo", {"item": "cup"}))
-    kinds = [part["type"] for part in model.heard[0]]
+    kinds = [part["type"] for part in model.received[0]]
     assert kinds == ["input_text", "input_image"]
-    assert model.heard[0][1]["image_url"].startswith("data:image/png;base64,")
+    assert model.received[0][1]["image_url"].startswith("data:image/png;base64,")
 
 
 async def test_names_and_schemas_are_what_the_api_takes() -> None:
@@ -124,7 +124,7 @@ async def test_search_mode_finds_describes_and_runs() -> None:
             ("run_tool", {"tool_id": "shop:refund", "args": {"order": 1}}),
             ("run_tool", {"tool": "shop:refund"}),
         )
-    found, doc, value, refused, wrong = map(json.loads, model.heard)
+    found, doc, value, refused, wrong = map(json.loads, model.received)
     assert [tool["id"] for tool in found["tools"]] == ["shop:price"]
     assert doc["tool"]["inputSchema"]["required"] == ["item"]
     assert value["price"] == 3
@@ -143,7 +143,7 @@ async def test_code_mode_runs_code_whose_calls_go_through_the_gate(sandbox: None
             ("execute_code", {"code": "print('hm')\nreturn tools.shop.price(item='tea')['price'] * 2"}),
             ("execute_code", {"code": "tools.shop.refund(order=1)"}),
         )
-    doc, value, refused = map(json.loads, model.heard)
+    doc, value, refused = map(json.loads, model.received)
     assert "def price" in doc["stub"]
     assert value == {"value": 6, "stdout": "hm\n"}
     assert "refunds are for people" in refused["error"]["message"]
@@ -164,7 +164,7 @@ async def test_filters_hold_on_every_way_to_a_tool(sandbox: None) -> None:
             ("describe_tool", {"tool_id": "shop:price"}),
             ("run_tool", {"tool_id": "shop:price", "args": {"item": "tea"}}),
         )
-        found, doc, ran = map(json.loads, model.heard)
+        found, doc, ran = map(json.loads, model.received)
         model = await run(
             toolset(ex, mode="code", filters=only),
             ("execute_code", {"code": "tools.run('shop:price', {'item': 'tea'})"}),
@@ -175,8 +175,8 @@ async def test_filters_hold_on_every_way_to_a_tool(sandbox: None) -> None:
         )
     assert all(tool["namespace"] == "stock" for tool in found["tools"])
     assert doc["error"]["code"] == ran["error"]["code"] == "tool_not_found"
-    assert "error" in json.loads(model.heard[0])
-    assert "error" in json.loads(other.heard[0])
+    assert "error" in json.loads(model.received[0])
+    assert "error" in json.loads(other.received[0])
 
 
 async def test_a_budget_brings_read_result_along() -> None:
@@ -184,14 +184,14 @@ async def test_a_budget_brings_read_result_along() -> None:
     origin = Origin(session="one")
     async with make_shop(max_bytes=2000) as ex:
         first = await run(toolset(ex, origin=origin), ("stock__everything", {}))
-        outline = json.loads(first.heard[0])
+        outline = json.loads(first.received[0])
         second = await run(
             toolset(ex, origin=origin), ("read_result", {"handle": outline["handle"], "path": "[499].name"})
         )
         third = await run(toolset(ex, origin=Origin(session="two")), ("read_result", {"handle": outline["handle"]}))
-    assert len(first.heard[0]) <= 2200
-    assert json.loads(second.heard[0])["value"] == "thing 499"
-    assert json.loads(third.heard[0])["error"]["code"] == "result_not_found"
+    assert len(first.received[0]) <= 2200
+    assert json.loads(second.received[0])["value"] == "thing 499"
+    assert json.loads(third.received[0])["error"]["code"] == "result_not_found"
 
 
 @pytest.mark.parametrize("mode", ["direct", "search"])

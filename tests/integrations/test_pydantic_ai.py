@@ -34,11 +34,11 @@ from toolexec.integrations.pydantic_ai import ExecToolset  # noqa: E402
 
 
 class Script:
-    """Asks for the given tool calls, one a turn, and then answers; `heard` is what came back, `tools` what it saw."""
+    """Asks for the given tool calls, one a turn, and then answers; `received` is what came back, `tools` what it saw."""
 
     def __init__(self, *calls: tuple[str, Any]) -> None:
         self.calls = calls
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.retries: list[str] = []
         self.extra: list[Any] = []
         self.tools: dict[str, Any] = {}
@@ -47,10 +47,10 @@ class Script:
         self.tools = {tool.name: tool for tool in info.function_tools}
         parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
         returned = [part for part in parts if isinstance(part, ToolReturnPart)]
-        self.heard = [part.content for part in returned if part.outcome != "retried"]
+        self.received = [part.content for part in returned if part.outcome != "retried"]
         self.retries = [str(part.content) for part in returned if part.outcome == "retried"]
         self.extra = [part.content for part in parts if isinstance(part, UserPromptPart)][1:]
-        turn = len(self.heard) + len(self.retries)
+        turn = len(self.received) + len(self.retries)
         if turn == len(self.calls):
             return ModelResponse(parts=[TextPart("done")])
         return ModelResponse(parts=[ToolCallPart(*self.calls[turn])])
@@ -70,7 +70,7 @@ async def test_a_tool_call_goes_through_the_gate_and_its_value_back_to_the_model
     origin = Origin(caller=Caller(id="ann"))
     async with make_shop(guard) as ex:
         script = await run(ExecToolset(ex, origin=origin, id="shop"), ("shop__price", {"item": "tea"}))
-    assert script.heard == [{"item": "tea", "price": 3, "currency": "EUR"}]
+    assert script.received == [{"item": "tea", "price": 3, "currency": "EUR"}]
     assert [(call.tool_id, call.origin) for call in guard.calls] == [("shop:price", origin)]
     assert script.tools["shop__price"].metadata["annotations"] == {"readOnlyHint": True}
 
@@ -97,15 +97,15 @@ async def test_runs_share_a_toolset(wrapped: bool) -> None:
         await Agent(FunctionModel(second.answer), toolsets=[shared]).run("go")
         changed.set()
         await running
-    assert second.heard == [5]
-    assert first.heard[0]["error"]["code"] == "tool_not_found"
+    assert second.received == [5]
+    assert first.received[0]["error"]["code"] == "tool_not_found"
 
 
 async def test_what_is_refused_or_fails_is_a_value_and_the_run_goes_on() -> None:
     """A refusal and a failure are values with a code."""
     async with make_shop() as ex:
         script = await run(ExecToolset(ex), ("shop__refund", {"order": 1}), ("shop__broken", {}))
-    assert [value["error"]["code"] for value in script.heard] == ["policy_denied", "handler_failed"]
+    assert [value["error"]["code"] for value in script.received] == ["policy_denied", "handler_failed"]
 
 
 async def test_wrong_arguments_make_the_model_try_again() -> None:
@@ -113,7 +113,7 @@ async def test_wrong_arguments_make_the_model_try_again() -> None:
     async with make_shop() as ex:
         script = await run(ExecToolset(ex), ("shop__price", {"itm": "tea"}), ("shop__price", {"item": "tea"}))
     assert "did you mean 'item'" in script.retries[0]
-    assert script.heard[0]["price"] == 3
+    assert script.received[0]["price"] == 3
 
 
 async def test_too_many_wrong_arguments_end_the_run() -> None:
@@ -127,7 +127,7 @@ async def test_an_image_reaches_the_model_as_one() -> None:
     """A reply with a picture is text and picture for the model."""
     async with make_shop() as ex:
         script = await run(ExecToolset(ex), ("shop__photo", {"item": "cup"}))
-    everything = [*script.heard, *script.extra]
+    everything = [*script.received, *script.extra]
     assert "a cup" in str(everything)
     assert any(isinstance(part, BinaryContent) for part in flat(everything))
 
@@ -145,7 +145,7 @@ async def test_the_modes_work() -> None:
         )
         agent = Agent(TestModel(), toolsets=[ExecToolset(ex, filters=only)])
         assert "EUR" in (await agent.run("go")).output
-    found, doc, value, missing = script.heard
+    found, doc, value, missing = script.received
     assert [tool["id"] for tool in found["tools"]] == ["shop:price"]
     assert doc["id"] == "shop:price"
     assert value["price"] == 3
@@ -159,7 +159,7 @@ async def test_tools_that_come_later_are_seen_at_the_next_step() -> None:
         await run(toolset)
         ex.add(lambda: 1, "late:comer")
         script = await run(toolset, ("late__comer", {}))
-    assert script.heard == [1]
+    assert script.received == [1]
 
 
 def test_without_the_package_the_extra_is_named() -> None:
@@ -178,7 +178,7 @@ async def test_an_image_that_is_none_is_left_out() -> None:
     async with make_shop() as ex:
         ex.add(no_picture, "shop:blank")
         script = await run(ExecToolset(ex), ("shop__blank", {}))
-    assert script.heard == ["look"]
+    assert script.received == ["look"]
 
 
 async def no_picture() -> ToolReply:

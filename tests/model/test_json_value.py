@@ -103,11 +103,11 @@ class Broken(Mapping[str, Any]):
         yield "a"
 
 
-texts = st.text() | st.text().map(Text) | st.text().map(np.str_)
+strings = st.text() | st.text().map(Text) | st.text().map(np.str_)
 integers = st.integers() | st.integers().map(Whole) | st.just(Level.LOW)
 floats = st.floats() | st.floats().map(Real) | st.floats().map(np.float64)
-scalars = st.none() | st.booleans() | integers | floats | texts | st.just(Word.YES)
-keys = texts | integers | floats | st.booleans() | st.none()
+scalars = st.none() | st.booleans() | integers | floats | strings | st.just(Word.YES)
+keys = strings | integers | floats | st.booleans() | st.none()
 
 
 def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -83,7 +83,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("key", TELLING)
 def test_a_telling_key_hides_its_value(key: str) -> None:
-    """However a telling key is spelt, what is under it is replaced: texts, numbers and whole objects."""
+    """However a telling key is spelt, what is under it is replaced: strings, numbers and whole objects."""
     assert is_telling(key)
     for value in ("hunter2", 1234, {"a": "hunter2"}, ["hunter2"]):
         assert Redactor().value({"x": [{key: value}]}) == {"x": [{key: REDACTED}]}
@@ -104,7 +104,7 @@ def test_under_a_telling_key_what_says_nothing_stays() -> None:
 
 @pytest.mark.parametrize("text", TEXTS, ids=TEXTS.values())
 def test_a_secret_in_a_text_is_replaced(text: str) -> None:
-    """Secrets are found in texts by what stands around them, and a second time changes nothing more."""
+    """Secrets are found in strings by what stands around them, and a second time changes nothing more."""
     shown = Redactor().text(text.replace("HIDE", "hunter2x9"))
     assert "hunter2x9" not in shown
     assert REDACTED in shown
@@ -344,7 +344,7 @@ def test_redacting_twice_is_redacting_once(value: Any) -> None:
 
 @given(st.text(alphabet="pasword=:;{}[]\"'\\?&#@/-tkn eyJ._0", max_size=200))
 def test_no_text_makes_it_fail(text: str) -> None:
-    """Texts full of marks are looked through without failing, and a second time changes nothing."""
+    """Strings full of marks are looked through without failing, and a second time changes nothing."""
     once = Redactor().text(text)
     assert isinstance(once, str)
     assert once == REDACTED or once != "" or not text

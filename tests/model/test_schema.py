@@ -226,7 +226,7 @@ class TestValues:
         ],
     )
     def test_types(self, type_name: str, good: Any, bad: Any) -> None:
-        """JSON's types, where a boolean is no number and a whole float is an integer."""
+        """JSON's types, where a boolean is not a number and a whole float is an integer."""
         assert accepts({"type": type_name}, good)
         assert not accepts({"type": type_name}, bad)
 

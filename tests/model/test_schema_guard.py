@@ -246,10 +246,10 @@ for text in json.load(sys.stdin):
         refused += 1
 print(refused)
 """
-    texts = [loop if isinstance(loop, str) else json.dumps(loop) for loop in LOOPS.values()]
-    texts += [json.dumps(doubling(n)) for n in (20, 100, 149)] + [nested(n) for n in (101, 10_000, 100_000)]
+    strings = [loop if isinstance(loop, str) else json.dumps(loop) for loop in LOOPS.values()]
+    strings += [json.dumps(doubling(n)) for n in (20, 100, 149)] + [nested(n) for n in (101, 10_000, 100_000)]
     done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(texts), capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], input=json.dumps(strings), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) == len(texts)
+    assert int(done.stdout) == len(strings)

@@ -17,7 +17,7 @@ def fresh(text: str) -> str:
 
 
 def tool(**parts: object) -> Tool:
-    """A tool whose texts are objects of their own."""
+    """A tool whose strings are objects of their own."""
     given = {"name": fresh("log"), "namespace": fresh("git"), "input_schema": True, **parts}
     return Tool(**given)  # pyright: ignore[reportArgumentType]
 
@@ -56,7 +56,7 @@ def test_parts_of_an_id(tool_id: str) -> None:
     assert made == Tool(name=made.name, namespace=made.namespace, version=made.version, input_schema=True)
 
 
-def test_only_plain_texts_are_shared() -> None:
+def test_only_plain_strings_are_shared() -> None:
     """An enum's member or another subclass of str does not turn up in tools that never had it."""
 
     class Title(enum.StrEnum):
@@ -82,11 +82,11 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "_MOST", 50)
     for number in range(500):
         tool(name=f"n{number}", tags=[f"t{number}"])
-        assert len(sharing._texts) <= 53
+        assert len(sharing._strings) <= 53
         assert len(sharing._tags) <= 50
     for number in range(500):
         shared_parts(f"s{number}:n{number}:{number}")
-        assert len(sharing._texts) <= 53
+        assert len(sharing._strings) <= 53
 
 
 def test_many_tags_are_shared_one_by_one() -> None:

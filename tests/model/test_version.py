@@ -180,7 +180,7 @@ class TestVersionValue:
         assert pickle.loads(pickle.dumps(v("1.2.3-a+b"))) == v("1.2.3-a+b")
 
     @pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.gt, operator.ge])
-    def test_does_not_compare_with_texts(self, compare: Callable[[object, object], bool]) -> None:
+    def test_does_not_compare_with_strings(self, compare: Callable[[object, object], bool]) -> None:
         """Comparing with something else is a mistake, not an answer."""
         with pytest.raises(TypeError):
             compare(v("1.0.0"), "1.0.0")

@@ -200,7 +200,7 @@ def test_directory_is_a_file(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigurationError, match="cannot be used") as caught:
         PrivateDirectory(tmp_path / "file" / below)
-    assert caught.value.details == {"folder": str(tmp_path / "file" / below)}
+    assert caught.value.details == {"directory": str(tmp_path / "file" / below)}
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])

@@ -13,9 +13,9 @@ from toolexec.errors import ConfigurationError
 from toolexec.process.steps import BuildStep, run_command, run_work
 
 
-def _command(folder: Path, code: str, **changes: object) -> tuple[int, str]:
+def _command(directory: Path, code: str, **changes: object) -> tuple[int, str]:
     options: dict[str, object] = {
-        "folder": folder,
+        "directory": directory,
         "environment": {**os.environ},
         "name": "build",
         "message": "m",
@@ -102,7 +102,7 @@ def test_command_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot start"):
         run_command(
             [str(tmp_path / "none")],
-            folder=tmp_path,
+            directory=tmp_path,
             environment={},
             name="build",
             message="",

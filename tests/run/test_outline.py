@@ -58,11 +58,11 @@ def test_a_text_shows_its_beginning_and_its_end() -> None:
 
 
 def test_a_long_text_in_an_object_shows_its_ends_too() -> None:
-    """The room that is left goes to the beginnings and ends of the longest texts."""
+    """The room that is left goes to the beginnings and ends of the longest strings."""
     found = of({"path": "a.py", "content": "x = 1\n" * 5000, "log": "y\n" * 3000})
     assert found["samples"] == {"path": "a.py"}
-    assert set(found["texts"]) == {"content", "log"}
-    assert found["texts"]["content"]["head"].startswith("x = 1\n")
+    assert set(found["strings"]) == {"content", "log"}
+    assert found["strings"]["content"]["head"].startswith("x = 1\n")
     assert found["parts"]["content"] == "text of 30,000 characters, 35,002 bytes"
 
 
@@ -178,5 +178,5 @@ def test_an_excerpt_without_line_ends_is_cut_anywhere() -> None:
     ids=[*map(str, range(14))],
 )
 def test_media_is_told_from_text(text: str, kind: str) -> None:
-    """Encoded bytes are recognised by what they look like; words, numbers and short texts are not."""
+    """Encoded bytes are recognised by what they look like; words, numbers and short strings are not."""
     assert media_kind(text) == kind

@@ -249,7 +249,7 @@ def test_a_file_that_is_none_is_refused(path: Path, content: str, caplog: pytest
 
 def test_a_definition_that_cannot_be_remembered_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """When the file cannot be written, new tools are refused, and later ones work once it can."""
-    (tmp_path / "state").write_text("a file in the folder's place")
+    (tmp_path / "state").write_text("a file in the directory's place")
     pins = Pins(tmp_path / "other" / "pins.json")
     (tmp_path / "other").write_text("x")
     for _ in range(2):

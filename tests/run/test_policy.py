@@ -280,7 +280,7 @@ def test_nothing_that_can_be_called_is_hidden_and_nothing_hidden_is_called() -> 
 class TestMemory:
     """Verdicts are kept, and never for too long."""
 
-    def test_a_changed_tool_is_judged_anew(self) -> None:
+    def test_a_changed_tool_is_judged_again(self) -> None:
         """A new definition under the same ID gets its own verdict."""
         policy = Policy([Rule("deny", tags="bad")])
         assert decide(policy, local(tags=["good"])) == "allow"
@@ -339,8 +339,8 @@ class TestReading:
             ({"effect": "denny"}, "did you mean deny"),
             ({"effect": 7}, "use allow, deny, ask"),
             ({"effect": ["deny"]}, "cannot be"),
-            ({"effect": "deny", "tools": 7}, "tools of a rule must be a list of texts"),
-            ({"effect": "deny", "tools": [7]}, "tools of a rule must be a list of texts"),
+            ({"effect": "deny", "tools": 7}, "tools of a rule must be a list of strings"),
+            ({"effect": "deny", "tools": [7]}, "tools of a rule must be a list of strings"),
             ({"effect": "deny", "tools": []}, "tools of a rule is empty"),
             ({"effect": "deny", "tags": "###"}, "'###' in the tags of a rule is not a tag"),
             ({"effect": "deny", "read_only": "yes"}, "read_only of a rule must be true or false"),

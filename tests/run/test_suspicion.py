@@ -67,5 +67,5 @@ def test_titles_and_schemas_are_read_too() -> None:
 
 
 def test_a_huge_schema_is_read_in_part() -> None:
-    """A schema with very many texts takes no time to speak of."""
+    """A schema with very many strings takes no time to speak of."""
     assert warnings(tool(input_schema={"enum": [f"text {n}" for n in range(5000)]})) == ()

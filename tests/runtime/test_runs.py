@@ -171,7 +171,7 @@ async def test_processes_are_stopped_while_the_event_loop_is_blocked(kind: str) 
 @pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.parametrize(("code", "message"), [("os._exit(3)", "exit code 3"), ("os.kill(os.getpid(), 11)", "signal")])
-async def test_a_crash_in_time_is_no_deadline_however_late_it_is_heard(code: str, message: str) -> None:
+async def test_a_crash_in_time_is_no_deadline_however_late_it_is_received(code: str, message: str) -> None:
     """A crash before the limit is reported as a crash."""
     before = _children()
 

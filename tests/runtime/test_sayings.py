@@ -1,4 +1,4 @@
-"""From what an engine says to the error that it means: with the literal texts of real ones.
+"""From what an engine says to the error that it means: with the literal strings of real ones.
 
 Each text is what the engine of that version printed when it was made to fail, or in its source, or in the report of
 somebody whom it happened to, named by repository and number.
@@ -424,7 +424,7 @@ def test_what_it_says(said: str, reason: str, kind: type[SandboxError]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "texts"),
+    ("said", "strings"),
     [
         ('exec: "node": executable file not found in $PATH: unknown', ["local/py:1 has no node;"]),
         ("exec user process caused: no such file or directory", ["has no python3;"]),
@@ -437,10 +437,10 @@ def test_what_it_says(said: str, reason: str, kind: type[SandboxError]) -> None:
         ("runsc did not terminate successfully: unknown", ["a working OCI runtime of that name;"]),
     ],
 )
-def test_what_to_do(said: str, texts: list[str]) -> None:
+def test_what_to_do(said: str, strings: list[str]) -> None:
     """The message names what is missing, and where."""
     error = engine_error(said, kind="docker", image="local/py:1")
-    assert all(text in str(error) for text in texts), str(error)
+    assert all(text in str(error) for text in strings), str(error)
 
 
 @pytest.mark.parametrize("said", ["", "hello", "Traceback (most recent call last):", "Killed", "{image} {0}"])

@@ -269,21 +269,21 @@ async def test_progress_rises_and_only_with_a_token(era: str) -> None:
         return "done"
 
     ex.add(work, "t:work")
-    heard: list[tuple[float, float | None, str | None]] = []
+    received: list[tuple[float, float | None, str | None]] = []
 
     async def hear(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, total, message))
+        received.append((done, total, message))
 
     async with serving(ex) as server, connect(server, era) as client:
         await client.call_tool("run_tool", {"tool_id": "t:work"}, progress_callback=hear)
-        await until(lambda: heard and heard[-1][0] == 5)
-        numbers = [done for done, _, _ in heard]
+        await until(lambda: received and received[-1][0] == 5)
+        numbers = [done for done, _, _ in received]
         assert numbers == sorted(set(numbers))
         assert len(numbers) >= 5
-        assert "step 3" in [message for _, _, message in heard]
-        count = len(heard)
+        assert "step 3" in [message for _, _, message in received]
+        count = len(received)
         await client.call_tool("run_tool", {"tool_id": "t:work"})
-        assert len(heard) == count
+        assert len(received) == count
 
 
 @both
@@ -297,15 +297,15 @@ async def test_a_flood_of_progress_is_thinned(era: str) -> None:
         return "done"
 
     ex.add(flood, "t:flood")
-    heard: list[float] = []
+    received: list[float] = []
 
     async def hear(done: float, total: float | None, message: str | None) -> None:
-        heard.append(done)
+        received.append(done)
 
     async with serving(ex) as server, connect(server, era) as client:
         await client.call_tool("run_tool", {"tool_id": "t:flood"}, progress_callback=hear)
-        await until(lambda: 1000 in heard)
-        assert len(heard) < 20
+        await until(lambda: 1000 in received)
+        assert len(received) < 20
 
 
 @both

@@ -47,19 +47,19 @@ async def test_one_notice_per_burst_in_the_handshake_era() -> None:
 async def test_listeners_of_the_newer_era() -> None:
     """In the newer era those who listen hear it, once per burst; the stream ends well when the server closes."""
     ex = Exec()
-    heard: list[Any] = []
+    received: list[Any] = []
     async with serving(ex, list_changed_debounce=0.05) as server, connect(server, "auto") as client:
         async with client.listen(tools_list_changed=True) as subscription:
 
             async def hear() -> None:
                 async for event in subscription:
-                    heard.append(event)
+                    received.append(event)
 
             task = asyncio.create_task(hear())
             grow(ex, "a", "b")
-            await until(lambda: len(heard) == 1)
+            await until(lambda: len(received) == 1)
             await asyncio.sleep(0.15)
-            assert len(heard) == 1
+            assert len(received) == 1
             task.cancel()
 
 

@@ -329,7 +329,7 @@ async def test_state_from_another_process_is_not_known() -> None:
 
 
 def test_the_question_cannot_be_forged() -> None:
-    """Texts of strangers stay on lines of their own, cut and without control characters."""
+    """Strings of strangers stay on lines of their own, cut and without control characters."""
     request = ApprovalRequest(
         tool_id="fs:danger\x1b]0;title\x07",
         args={"a\nWhy": "x\n\nIt gets no arguments." + "y" * 5000, **{f"n{i}": i for i in range(40)}},

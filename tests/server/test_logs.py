@@ -40,10 +40,10 @@ def talker() -> Exec:
 
 class Ear:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
 
     async def __call__(self, params: Any) -> None:
-        self.heard.append((params.level, params.data))
+        self.received.append((params.level, params.data))
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
@@ -54,14 +54,14 @@ async def test_handshake_levels() -> None:
         async with connect(server, "legacy", logging_callback=ear) as client:
             async with connect(server, "legacy", logging_callback=other) as second:
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
-                await until(lambda: ear.heard == [("warning", "care!")])
+                await until(lambda: ear.received == [("warning", "care!")])
                 await client.set_logging_level("debug")
                 await second.set_logging_level("error")
                 await client.call_tool("run_tool", {"tool_id": "t:talk"})
                 await second.call_tool("run_tool", {"tool_id": "t:talk"})
-                await until(lambda: len(ear.heard) == 3)
-                assert ear.heard[1:] == [("debug", "details"), ("warning", "care!")]
-                assert other.heard == []
+                await until(lambda: len(ear.received) == 3)
+                assert ear.received[1:] == [("debug", "details"), ("warning", "care!")]
+                assert other.received == []
 
 
 async def test_modern_requests_opt_in() -> None:
@@ -69,11 +69,11 @@ async def test_modern_requests_opt_in() -> None:
     ear = Ear()
     async with serving(talker()) as server, connect(server, "auto", logging_callback=ear) as client:
         for level, expected in ((None, []), ("warning", ["care!"]), ("debug", ["details", "care!"])):
-            ear.heard.clear()
+            ear.received.clear()
             meta: Any = {LOG_LEVEL_META_KEY: level} if level else None
             await client.call_tool("run_tool", {"tool_id": "t:talk"}, meta=meta)
             await asyncio.sleep(0.01)
-            assert [data for _, data in ear.heard] == expected
+            assert [data for _, data in ear.received] == expected
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ async def test_modern_requests_opt_in() -> None:
     ],
 )
 async def test_on_every_path(name: str, args: dict[str, Any]) -> None:
-    """Threads, generators, chains and code are heard, too."""
+    """Threads, generators, chains and code are received, too."""
     ear = Ear()
     async with serving(talker()) as server, connect(server, "legacy", logging_callback=ear) as client:
         reply = await client.call_tool(name, args)
         assert not reply.is_error
-        await until(lambda: len(ear.heard) == 1)
-        assert ear.heard[0][1].startswith("from a ")
+        await until(lambda: len(ear.received) == 1)
+        assert ear.received[0][1].startswith("from a ")
 
 
 async def test_a_flood_of_messages_is_bounded() -> None:
@@ -108,26 +108,26 @@ async def test_a_flood_of_messages_is_bounded() -> None:
     ear = Ear()
     async with serving(ex) as server, connect(server, "legacy", logging_callback=ear) as client:
         await client.call_tool("run_tool", {"tool_id": "t:flood"})
-        await until(lambda: any("800 messages were lost" in str(data) for _, data in ear.heard))
-        assert len(ear.heard) == 201
+        await until(lambda: any("800 messages were lost" in str(data) for _, data in ear.received))
+        assert len(ear.received) == 201
 
 
 async def test_without_a_server() -> None:
     """A listener on the origin hears tools in process; one that fails does no harm; without one nothing happens; and
-    streams are heard like calls."""
-    heard: list[tuple[str, str]] = []
+    streams are received like calls."""
+    received: list[tuple[str, str]] = []
 
     def broken(level: str, message: str) -> None:
         raise RuntimeError("deaf")
 
     async with talker() as ex:
-        with acting(Origin(hear=lambda level, message: heard.append((level, message)))):
+        with acting(Origin(hear=lambda level, message: received.append((level, message)))):
             await ex.run_tool("t:talk")
             assert [event.kind async for event in ex.stream_tool("t:pieces")] == ["chunk", "done"]
         with acting(Origin(hear=broken)):
             assert (await ex.run_tool("t:talk")).value == "said"
         assert (await ex.run_tool("t:talk")).value == "said"
-    assert heard == [("debug", "details"), ("warning", "care\x1b[31m!"), ("error", "from a generator")]
+    assert received == [("debug", "details"), ("warning", "care\x1b[31m!"), ("error", "from a generator")]
 
 
 def test_unknown_levels_are_refused() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import npm_folder, require_modern_node, require_npm_entry, server_environment
+from tests.servers import npm_directory, require_modern_node, require_npm_entry, server_environment
 
 pytestmark = pytest.mark.full
 CLIENTS = Path(__file__).parent / "clients"
@@ -27,22 +27,22 @@ SERVE = [sys.executable, "-m", "toolexec", "serve", "-c", "toolexec.toml"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A directory with a configuration and its tools."""
     (tmp_path / "toolexec.toml").write_text(CONFIG)
     (tmp_path / "tools.py").write_text((CLIENTS / "tools.py").read_text())
     return tmp_path
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    return server_environment(XDG_STATE_HOME=str(folder / "state"))
+def _environment(directory: Path) -> dict[str, str]:
+    return server_environment(XDG_STATE_HOME=str(directory / "state"))
 
 
 @pytest.fixture
-def url(folder: Path) -> Iterator[str]:
+def url(directory: Path) -> Iterator[str]:
     """The address of a server over HTTP."""
     command = [*SERVE, "--transport", "http", "--port", "0"]
-    process = subprocess.Popen(command, cwd=folder, env=_environment(folder), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=directory, env=_environment(directory), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:
@@ -57,13 +57,13 @@ def url(folder: Path) -> Iterator[str]:
     assert "Traceback" not in rest
 
 
-def _drive(kind: str, answer: str, folder: Path, *target: str) -> dict[str, Any]:
+def _drive(kind: str, answer: str, directory: Path, *target: str) -> dict[str, Any]:
     require_npm_entry("@modelcontextprotocol/client/package.json")
-    script = [require_modern_node(), str(CLIENTS / "drive.mjs"), kind, str(npm_folder() / "node_modules"), answer]
+    script = [require_modern_node(), str(CLIENTS / "drive.mjs"), kind, str(npm_directory() / "node_modules"), answer]
     done = subprocess.run(
         [*script, *target],
-        cwd=folder,
-        env=_environment(folder),
+        cwd=directory,
+        env=_environment(directory),
         capture_output=True,
         text=True,
         timeout=80,
@@ -97,23 +97,23 @@ def _check(said: dict[str, Any], answer: str) -> None:
 
 @pytest.mark.parametrize("answer", ["accept", "decline", "none"])
 @pytest.mark.parametrize("kind", ["v1", "legacy", "modern"])
-def test_typescript_over_stdio(kind: str, answer: str, folder: Path) -> None:
+def test_typescript_over_stdio(kind: str, answer: str, directory: Path) -> None:
     """The TypeScript clients of both generations find, read, run, chain and approve in both eras."""
-    _check(_drive(kind, answer, folder, "stdio", *SERVE), answer)
+    _check(_drive(kind, answer, directory, "stdio", *SERVE), answer)
 
 
 @pytest.mark.parametrize("kind", ["v1", "legacy", "modern"])
-def test_typescript_over_http(kind: str, folder: Path, url: str) -> None:
+def test_typescript_over_http(kind: str, directory: Path, url: str) -> None:
     """Clients in TypeScript work over streamable HTTP as well."""
-    _check(_drive(kind, "accept", folder, "http", url), "accept")
+    _check(_drive(kind, "accept", directory, "http", url), "accept")
 
 
-def _inspect(folder: Path, *words: str) -> Any:
+def _inspect(directory: Path, *words: str) -> Any:
     entry = require_npm_entry("@modelcontextprotocol/inspector-cli/build/cli.js")
     done = subprocess.run(
         [require_modern_node(), str(entry), "--cli", *words],
         cwd=entry.parent,  # it looks for its own package.json beside the current directory
-        env=_environment(folder),
+        env=_environment(directory),
         capture_output=True,
         text=True,
         timeout=80,
@@ -123,12 +123,16 @@ def _inspect(folder: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_inspector(folder: Path, url: str) -> None:
+def test_the_inspector(directory: Path, url: str) -> None:
     """The inspector lists the tools over stdio and calls one over HTTP."""
-    config = {"mcpServers": {"toolexec": {"command": SERVE[0], "args": [*SERVE[1:-1], str(folder / "toolexec.toml")]}}}
-    (folder / "mcp.json").write_text(json.dumps(config))
-    listed = _inspect(folder, "--config", str(folder / "mcp.json"), "--server", "toolexec", "--method", "tools/list")
+    config = {
+        "mcpServers": {"toolexec": {"command": SERVE[0], "args": [*SERVE[1:-1], str(directory / "toolexec.toml")]}}
+    }
+    (directory / "mcp.json").write_text(json.dumps(config))
+    listed = _inspect(
+        directory, "--config", str(directory / "mcp.json"), "--server", "toolexec", "--method", "tools/list"
+    )
     assert "search_tools" in {tool["name"] for tool in listed["tools"]}
     call = ["--method", "tools/call", "--tool-name", "search_tools", "--tool-arg", "query=two numbers"]
-    found = _inspect(folder, url, "--transport", "http", *call)
+    found = _inspect(directory, url, "--transport", "http", *call)
     assert found["structuredContent"]["tools"][0]["id"] == "math:add"

@@ -19,21 +19,21 @@ from toolexec.backend.secrets.scrub import spellings
 
 pytestmark = pytest.mark.full
 
-TOOLS = ("described", "texts", "nested", "failing", "refusing", "telling")
+TOOLS = ("described", "strings", "nested", "failing", "refusing", "telling")
 
 
-def _configure(folder: Path) -> dict[str, str]:
+def _configure(directory: Path) -> dict[str, str]:
     """Write a configuration that holds no secret itself; gives the environment that some of them come from."""
-    (folder / "kept").write_text(SECRETS["file"])
-    (folder / "kept").chmod(0o600)
-    (folder / "say.py").write_text(f"print({SECRETS['command']!r})")
-    say = shlex.join([sys.executable, str(folder / "say.py")])
+    (directory / "kept").write_text(SECRETS["file"])
+    (directory / "kept").chmod(0o600)
+    (directory / "say.py").write_text(f"print({SECRETS['command']!r})")
+    say = shlex.join([sys.executable, str(directory / "say.py")])
     near = {
         "command": sys.executable,
         "args": [LEAKING, "stdio"],
         "env": {
             "PLANTED_1": "${A_VARIABLE}",
-            "PLANTED_2": f"secretref:file:{folder / 'kept'}",
+            "PLANTED_2": f"secretref:file:{directory / 'kept'}",
             "PLANTED_3": f"secretref:command:{say}",
             "PLANTED_4": "${URL_KEY}",
             "PLANTED_5": "${HEADER}",
@@ -43,22 +43,24 @@ def _configure(folder: Path) -> dict[str, str]:
     config: dict[str, Any] = {
         "mcpServers": {"near": near, "lacking": lacking},
         "policy": {"remote_destructive": "allow"},
-        "audit": {"path": str(folder / "audit.jsonl"), "args": "redacted"},
+        "audit": {"path": str(directory / "audit.jsonl"), "args": "redacted"},
         "server": {"log_level": "debug"},
     }
-    (folder / "toolexec.json").write_text(json.dumps(config))
+    (directory / "toolexec.json").write_text(json.dumps(config))
     return {"A_VARIABLE": SECRETS["variable"], "URL_KEY": SECRETS["url"], "HEADER": SECRETS["header"]}
 
 
 async def _session(client: Client) -> list[Any]:
     """All that a client hears in a session that tries everything."""
-    heard: list[Any] = [client.instructions]
+    received: list[Any] = [client.instructions]
 
     async def call(name: str, **args: Any) -> None:
         with suppress(MCPError):
-            heard.append((await client.call_tool(name, args, progress_callback=_hear(heard))).model_dump(mode="json"))
+            received.append(
+                (await client.call_tool(name, args, progress_callback=_hear(received))).model_dump(mode="json")
+            )
 
-    heard.append((await client.list_tools()).model_dump(mode="json"))
+    received.append((await client.list_tools()).model_dump(mode="json"))
     await call("list_backends")
     await call("search_tools", query="needs no key", limit=20)
     await call("list_tools")
@@ -71,12 +73,12 @@ async def _session(client: Client) -> list[Any]:
     program = "\n".join(f"try:\n  print(tools.near.{name}())\nexcept Exception as e:\n  print(e)" for name in TOOLS)
     await call("execute_code", code=f"import os\nprint(dict(os.environ))\n{program}\nraise ValueError(str(tools))")
     await call("stubs", namespaces=["near"])
-    return heard
+    return received
 
 
-def _hear(heard: list[Any]) -> Any:
+def _hear(received: list[Any]) -> Any:
     async def hear(*said: Any) -> None:
-        heard.append(said)
+        received.append(said)
 
     return hear
 
@@ -93,12 +95,12 @@ async def test_no_output_has_a_secret(mode: Any, tmp_path: Path) -> None:
     )
     with (tmp_path / "stderr").open("w+") as stderr:
         async with Client(stdio_client(server, errlog=stderr), mode=mode) as client:
-            heard = await _session(client)
+            received = await _session(client)
         stderr.seek(0)
         log = stderr.read()
     audit = (tmp_path / "audit.jsonl").read_text()
     state = "".join(path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file())
-    said = json.dumps(heard, default=str, ensure_ascii=False)
+    said = json.dumps(received, default=str, ensure_ascii=False)
     assert "the key is [REDACTED]" in said
     assert audit.count('"outcome":"ok"') > 10
     for output in (said, log, audit, state):

@@ -151,7 +151,7 @@ async def test_a_server_that_is_added_later() -> None:
             assert await registry.execute("one:tool", {"a": 1}) == {"a": 1}
             with pytest.raises(BackendError):
                 await registry.register_mcp(scripted("one", "tool"))
-            with pytest.raises(BackendNotFoundError, match="is no local tool"):
+            with pytest.raises(BackendNotFoundError, match="is not a local tool"):
                 registry.unregister_local("one:tool")
             await registry.unregister_mcp("one")
             assert registry.namespaces() == ["talk"]

@@ -66,7 +66,7 @@ def test_nothing_published_for_nothing_given() -> None:
     assert "structuredContent" not in success(None, None, (), True, MODERN)
 
 
-def test_plain_texts() -> None:
+def test_plain_strings() -> None:
     """Escapes and hidden marks are gone, lines stay, and length is bounded."""
     assert plain("a\x1b[31mb\u202ec\r\nd\te\x00", 100) == "abc\nd\te"
     assert plain("x" * 50, 10) == "x" * 9 + "…"

@@ -86,17 +86,17 @@ async def test_direct_tools(era: str) -> None:
 async def test_notices_are_of_what_can_be_seen() -> None:
     """A change outside of the toolset is not told of; one inside is."""
     ex = world()
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def hear(message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            heard.append(message)
+            received.append(message)
 
     async with serving(ex, list_changed_debounce=0.02) as server:
         async with connect(server, "legacy", message_handler=hear):
             await ex.start()
             add(ex, "wipe_more")
             await asyncio.sleep(0.2)
-            assert heard == []
+            assert received == []
             add(ex, "peek", READS)
-            await until(lambda: len(heard) == 1)
+            await until(lambda: len(received) == 1)

@@ -14,7 +14,7 @@ from toolexec.adapter.base import (
     kept,
     lose_fields,
     plain,
-    texts,
+    strings,
 )
 from toolexec.adapter.features import SchemaFeature, used_features
 from toolexec.adapter.losses import Losses, LossWarning
@@ -118,10 +118,10 @@ def _read(data: dict[str, Any]) -> Tool:
     except InvalidToolIDError:
         found = ToolID(clean_segment(skill_id) or skill_id)
     title, description = data.get("name"), data.get("description")
-    meta: dict[str, Any] = {key: listed for key in _IN_META[:3] if (listed := texts(data.get(key)))}
+    meta: dict[str, Any] = {key: listed for key in _IN_META[:3] if (listed := strings(data.get(key)))}
     requirements = _requirements(data.get("securityRequirements", data.get("security")))
     meta |= {"securityRequirements": requirements} if requirements else {}
-    tags = texts(data.get("tags"))
+    tags = strings(data.get("tags"))
     extra: dict[str, Any] = {"id": skill_id} if str(found) != skill_id else {}
     tool = Tool(
         name=found.name,
@@ -155,9 +155,9 @@ def _write(tool: Tool, options: FormOptions) -> Converted:
         "id": skill_id,
         "name": tool.display_name,
         "description": described_as(tool, 0, losses) or tool.display_name,
-        "tags": texts(before.get("tags")) or list(tool.tags) or [tool.namespace or tool.name],  # one is needed
+        "tags": strings(before.get("tags")) or list(tool.tags) or [tool.namespace or tool.name],  # one is needed
     }
-    skill |= {key: found for key in _IN_META[:3] if (found := texts(meta.get(key)))}
+    skill |= {key: found for key in _IN_META[:3] if (found := strings(meta.get(key)))}
     requirements = _requirements(meta.get("securityRequirements"))
     if requirements:
         skill["securityRequirements"] = _written(requirements)
@@ -190,8 +190,8 @@ def _read_card(data: dict[str, Any]) -> ProviderCard:
         capabilities=capabilities,
         security_schemes={name: _object(scheme) for name, scheme in _object(data.get("securitySchemes")).items()},
         security_requirements=_requirements(data.get("securityRequirements", data.get("security"))),
-        default_input_modes=tuple(texts(data.get("defaultInputModes"))),
-        default_output_modes=tuple(texts(data.get("defaultOutputModes"))),
+        default_input_modes=tuple(strings(data.get("defaultInputModes"))),
+        default_output_modes=tuple(strings(data.get("defaultOutputModes"))),
         skills=tuple(_read(skill) for skill in skills),
         interfaces=interfaces,
         organization=_text(organization.get("organization")),
@@ -346,7 +346,7 @@ def _requirements(value: object) -> list[dict[str, list[str]]]:
 
 def _scopes(value: object) -> list[str]:
     listed = value.get("list") if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
-    return texts(listed)
+    return strings(listed)
 
 
 def _written(requirements: object) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class AnthropicAdapter:
     """Anthropic's client tools: `{"name": ..., "description": ..., "input_schema": {...}}`.
 
     `input_examples`, `cache_control`, `defer_loading`, `allowed_callers`, `eager_input_streaming` and `strict` go
-    through a tool and come back. The examples are the tool's examples, too: texts in the meta's `examples`.
+    through a tool and come back. The examples are the tool's examples, too: strings in the meta's `examples`.
     """
 
     @property

@@ -29,7 +29,7 @@ __all__ = [
     "kept",
     "lose_fields",
     "plain",
-    "texts",
+    "strings",
 ]
 
 META_KEY: Final = "dev.toolexec/adapter"
@@ -206,8 +206,8 @@ def described_as(tool: Tool, limit: int, losses: Losses) -> str:
     return text
 
 
-def texts(value: Any) -> list[str]:
-    """Return the texts in a list; empty for anything else."""
+def strings(value: Any) -> list[str]:
+    """Return the strings in a list; empty for anything else."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 

@@ -277,11 +277,11 @@ class _Work:
         node["properties"] = properties
 
     def _check_required(self, node: dict[str, Any], path: str) -> None:
-        """Leave out of `required` what is no property."""
+        """Leave out of `required` what is not a property."""
         properties = node.get("properties", {})
         known = [name for name in node["required"] if name in properties]
         if len(known) < len(node["required"]):
-            self.losses.add("required", path, "loosened", "it names what is no property")
+            self.losses.add("required", path, "loosened", "it names what is not a property")
         node["required"] = known
         if not known and self.dialect.strict is None:
             del node["required"]

@@ -45,7 +45,7 @@ class VendorCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """A part that is no text: its media type, and its bytes in base64."""
+    """A part that is not text: its media type, and its bytes in base64."""
 
     mime_type: str
     data: str

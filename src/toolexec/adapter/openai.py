@@ -94,10 +94,10 @@ def _read(form: object, names: NameMap | None) -> Tool:
     data = plain(form)
     kind = data.get("type", "function")
     if kind != "function":
-        raise ValueError(f"a tool of the type {kind!r:.50} is no function")
+        raise ValueError(f"a tool of the type {kind!r:.50} is not a function")
     function = data.get("function", data)
     if not isinstance(function, dict):
-        raise ValueError("`function` is no object")
+        raise ValueError("`function` is not an object")
     description = function.get("description")
     parameters = function.get("parameters")
     extra = {key: function[key] for key in _KEPT if function.get(key) is not None}

@@ -64,7 +64,7 @@ def _is(node: dict[str, Any], name: str) -> bool:
 
 
 def _bounds(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
-    """`exclusiveMinimum` of whole numbers as `minimum`, and the like."""
+    """`exclusiveMinimum` of integers as `minimum`, and the like."""
     sides = (("exclusiveMinimum", "minimum", max), ("exclusiveMaximum", "maximum", min))
     for exclusive, inclusive, tighter in sides:
         value = node.get(exclusive)

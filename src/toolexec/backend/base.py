@@ -111,7 +111,7 @@ class LiveBackend(Protocol):
     """A backend whose tools come and go."""
 
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
-        """Have *listener* called with all tools whenever the list was read anew, and now if it was read before; returns
+        """Have *listener* called with all tools whenever the list was read again, and now if it was read; returns
         how to stop that."""
         ...
 

@@ -34,7 +34,7 @@ File = Annotated[
     typer.Argument(
         metavar="FILE",
         help="The audit log. Default: $TOOLEXEC_AUDIT, else that of the configuration, else toolexec/audit.jsonl in "
-        "the user's state folder.",
+        "the user's state directory.",
         show_default=False,
     ),
 ]
@@ -42,7 +42,7 @@ File = Annotated[
 
 def audit_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
     """Return the audit log to look at: the one that is *given*, else the one that `$TOOLEXEC_AUDIT` names, else that of
-    the configuration in *config* or in the current folder, else the usual one.
+    the configuration in *config* or in the current directory, else the usual one.
 
     Raises ConfigurationError when there is none, or the configuration is wrong.
     """

@@ -113,7 +113,7 @@ def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
 
 
 def _command(files: tuple[Path, ...]) -> dict[str, Any]:
-    """How to start this very toolexec, from any folder."""
+    """How to start this very toolexec, from any directory."""
     from toolexec.cli.sources import find_sources
 
     named = [word for file in find_sources(files).files for word in ("-c", str(file.resolve()))]

@@ -52,7 +52,7 @@ async def run(session: Session, options: CodeOptions) -> int:
         _show(screen, result)
         if result.files:
             names = ", ".join(one_line(str(name)) for name in written or result.files)
-            screen.note(f"wrote {names}" if written else f"files: {names}; --out-dir FOLDER keeps them")
+            screen.note(f"wrote {names}" if written else f"files: {names}; --out-dir DIRECTORY keeps them")
     if result.error is None:
         return OK
     return FAILED if isinstance(result.error, CodeExecutionError | LimitExceededError) else NOT_RUN

@@ -32,7 +32,7 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeOptions:
-    """What was said on the command line; texts are as they were typed, and `None` or empty is not said.
+    """What was said on the command line; strings are as they were typed, and `None` or empty is not said.
 
     The program is `text`, or what `file` has (`-`: stdin). `files` and `env` are `PATH[=NAME]` and `NAME[=VALUE]`,
     sizes are like `64M`, times in seconds and milliseconds as the names say. `packages` are those of a sandbox that

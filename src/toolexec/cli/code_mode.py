@@ -52,7 +52,7 @@ Files = Annotated[
 ]
 OutDir = Annotated[
     Path | None,
-    typer.Option("--out-dir", "-o", metavar="FOLDER", help="Where files go that the program makes or changes."),
+    typer.Option("--out-dir", "-o", metavar="DIRECTORY", help="Where files go that the program makes or changes."),
 ]
 Profile = Annotated[
     Literal["dev", "standard", "hardened", "wasm"] | None,

@@ -90,29 +90,30 @@ def failure_text(error: CodeError) -> Text:
     return text
 
 
-def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write *files* (by relative path) into *folder*, which is made if need be; gives their paths.
+def write_files(directory: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write *files* (by relative path) into *directory*, which is made if need be; gives their paths.
 
-    Files of these names are replaced. Raises SandboxViolationError when a name, or a link that is in the folder, leads
-    out of it, and ConfigurationError when one cannot be written. All names are checked before anything is written.
+    Files of these names are replaced. Raises SandboxViolationError when a name, or a link that is in the directory,
+    leads out of it, and ConfigurationError when one cannot be written. All names are checked before anything is
+    written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        root = folder.resolve()
+        directory.mkdir(parents=True, exist_ok=True)
+        root = directory.resolve()
         targets = {name: _inside(root, name) for name in files}
         for name, target in targets.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(files[name])
     except OSError as error:
-        raise ConfigurationError(f"cannot write to {folder}: {error.strerror or error}") from error
-    return [folder / name for name in files]
+        raise ConfigurationError(f"cannot write to {directory}: {error.strerror or error}") from error
+    return [directory / name for name in files]
 
 
 def _inside(root: Path, name: str) -> Path:
     """Where *name* goes, links followed."""
     path = PurePosixPath(name)
     if not name or path.is_absolute() or PurePath(name).anchor or ".." in path.parts or "\0" in name or "\\" in name:
-        raise SandboxViolationError(f"the code made a file named {name!r}, which is no place in the output folder")
+        raise SandboxViolationError(f"the code made a file named {name!r}, which is no place in the output directory")
     target = root.joinpath(*path.parts).resolve()
     if target == root or not target.is_relative_to(root):
         raise SandboxViolationError(f"the file {name!r} would be written outside of {root}: a link there leads out")

@@ -53,7 +53,7 @@ _MOST_REASON: Final = 300
 
 
 async def doctor(session: Session, *, quick: bool) -> int:
-    """Show how every sandbox is here, what serves each profile, versions, and the cache folder.
+    """Show how every sandbox is here, what serves each profile, versions, and the cache directory.
 
     Unless *quick*, each sandbox runs small programs, and others that go over its limits: how ready for production it is
     comes from that. The exit code is 1 when nothing serves the profile `standard`.
@@ -221,7 +221,7 @@ def _packages(packages: Mapping[str, str | None]) -> Table:
 
 
 def _cache(cache: CacheState) -> Text:
-    text = Text(one_line(cache.folder))
+    text = Text(one_line(cache.directory))
     if cache.exists:
         facts = [f"owner {cache.owner}", "private" if cache.private else "others can get in"]
         facts += ["writable" if cache.writable else "not writable"]

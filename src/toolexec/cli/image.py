@@ -101,13 +101,13 @@ def image_import(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A tar (also with gzip) of an OCI layout, of docker save or of a root file system; or a folder.",
+            help="A tar (also with gzip) of an OCI layout, of docker save or of a root file system; or a directory.",
         ),
     ],
     name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="What to call it, such as team/tools:2.")],
     as_json: AsJson = False,
 ) -> None:
-    """Bring in an image from a file or folder; one that has the name already is replaced."""
+    """Bring in an image from a file or directory; one that has the name already is replaced."""
     _perform(context, lambda session: import_(session, source, name), as_json)
 
 
@@ -204,13 +204,13 @@ async def _make(
     took = perf_counter() - began
     screen = session.screen
     if screen.as_json:
-        facts = {"folder": str(store.folder), "built": built, "durationMs": round(took * 1000, 3)}
+        facts = {"directory": str(store.directory), "built": built, "durationMs": round(took * 1000, 3)}
         screen.document({"image": _data(made), **facts, **({"lock": str(lock)} if lock is not None else {})})
         return OK
     done = f"is ready, after {duration_text(took)}" if built else "is ready, it was built before"
     content = ", ".join([size_text(made.size_bytes), *_languages(made)])
     screen.value(Text.assemble((made.name, "cyan"), f" {done}: {content}"))
-    screen.value(Text(f"{made.digest} in {store.folder}", style="dim"))
+    screen.value(Text(f"{made.digest} in {store.directory}", style="dim"))
     return OK
 
 
@@ -233,10 +233,10 @@ async def list_images(session: Session) -> int:
     found = await asyncio.to_thread(store.list)
     screen = session.screen
     if screen.as_json:
-        screen.document({"folder": str(store.folder), "images": [_data(entry) for entry in found]})
+        screen.document({"directory": str(store.directory), "images": [_data(entry) for entry in found]})
     elif found:
         screen.show(_table(found))
-        screen.note(f"{size_text(sum(entry.size_bytes for entry in found))} in {store.folder}")
+        screen.note(f"{size_text(sum(entry.size_bytes for entry in found))} in {store.directory}")
     else:
         screen.note("there are no images yet; toolexec image build makes one")
     return OK
@@ -267,9 +267,9 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     for entry in found if known is None else [known]:
         freed += await asyncio.to_thread(store.remove, entry.name)
     if session.screen.as_json:
-        session.screen.document({"folder": str(store.folder), "freedBytes": freed})
+        session.screen.document({"directory": str(store.directory), "freedBytes": freed})
     else:
-        session.screen.value(Text(f"{size_text(freed)} set free in {store.folder}"))
+        session.screen.value(Text(f"{size_text(freed)} set free in {store.directory}"))
     return OK
 
 

@@ -22,7 +22,7 @@ Config = Annotated[
         metavar="FILE",
         help="Where tools come from: toolexec.toml (or .yaml, .json), an mcpServers JSON file, or a Python file with "
         "@tool functions or an Exec. May be repeated. Default: $TOOLEXEC_CONFIG, else toolexec.toml, .yaml, .yml, "
-        ".json, mcp.json or .mcp.json in the current folder.",
+        ".json, mcp.json or .mcp.json in the current directory.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]

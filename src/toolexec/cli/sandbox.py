@@ -34,7 +34,7 @@ __all__ = ["build", "check", "list_sandboxes", "remove", "size_text"]
 async def build(session: Session, packages: Sequence[str]) -> int:
     """Build the sandbox with *packages*, unless it is there, and load it once.
 
-    Raises SandboxUnavailableError when it cannot be built, ConfigurationError for what is no package.
+    Raises SandboxUnavailableError when it cannot be built, ConfigurationError for what is not a package.
     """
     from toolexec.runtime.wasm.backend import WasmBackend
 
@@ -52,16 +52,18 @@ async def build(session: Session, packages: Sequence[str]) -> int:
     took = perf_counter() - began
     made = _find(await asyncio.to_thread(cache.list), wanted)
     if made is None:
-        raise SandboxUnavailableError(f"the sandbox was built, and is not in {cache.folder} any more; build it again")
+        raise SandboxUnavailableError(
+            f"the sandbox was built, and is not in {cache.directory} any more; build it again"
+        )
     screen = session.screen
     if screen.as_json:
-        facts = {"folder": str(cache.folder), "built": not was_ready, "durationMs": round(took * 1000, 3)}
+        facts = {"directory": str(cache.directory), "built": not was_ready, "durationMs": round(took * 1000, 3)}
         screen.document({"sandbox": _data(made), **facts})
         return OK
     done = "is ready, it was built before" if was_ready else f"is ready, after {duration_text(took)}"
     screen.value(Text.assemble((_name(made), "cyan"), f" {done}: Python {made.python}, {size_text(made.size)}"))
     _tell_packages(session, made)
-    screen.value(Text(f"in {cache.folder}", style="dim"))
+    screen.value(Text(f"in {cache.directory}", style="dim"))
     return OK
 
 
@@ -79,10 +81,10 @@ async def list_sandboxes(session: Session) -> int:
     found = await asyncio.to_thread(cache.list)
     screen = session.screen
     if screen.as_json:
-        screen.document({"folder": str(cache.folder), "sandboxes": [_data(entry) for entry in found]})
+        screen.document({"directory": str(cache.directory), "sandboxes": [_data(entry) for entry in found]})
     elif found:
         screen.show(_table(found))
-        screen.note(f"{size_text(sum(entry.size for entry in found))} in {cache.folder}")
+        screen.note(f"{size_text(sum(entry.size for entry in found))} in {cache.directory}")
     else:
         screen.note("no sandbox has been built yet; toolexec sandbox build does it, and the first toolexec code")
     return OK
@@ -105,9 +107,9 @@ async def remove(session: Session, packages: Sequence[str], *, everything: bool)
             raise ConfigurationError(f"there is no sandbox {_name_of(wanted)} to remove; {hint}")
     freed = await asyncio.to_thread(cache.remove, None if everything else wanted)
     if session.screen.as_json:
-        session.screen.document({"folder": str(cache.folder), "freedBytes": freed})
+        session.screen.document({"directory": str(cache.directory), "freedBytes": freed})
     else:
-        session.screen.value(Text(f"{size_text(freed)} set free in {cache.folder}"))
+        session.screen.value(Text(f"{size_text(freed)} set free in {cache.directory}"))
     return OK
 
 

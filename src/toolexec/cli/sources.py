@@ -23,14 +23,14 @@ DEFAULT_FILES: Final = ("toolexec.toml", "toolexec.yaml", "toolexec.yml", "toole
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files that tools come from; `implied` when nobody named them and they were found in the current folder."""
+    """The files that tools come from; `implied` when nobody named them and they were found in the current directory."""
 
     files: tuple[Path, ...]
     implied: bool = False
 
 
 def find_sources(given: Sequence[Path]) -> Sources:
-    """Return the files given, else those of $TOOLEXEC_CONFIG, else the first of `DEFAULT_FILES` in the current folder.
+    """Return those given, else those of $TOOLEXEC_CONFIG, else the first of `DEFAULT_FILES` in the working directory.
 
     Raises ConfigurationError when there is none.
     """
@@ -45,7 +45,7 @@ def find_sources(given: Sequence[Path]) -> Sources:
     raise ConfigurationError(
         "no tools: say where they come from with -c app.py (Python functions), -c mcp.json (MCP servers) or "
         f"-c toolexec.toml (both, and all settings), set {VARIABLE}, or put one of {', '.join(DEFAULT_FILES)} into the "
-        "current folder; toolexec init writes toolexec.toml, toolexec demo needs none of it"
+        "current directory; toolexec init writes toolexec.toml, toolexec demo needs none of it"
     )
 
 

@@ -30,7 +30,7 @@ State = Annotated[
         "--state",
         metavar="FILE",
         help="The file of accepted tools. Default: that of the configuration, else $TOOLEXEC_PINS, else "
-        "toolexec/pins.json in the user's state folder.",
+        "toolexec/pins.json in the user's state directory.",
     ),
 ]
 
@@ -94,8 +94,8 @@ def _usual_file() -> Path:
     named = os.environ.get("TOOLEXEC_PINS", "")
     if named:
         return Path(named).expanduser()
-    folder = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(folder) if folder else Path.home() / ".local" / "state") / "toolexec" / "pins.json"
+    directory = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(directory) if directory else Path.home() / ".local" / "state") / "toolexec" / "pins.json"
 
 
 async def _look(session: Session, pins: Pins) -> None:

@@ -83,7 +83,7 @@ class _Kept:
 
 
 class Handles:
-    """The values of one run, or of all runs of a session, that are kept on the host: texts, lists and objects whose
+    """The values of one run, or of all runs of a session, that are kept on the host: strings, lists and objects whose
     JSON is longer than *budget* bytes. Numbers, booleans and null always travel.
 
     An ID is never used twice, and cannot be guessed. In the arguments of a tool call `{"$handle": id}` stands for the
@@ -169,7 +169,7 @@ class Handles:
         limit: int | None = None,
         most_bytes: int = _MAX_PAGE,
         backward: bool = False,
-        texts: bool = True,
+        strings: bool = True,
         budget: Budget | None = None,
     ) -> str:
         """Return the next piece of a kept value, as JSON: as many items as fit the budget and *most_bytes*, at least
@@ -178,7 +178,7 @@ class Handles:
         Of a list `{"items": [...], "held": {...}}`, of an object with their `keys`, too; *of* `keys` gives only those.
         Of a text `{"text": ...}`. It begins at *offset*, or ends before it with *backward*, and has at most *limit*
         items. An item that does not fit is null, and `held` has a handle for it under its position; a long text ends
-        the page before it, unless it comes first. Without *texts* even then, so that the page may be empty.
+        the page before it, unless it comes first. Without *strings* even then, so that the page may be empty.
 
         Raises InvalidRequestError for an unknown handle, a negative number, and work that takes more than *budget*.
         """
@@ -193,13 +193,13 @@ class Handles:
             if of == "keys":
                 return f'{{"keys":{_encode(_some_keys(value, offset))}}}'
             entries = islice(value.items(), offset, None if limit is None else offset + limit)
-            return self._pack(((key, item) for key, item in entries), most, budget, texts=texts, keyed=True)
+            return self._pack(((key, item) for key, item in entries), most, budget, strings=strings, keyed=True)
         limit = len(value) if limit is None else limit
         if backward:
             places: Sequence[int] = range(min(offset, len(value)) - 1, max(offset - limit, 0) - 1, -1)
         else:
             places = range(offset, min(offset + limit, len(value)))
-        return self._pack((("", value[at]) for at in places), most, budget, texts=texts, backward=backward)
+        return self._pack((("", value[at]) for at in places), most, budget, strings=strings, backward=backward)
 
     def _pack(
         self,
@@ -207,7 +207,7 @@ class Handles:
         most: int,
         budget: Budget,
         *,
-        texts: bool,
+        strings: bool,
         keyed: bool = False,
         backward: bool = False,
     ) -> str:
@@ -219,7 +219,7 @@ class Handles:
         for key, item in entries:
             budget.spend()
             text = self._within(item, most, budget)
-            if isinstance(item, str) and text is None and (items or not texts):
+            if isinstance(item, str) and text is None and (items or not strings):
                 break
             cost = (len(text) if text is not None else _PREVIEW_CHARS) + len(key)
             if items and size + cost > most:

@@ -1,6 +1,6 @@
 """What code calls a tool: `tools.github.create_issue` for `github:create_issue`.
 
-Where a name is no Python name, its nearest one stands for it: `list-issues` is `list_issues`, `import` is `import_`.
+Where a name is not a Python name, its nearest one stands for it: `list-issues` is `list_issues`, `import` is `import_`.
 The tool that has exactly the name always has it. Where several tools come to the same name and none has it exactly,
 none of them gets it: `tools.run("github:list-issues", {...})` reaches each by its ID.
 """
@@ -254,7 +254,7 @@ def _exact(key: tuple[str, str]) -> ToolPath:
 
 
 def _version_key(version: str) -> tuple[int, Any, str]:
-    """No version first of all, then semantic versions by precedence, then all other texts: as an index chooses."""
+    """No version first of all, then semantic versions by precedence, then all other strings: as an index chooses."""
     if not version:
         return (2, 0, "")
     try:

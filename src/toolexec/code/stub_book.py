@@ -160,5 +160,5 @@ def needed(types: Iterable[str], definitions: Sequence[Definition]) -> tuple[Def
 
 
 def _tokens_of(definition: Definition) -> list[str]:
-    texts = [definition.alias, definition.note, *(field.type for field in definition.fields)]
-    return [token for text in texts for token in _TOKEN.findall(text)]
+    strings = [definition.alias, definition.note, *(field.type for field in definition.fields)]
+    return [token for text in strings for token in _TOKEN.findall(text)]

@@ -50,7 +50,7 @@ _BOUNDS: Final = (
 
 
 def one_line(text: Any, limit: int) -> str:
-    """Return the printable characters of *text* on one line, at most *limit*; empty when it is no text."""
+    """Return the printable characters of *text* on one line, at most *limit*; empty when it is not text."""
     if not isinstance(text, str):
         return ""
     raw = _COLOUR.sub("", text[: limit * 4])  # enough to fill the line, and no work for the rest
@@ -106,11 +106,11 @@ def is_plain_name(name: str) -> bool:
     )
 
 
-def joined_words(*texts: str) -> str:
-    """Return the words of *texts* as one class name: `create_issue`, `result` gives `CreateIssueResult`; may be
+def joined_words(*strings: str) -> str:
+    """Return the words of *strings* as one class name: `create_issue`, `result` gives `CreateIssueResult`; may be
     empty.
     """
-    words = [word[0].upper() + word[1:] for text in texts for word in _WORD.findall(text[:_MAX_NAME])]
+    words = [word[0].upper() + word[1:] for text in strings for word in _WORD.findall(text[:_MAX_NAME])]
     name = "".join(words)[:_MAX_CLASS_NAME]
     return f"T{name}" if name[:1].isdigit() else name
 

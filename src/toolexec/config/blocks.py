@@ -1,5 +1,5 @@
 """Every setting there is: declared once, here. All else is made from it: the check of files, the names of variables,
-help texts, the commented template, `config show`, and the table of the documents."""
+help strings, the commented template, `config show`, and the table of the documents."""
 
 from __future__ import annotations
 
@@ -222,14 +222,14 @@ class ApprovalBlock(Block):
         "auto", "Who asks; none means that the answer is always no."
     )
     timeout: Seconds = _key(120.0, "How long to wait for an answer; then it is no.", ge=1)
-    remember: File = _key("", "The file of answers that hold always; empty: in the state folder.")
+    remember: File = _key("", "The file of answers that hold always; empty: in the state directory.")
 
 
 class AuditBlock(Block):
     """The log of every call. toolexec serve has it on."""
 
     enabled: bool = _key(True, "Whether calls are logged.")
-    path: File = _key("", "The file; empty: audit.jsonl in the state folder.")
+    path: File = _key("", "The file; empty: audit.jsonl in the state directory.")
     key_file: File = _key("", "A file with a key of 16 bytes or more, without which nobody can forge records.")
     args: Literal["digest", "redacted", "none"] = _key("digest", "What is logged of arguments.")
     format: Literal["auto", "jsonl", "sqlite"] = _key("auto", "The file's format; auto goes by its name.")
@@ -243,7 +243,7 @@ class PinningBlock(Block):
 
     enabled: bool = _key(True, "Whether a tool whose definition changed is kept in quarantine.")
     accept_first: bool = _key(True, "Accept tools that were never seen before.")
-    path: File = _key("", "The file of what was accepted; empty: pins.json in the state folder.")
+    path: File = _key("", "The file of what was accepted; empty: pins.json in the state directory.")
 
 
 class TelemetryBlock(Block):

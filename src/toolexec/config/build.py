@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-__all__ = ["GATE_BLOCKS", "Built", "build", "state_folder"]
+__all__ = ["GATE_BLOCKS", "Built", "build", "state_directory"]
 
 GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results")
 _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
-def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
+def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Return where audit log, pins and approvals are kept when the settings name no other place."""
     base = environment.get("XDG_STATE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "toolexec"
@@ -93,7 +93,7 @@ def build(
     With *serving*, there are only the tools of the toolsets that the server names, if it names any, and the gate has
     policy, approval, audit, pinning and a budget, whatever is set; else it has those parts
     that somebody has set something of. *terminal* gives what asks at the terminal, or None where there is none; *trace*
-    hears of every call. *state* takes the place of `state_folder()`.
+    hears of every call. *state* takes the place of `state_directory()`.
 
     An Exec that a Python file has at its top level keeps its options, but for those that somebody has set; a gate of
     its own stays, too. Raises ConfigurationError when both it and the settings say what the gate is; also when a Python
@@ -113,7 +113,7 @@ def build(
         results = getattr(own.options.gate.budget, "store", results)
     else:
         maker = _GateMaker(
-            loaded=loaded, serving=serving, terminal=terminal, state=state or state_folder(), results=results
+            loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), results=results
         )
         gate, audit = maker.make()
     catalogue: SQLiteCatalogue | None = None
@@ -144,8 +144,9 @@ def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, Stor
     """Return the catalogue and its index, kept in step with each other from now on; None where the settings name no
     file.
 
-    Tools of servers that are not configured any more, or switched off, go out of it. One that is damaged is begun anew.
-    Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that cannot be used.
+    Tools of servers that are not configured any more, or switched off, go out of it. One that is damaged is begun
+    again. Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that cannot be
+    used.
     """
     path = loaded.settings.catalogue.path
     if not path:
@@ -165,7 +166,7 @@ def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, Stor
         except CatalogueError as error:
             if not error.details.get("damaged"):
                 raise
-            logger.warning("%s: it is begun anew", error)
+            logger.warning("%s: it is begun again", error)
             catalogue.clear()
             index = catalogue.open(backends=servers, local=False)
         catalogue.attach(index, local=False)
@@ -334,7 +335,7 @@ class _GateMaker:
         return Budget(self.results)
 
     def _place(self, given: str, name: str) -> Path:
-        """Return the file that was given, or the one in the state folder, which is made for its owner alone."""
+        """Return the file that was given, or the one in the state directory, which is made for its owner alone."""
         if given:
             return Path(given)
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -38,13 +38,13 @@ class Places:
     """Where to look; the defaults are those of this user on this machine."""
 
     home: Path = field(default_factory=Path.home)
-    folder: Path = field(default_factory=Path.cwd)
+    directory: Path = field(default_factory=Path.cwd)
     platform: str = sys.platform
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Names of programs, and where they keep their servers."""
-        home, folder = self.home, self.folder
+        home, directory = self.home, self.directory
         if self.platform == "darwin":
             base = home / "Library" / "Application Support"
         elif self.platform == "win32":
@@ -52,12 +52,12 @@ class Places:
         else:
             base = Path(self.environment.get("XDG_CONFIG_HOME") or home / ".config")
         yield "Claude Desktop", base / "Claude" / "claude_desktop_config.json"
-        yield "Claude Code", folder / ".mcp.json"
+        yield "Claude Code", directory / ".mcp.json"
         yield "Claude Code", home / ".claude.json"
-        yield "VS Code", folder / ".vscode" / "mcp.json"
+        yield "VS Code", directory / ".vscode" / "mcp.json"
         yield "VS Code", base / "Code" / "User" / "mcp.json"
         yield "VS Code", base / "Code" / "User" / "settings.json"
-        yield "Cursor", folder / ".cursor" / "mcp.json"
+        yield "Cursor", directory / ".cursor" / "mcp.json"
         yield "Cursor", home / ".cursor" / "mcp.json"
 
 
@@ -90,7 +90,7 @@ def find_servers(places: Places | None = None) -> tuple[list[DiscoveredServer], 
             mistakes.check()
         except ConfigurationError as error:
             problems.append(f"{program}: {error.message}")
-        tables = [document.servers()[1], _of_project(document.data, places.folder)] if document is not None else []
+        tables = [document.servers()[1], _of_project(document.data, places.directory)] if document is not None else []
         for table in tables:
             for name, entry in table.items() if isinstance(table, Mapping) else ():
                 if isinstance(entry, Mapping) and not _is_toolexec(entry):
@@ -98,9 +98,9 @@ def find_servers(places: Places | None = None) -> tuple[list[DiscoveredServer], 
     return found, problems
 
 
-def _of_project(data: Mapping[str, object], folder: Path) -> Any:
+def _of_project(data: Mapping[str, object], directory: Path) -> Any:
     projects = data.get("projects")
-    project = projects.get(str(folder)) if isinstance(projects, Mapping) else None
+    project = projects.get(str(directory)) if isinstance(projects, Mapping) else None
     return project.get("mcpServers") if isinstance(project, Mapping) else None
 
 
@@ -134,7 +134,7 @@ def _take(
     hiding = _Hiding(found, secrets)
     given = {_RENAMED.get(key, key): value for key, value in entry.items() if value not in (None, "", [], {})}
     hidden = {  # env first: its variables keep their names
-        key: hiding.hide(key, _settled(given[key], places.folder)) for key in ("env", *_TAKEN) if key in given
+        key: hiding.hide(key, _settled(given[key], places.directory)) for key in ("env", *_TAKEN) if key in given
     }
     found.entry.update((key, hidden[key]) for key in _TAKEN if key in hidden)
     cwd = found.entry.get("cwd")
@@ -142,21 +142,21 @@ def _take(
         found.entry["cwd"] = str((file.parent / cwd).resolve())
     try:
         json.dumps(found.entry, ensure_ascii=False).encode()
-        read_mcp_server(found.name, found.entry, where=str(file), folder=places.folder, secrets=SecretResolver())
+        read_mcp_server(found.name, found.entry, where=str(file), directory=places.directory, secrets=SecretResolver())
     except (ConfigurationError, ValueError) as error:
-        why = error.message if isinstance(error, ConfigurationError) else f"{file}: server {name!r} is no text"
+        why = error.message if isinstance(error, ConfigurationError) else f"{file}: server {name!r} is not text"
         found.problem = why
     return found
 
 
-def _settled(value: object, folder: Path) -> Any:
-    """Return the value with the folder that VS Code would fill in."""
+def _settled(value: object, directory: Path) -> Any:
+    """Return the value with the directory that VS Code would fill in."""
     if isinstance(value, str):
-        return re.sub(r"\$\$(?!\{)", "$$$$", value).replace("${workspaceFolder}", str(folder))
+        return re.sub(r"\$\$(?!\{)", "$$$$", value).replace("${workspaceFolder}", str(directory))
     if isinstance(value, list):
-        return [_settled(item, folder) for item in value]
+        return [_settled(item, directory) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _settled(item, folder) for key, item in value.items() if item is not None}
+        return {str(key): _settled(item, directory) for key, item in value.items() if item is not None}
     return value
 
 

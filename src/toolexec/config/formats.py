@@ -59,7 +59,7 @@ _WORD: Final = re.compile(r"[a-zA-Z]+")
 def parse_json(text: str) -> Parsed:
     """Read JSON, with `//` and `/* */` comments and trailing commas.
 
-    Of a key that is there twice the last one counts. Raises UnreadableError for what is no JSON, or nests too deeply.
+    Of a key that is there twice the last one counts. Raises UnreadableError for what is not JSON, or nests too deeply.
     """
     return _JsonReader(text).read()
 
@@ -294,7 +294,7 @@ _TAGS: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "i
 def parse_yaml(text: str) -> Parsed:
     """Read YAML into plain data.
 
-    Raises UnreadableError for what is no YAML, has tags of its own, `<<`, several documents, keys that are no texts,
+    Raises UnreadableError for what is not YAML, has tags of its own, `<<`, several documents, keys that are no strings,
     nests too deeply, or becomes too large by its aliases; MissingExtraError without PyYAML.
     """
     try:
@@ -367,7 +367,7 @@ class _YamlReader:
             if name.tag == "tag:yaml.org,2002:merge":
                 raise UnreadableError("merge keys (<<) are not read; write the keys out", line)
             if name.id != "scalar" or name.tag != "tag:yaml.org,2002:str":
-                raise UnreadableError("a key is no text; put it into quotes", line)
+                raise UnreadableError("a key is not text; put it into quotes", line)
             here = (*path, name.value)
             if name.value in found:
                 self.twice.append((here, line))

@@ -127,16 +127,16 @@ Rate = Annotated[
     Kind("rate", 'calls in one second, or a text such as "60/min" or "1000/h burst 50"', _parse_number),
 ]
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
-_FILES: Final = Kind("list of files", "a list of texts", _parse_json)
+_FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]
 PythonNames = Annotated[ListOf[str], AfterValidator(_python), _FILES]
 
 _PLAIN: Final[Mapping[Any, Kind]] = {
     str: Kind("text", "a text"),
     bool: Kind("true/false", "true or false", _parse_switch),
-    int: Kind("whole number", "a whole number", _parse_number),
+    int: Kind("integer", "an integer", _parse_number),
     float: Kind("number", "a number", _parse_number),
-    tuple[str, ...]: Kind("list of texts", "a list of texts", _parse_json),
+    tuple[str, ...]: Kind("list of strings", "a list of strings", _parse_json),
     tuple[dict[str, Any], ...]: Kind("list of tables", "a list of tables", _parse_json),
 }
 

@@ -148,7 +148,7 @@ class Layers:
         self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
 
     def add_flags(self, flags: Mapping[str, object], names: Mapping[str, str]) -> None:
-        """Take what the command line says: texts or values by the path of their key; *names* has what was typed."""
+        """Take what the command line says: strings or values by the path of their key; *names* has what was typed."""
         for path, value in flags.items():
             typed = names.get(path, f"--set {path}")
             key = KEYS.get(path)

@@ -34,7 +34,7 @@ def load_settings(
     """Read *paths* (TOML, YAML, JSON, and Python files with tools), then *environment*, then *flags*.
 
     A later file counts more than an earlier one, a variable `TOOLEXEC_BLOCK__KEY` more than any file, and a flag more
-    than all of them. *flags* maps paths of keys to texts or values, *flag_names* the same paths to what was typed.
+    than all of them. *flags* maps paths of keys to strings or values, *flag_names* the same paths to what was typed.
     With *serving* it is for a server: then what would leave that open is a mistake, too. References to secrets in the
     servers' settings are read as such then, and when one of the files is for toolexec; else they are left alone, as
     other programs' files may mean something else.
@@ -162,11 +162,11 @@ class _Servers:
         self.found.pop(known, None)
         self._add(known, entry, variable, variable, Path())
 
-    def _add(self, name: str, entry: object, where: str, origin: str, folder: Path) -> None:
+    def _add(self, name: str, entry: object, where: str, origin: str, directory: Path) -> None:
         from toolexec.backend.mcp.files import read_mcp_server
 
         try:
-            server = read_mcp_server(name, entry, where=where, folder=folder, secrets=self._secrets)
+            server = read_mcp_server(name, entry, where=where, directory=directory, secrets=self._secrets)
         except ConfigurationError as error:
             self._mistakes.add("", error.message)
             return

@@ -111,8 +111,8 @@ def _load_file(path: Path) -> ModuleType:
     """Run a Python file as an importable module; whatever it raises comes back with the file's own line."""
     file = path.resolve()
     if not file.is_file():
-        raise ConfigurationError(f"cannot read {path}: {'it is a folder' if file.is_dir() else 'no such file'}")
-    # A worker process imports killable handlers by the module's name, from the same folder.
+        raise ConfigurationError(f"cannot read {path}: {'it is a directory' if file.is_dir() else 'no such file'}")
+    # A worker process imports killable handlers by the module's name, from the same directory.
     usable = file.stem.isidentifier() and file.stem not in sys.modules
     name = file.stem if usable else f"toolexec_config_{abs(hash(file))}"
     spec = spec_from_file_location(name, file)

@@ -37,7 +37,7 @@ _MAX_PAUSE = 10.0
 class Step:
     """A call in a chain.
 
-    `use_previous` without args: the value of the step before *is* the arguments (one that is no mapping becomes
+    `use_previous` without args: the value of the step before *is* the arguments (one that is not a mapping becomes
     `{"previous": value}`); with args: it is added as `previous`, unless that is there already. For the first step it is
     null. Any argument may also be a reference to an earlier step: `{"$ref": "steps.0.items[0].id"}`, or by a step's
     `name`. With `stop_on_error` false the chain goes on after a failure, and "previous" stays the last value there was.

@@ -34,7 +34,7 @@ CLOSE_PATIENCE: Final = 2.0
 class Parts:
     """The parts of one `Exec`, each with its own state.
 
-    What tools and backends there are stays; what works with them is made anew for other options. The parts that not
+    What tools and backends there are stays; what works with them is made again for other options. The parts that not
     every program needs are made, and their modules imported, at their first use.
     """
 

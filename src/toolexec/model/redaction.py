@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
 from toolexec.model.secret_keys import is_telling
-from toolexec.model.secret_texts import without_secrets
+from toolexec.model.secret_strings import without_secrets
 
 __all__ = ["REDACTED", "Redactor", "has_secret_marks", "redactor"]
 
@@ -39,7 +39,7 @@ class _Known:
 
 
 class Redactor:
-    """Replaces secrets by `[REDACTED]`: known values anywhere, values under telling keys, texts that look like keys.
+    """Replaces secrets by `[REDACTED]`: known values anywhere, values under telling keys, strings that look like keys.
 
     It never raises and never changes what it is given. Safe to use from several threads.
     """
@@ -75,7 +75,7 @@ class Redactor:
         """Return a copy of a JSON value without secrets.
 
         *schema* is its JSON Schema, which may mark parts as secret: `writeOnly`, `format: password`, `x-secret`. What
-        is nested deeper than 120 levels is replaced as a whole; what is no JSON becomes text.
+        is nested deeper than 120 levels is replaced as a whole; what is not JSON becomes text.
         """
         try:
             walk = _Walk(self, schema if schema is not None and has_secret_marks(schema) else None)

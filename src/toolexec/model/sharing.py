@@ -12,7 +12,7 @@ _MOST: Final = 1 << 15
 _MAX_TEXT: Final = MAX_TAG_LENGTH
 _MAX_TAGS: Final = 8
 
-_texts: dict[str, str] = {}
+_strings: dict[str, str] = {}
 _tags: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
@@ -20,9 +20,9 @@ def shared_text(text: str) -> str:
     """Return the first text that was equal to this one, if it is remembered; long ones are given back as they are."""
     if type(text) is not str or len(text) > _MAX_TEXT:  # a subclass of str would show up in tools that never had it
         return text
-    if len(_texts) >= _MOST:
-        _texts.clear()
-    return _texts.setdefault(text, text)
+    if len(_strings) >= _MOST:
+        _strings.clear()
+    return _strings.setdefault(text, text)
 
 
 def shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def shared_parts(tool_id: str) -> tuple[str, str, str]:
     if not rest:
         return tool_id, "", ""
     name, _, version = rest.partition(":")
-    if len(_texts) >= _MOST:
-        _texts.clear()
-    share = _texts.setdefault
+    if len(_strings) >= _MOST:
+        _strings.clear()
+    share = _strings.setdefault
     return share(name, name), share(namespace, namespace), share(version, version)

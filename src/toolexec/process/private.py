@@ -114,7 +114,7 @@ class PrivateDirectory:
     def _refusal(self, why: str) -> ConfigurationError:
         return ConfigurationError(
             f"the cache directory of the sandbox, {self.path}, {why}; give one of your own with TOOLEXEC_CACHE=/path",
-            details={"folder": str(self.path)},
+            details={"directory": str(self.path)},
         )
 
     def close(self) -> None:

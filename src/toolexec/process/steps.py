@@ -67,7 +67,7 @@ def run_work(work: Callable[[], _T], *, name: Step, message: str, usual_seconds:
 def run_command(
     command: Sequence[str],
     *,
-    folder: Path,
+    directory: Path,
     environment: Mapping[str, str],
     name: Step,
     message: str,
@@ -75,16 +75,16 @@ def run_command(
     cap_seconds: float,
     progress: OnStep | None,
 ) -> tuple[int, str]:
-    """Run a program in *folder*; gives its exit code and the end of its output, both streams in one.
+    """Run a program in *directory*; gives its exit code and the end of its output, both streams in one.
 
     It is killed after *cap_seconds* (exit code KILLED), and when *progress* raises. Raises ConfigurationError when it
     cannot be started.
     """
-    log = folder / f"{name}.log"
+    log = directory / f"{name}.log"
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         except OSError as error:
             raise ConfigurationError(f"cannot start {command[0]}: {error}") from error

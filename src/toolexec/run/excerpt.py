@@ -1,4 +1,4 @@
-"""Sizes of values as JSON, pieces of text that keep to them, and text that is no text for people."""
+"""Sizes of values as JSON, pieces of text that keep to them, and text that is not text for people."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def excerpt(text: str, room: int) -> dict[str, Any]:
 
 
 def media_kind(text: str) -> str:
-    """Return what a text looks like that is no text for people (`a PNG image`, `base64 data`); empty for one that
+    """Return what a text looks like that is not text for people (`a PNG image`, `base64 data`); empty for one that
     is."""
     if len(text) < _SHORTEST_MEDIA:
         return ""

@@ -27,24 +27,24 @@ def as_reply(raw: Any) -> ToolReply | None:
 def reply_value(reply: ToolReply) -> Any:
     """Return the value of a reply.
 
-    The structured value if there is one. Else of its texts: a single part is parsed if it is JSON that can be kept
+    The structured value if there is one. Else of its strings: a single part is parsed if it is JSON that can be kept
     exactly (no number out of range, no lone surrogate, at most 120 levels), and kept as text otherwise; one text among
-    other parts is that text; several texts are a list of them; no text is None.
+    other parts is that text; several strings are a list of them; no text is None.
     """
     if reply.has_structured:
         return reply.structured
-    texts = [text for part in reply.content if (text := _text_of(part))]
-    if not texts:
+    strings = [text for part in reply.content if (text := _text_of(part))]
+    if not strings:
         return None
     if len(reply.content) == 1:
-        return _parsed(texts[0])
-    return texts[0] if len(texts) == 1 else texts
+        return _parsed(strings[0])
+    return strings[0] if len(strings) == 1 else strings
 
 
 def reply_error(tool_id: str, reply: ToolReply) -> RemoteToolError:
-    """Return the error of a reply that reports one: its texts, or its structured value as JSON."""
-    texts = [text for part in reply.content if (text := _text_of(part))]
-    message = "\n".join(texts)
+    """Return the error of a reply that reports one: its strings, or its structured value as JSON."""
+    strings = [text for part in reply.content if (text := _text_of(part))]
+    message = "\n".join(strings)
     if not message and reply.has_structured:
         message = json.dumps(to_json_lossy(reply.structured), ensure_ascii=False)
     return RemoteToolError(

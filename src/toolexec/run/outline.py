@@ -48,8 +48,8 @@ class Outline(dict[str, Any]):
 
     `handle` names the whole (empty when it could not be kept), `kind` says what it is, `bytes` its size as JSON,
     `about` how to read on. Of a text there are `head`, `tail` and `cut`; of objects and arrays `count`, `parts` (what
-    is where), `samples` (values as they are), `texts` (the beginnings and ends of long texts) and `left_out` (how many
-    parts are not listed).
+    is where), `samples` (values as they are), `strings` (the beginnings and ends of long strings) and `left_out` (how
+    many parts are not listed).
     """
 
 
@@ -106,7 +106,7 @@ class _Sketch:
         self._sample = min(_MAX_SAMPLE, max(self._room // 4, 0))
         self._parts: dict[str, str] = {}
         self._samples: dict[str, Any] = {}
-        self._texts: list[tuple[int, str, str]] = []
+        self._strings: list[tuple[int, str, str]] = []
         self._left_out = 0
 
     def of(self, value: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _Sketch:
                     self._left_out += 1
                 elif child not in self._samples and depth < _MAX_DEPTH and isinstance(item, dict | list | tuple):
                     queue.append((child, item, depth + 1))
-        data: dict[str, Any] = {"parts": self._parts, "samples": self._samples, "texts": self._excerpts()}
+        data: dict[str, Any] = {"parts": self._parts, "samples": self._samples, "strings": self._excerpts()}
         data["left_out"] = self._left_out
         return {name: entry for name, entry in data.items() if entry}
 
@@ -153,7 +153,7 @@ class _Sketch:
                 self._samples[path] = item
                 return True
         if isinstance(item, str) and not media_kind(item):
-            self._texts.append((len(item), path, item))
+            self._strings.append((len(item), path, item))
         return self._add_part(path, f"{describe(item)}, {total:,} bytes")
 
     def _add_part(self, path: str, text: str) -> bool:
@@ -166,8 +166,8 @@ class _Sketch:
         return True
 
     def _excerpts(self) -> dict[str, Any]:
-        """Return head and tail of the longest texts, in the room that is left."""
-        longest = sorted(self._texts, reverse=True)[:_LONG_TEXTS]
+        """Return head and tail of the longest strings, in the room that is left."""
+        longest = sorted(self._strings, reverse=True)[:_LONG_TEXTS]
         found: dict[str, Any] = {}
         for number, (_, path, text) in enumerate(longest):
             room = self._room // (len(longest) - number) - size(path) - 2
@@ -216,7 +216,7 @@ def _describe_array(value: Sequence[Any]) -> str:
 
 
 def _has_media(value: Any) -> bool:
-    """Return whether there is text in *value*, which is small, that is no text for people."""
+    """Return whether there is text in *value*, which is small, that is not text for people."""
     stack = [value]
     while stack:
         node = stack.pop()

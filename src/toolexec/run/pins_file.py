@@ -97,7 +97,7 @@ class PinsFile:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"the file of accepted tools {self.path} cannot be read: {error or type(error).__name__}; mend it, or "
-                "remove it to begin anew (then every tool counts as new)"
+                "remove it to begin again (then every tool counts as new)"
             ) from error
         self._stamp = stamp
         self.version += 1

@@ -78,10 +78,10 @@ def plain_test(test: _Test) -> _Test:
     return tested
 
 
-def under_test(folders: Sequence[str]) -> _Test:
-    """Return a test for paths that are one of *folders*, or inside of one. Raises ValueError for what is not a path
+def under_test(directories: Sequence[str]) -> _Test:
+    """Return a test for paths that are one of *directories*, or inside of one. Raises ValueError for what is not a path
     that can be compared."""
-    return _any_of([_under(_certain(folder)) for folder in folders])
+    return _any_of([_under(_certain(directory)) for directory in directories])
 
 
 def glob_test(patterns: Sequence[str]) -> _Test:
@@ -90,11 +90,11 @@ def glob_test(patterns: Sequence[str]) -> _Test:
     return _any_of([_glob(_certain(pattern, wild=True)) for pattern in patterns])
 
 
-def _under(folder: str) -> Callable[[str], bool | None]:
-    parts = _parts(folder)
+def _under(directory: str) -> Callable[[str], bool | None]:
+    parts = _parts(directory)
 
     def compare(path: str) -> bool | None:
-        if path.startswith("/") != folder.startswith("/"):
+        if path.startswith("/") != directory.startswith("/"):
             return None
         own = _parts(path)[: len(parts)]
         if any(_WILD.search(part) for part in own):

@@ -98,7 +98,7 @@ class Rule:
         put = object.__setattr__
         check_effect(self.effect, "the effect of a rule")
         for name in _TEXTS:
-            put(self, name, _texts(name, getattr(self, name)))
+            put(self, name, _strings(name, getattr(self, name)))
         put(self, "tags", tuple(_tag(tag) for tag in self.tags))
         for name in _HINTS:
             if not isinstance(getattr(self, name), bool | None):
@@ -185,7 +185,7 @@ def check_effect(effect: Any, what: str) -> None:
 
 
 def check_keys(data: Any, known: Collection[str], what: str) -> None:
-    """Raises ConfigurationError for what is no mapping, or has keys that are not *known*."""
+    """Raises ConfigurationError for what is not a mapping, or has keys that are not *known*."""
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{what} must be a mapping of {', '.join(known)}, not {type(data).__name__}")
     for key in data:
@@ -198,11 +198,11 @@ def _any_match(values: Collection[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(value, pattern) for pattern in patterns for value in values)
 
 
-def _texts(name: str, values: Any) -> tuple[str, ...]:
+def _strings(name: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, str):
         return (values,)
     if not isinstance(values, Sequence) or not all(isinstance(value, str) for value in values):
-        raise ConfigurationError(f"{name} of a rule must be a list of texts, not {values!r}")
+        raise ConfigurationError(f"{name} of a rule must be a list of strings, not {values!r}")
     return tuple(values)
 
 

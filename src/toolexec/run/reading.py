@@ -282,7 +282,7 @@ def _leaf(path: str, node: Any, found: int) -> dict[str, Any]:
 
 
 def _smaller(place: dict[str, Any], room: int) -> dict[str, Any]:
-    """Return the place without the lines around it, its texts cut to a third of the room each."""
+    """Return the place without the lines around it, its strings cut to a third of the room each."""
     kept = {name: item for name, item in place.items() if name not in ("before", "after")}
     for name, item in kept.items():
         if isinstance(item, str):

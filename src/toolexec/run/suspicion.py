@@ -72,9 +72,9 @@ _PATTERNS: Final = tuple(
 
 
 def warnings(tool: Tool) -> tuple[str, ...]:
-    """Return what is suspicious about the texts of *tool*: its title, its description, and those in its schemas."""
+    """Return what is suspicious about the strings of *tool*: its title, its description, and those in its schemas."""
     found: dict[str, None] = {}
-    for place, text in _texts(tool):
+    for place, text in _strings_of(tool):
         if _HIDDEN.search(text):
             found[f"{place} has hidden characters"] = None
         if _CONTROL.search(text):
@@ -88,7 +88,7 @@ def warnings(tool: Tool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
+def _strings_of(tool: Tool) -> Iterator[tuple[str, str]]:
     for place, text in (
         ("its title", tool.title),
         ("its title", tool.annotations.title),

@@ -68,8 +68,8 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON-able data."""
         data: dict[str, Any] = {"kind": self.kind, "language": self.language, "state": self.state}
-        texts = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
-        data |= {"profiles": list(self.profiles), **{name: text for name, text in texts.items() if text}}
+        strings = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
+        data |= {"profiles": list(self.profiles), **{name: text for name, text in strings.items() if text}}
         if self.first_seconds is not None and self.again_seconds is not None:
             data |= {"firstMs": round(self.first_seconds * 1000, 3), "againMs": round(self.again_seconds * 1000, 3)}
         return data | (self.measurement.to_dict() if self.measurement is not None else {})
@@ -89,10 +89,10 @@ class ServedProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheState:
-    """The folder of built sandboxes: whether it `exists`, whose it is, whether only they can get in (`private`),
+    """The directory of built sandboxes: whether it `exists`, whose it is, whether only they can get in (`private`),
     whether we can write, and what it takes in bytes. `problem` says why it cannot be used, if so."""
 
-    folder: str
+    directory: str
     exists: bool = False
     owner: str = ""
     private: bool = False
@@ -103,7 +103,7 @@ class CacheState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON-able data."""
-        names = ("folder", "exists", "owner", "private", "writable", "bytes", "sandboxes", "problem")
+        names = ("directory", "exists", "owner", "private", "writable", "bytes", "sandboxes", "problem")
         return {name: getattr(self, name) for name in names}
 
 
@@ -197,32 +197,34 @@ def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[Serve
     return served
 
 
-def cache_state(folder: Path | None = None) -> CacheState:
-    """Return how the folder of built sandboxes is (default: the one that holds); looks, and makes nothing. Blocks."""
+def cache_state(directory: Path | None = None) -> CacheState:
+    """Return how the directory of built sandboxes is (default: the one that holds); looks, and makes nothing.
+    Blocks.
+    """
     try:
         with unix_needed("the sandbox wasm"):
-            from toolexec.runtime.wasm.cache import ComponentCache, default_folder
+            from toolexec.runtime.wasm.cache import ComponentCache, default_directory
 
-        folder = folder or default_folder()
+        directory = directory or default_directory()
     except ConfigurationError as error:
-        return CacheState(folder="", problem=str(error))
+        return CacheState(directory="", problem=str(error))
     try:
-        status = folder.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
-        near = next((parent for parent in folder.parents if parent.exists()), folder)
+        near = next((parent for parent in directory.parents if parent.exists()), directory)
         problem = "" if os.access(near, os.W_OK) else f"it is not there, and {near} cannot be written to"
-        return CacheState(folder=str(folder), writable=not problem, problem=problem)
+        return CacheState(directory=str(directory), writable=not problem, problem=problem)
     except OSError as error:
-        return CacheState(folder=str(folder), problem=f"cannot be looked at: {error.strerror}")
+        return CacheState(directory=str(directory), problem=f"cannot be looked at: {error.strerror}")
     facts: dict[str, Any] = {
-        "folder": str(folder),
+        "directory": str(directory),
         "exists": True,
         "owner": _user_name(status.st_uid),
         "private": not stat.S_IMODE(status.st_mode) & 0o077,
-        "writable": os.access(folder, os.W_OK),
+        "writable": os.access(directory, os.W_OK),
     }
     try:
-        entries = ComponentCache(folder).list()
+        entries = ComponentCache(directory).list()
     except ToolExecError as error:
         return CacheState(**facts, problem=str(error))
     return CacheState(**facts, bytes=sum(entry.size for entry in entries), sandboxes=len(entries))

@@ -14,7 +14,7 @@ _LONGEST: Final = 2000
 
 
 class _Known(NamedTuple):
-    """Something that engines say: a word for it, a pattern of their texts, the class of the error, and what to do.
+    """Something that engines say: a word for it, a pattern of their strings, the class of the error, and what to do.
 
     In the text `{engine}` and `{image}` stand for the names, `{0}` for what a group of the pattern has found, else for
     `other`.
@@ -94,7 +94,7 @@ _SAYINGS: Final = (  # the first that fits counts
         "image_name",
         r"invalid reference format|repository name \S+ must be lowercase",
         _GONE,
-        "{image} is no name of an image; correct it in the configuration",
+        "{image} is not a name of an image; correct it in the configuration",
     ),
     _known(
         "no_kvm",
@@ -173,7 +173,7 @@ _SAYINGS: Final = (  # the first that fits counts
         r"can't (?:mkdir|create|mount|bind mount|make|chdir to)\b.*? ?(/\S*):|error mounting (\S+) to rootfs"
         r"|mount source path",
         _GONE,
-        "{0} cannot be mounted in the container; the image must have the folder /work, and a source must exist",
+        "{0} cannot be mounted in the container; the image must have the directory /work, and a source must exist",
         other="something",
     ),
     _known(

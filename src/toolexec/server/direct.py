@@ -119,7 +119,7 @@ class DirectTools:
 
 
 def listing(name: str, tool: Tool, version: str) -> dict[str, Any]:
-    """Return the tool's entry in `tools/list` for clients of *version*; its texts come from strangers and are
+    """Return the tool's entry in `tools/list` for clients of *version*; its strings come from strangers and are
     cleaned.
     """
     annotations = tool.annotations.to_mcp()

@@ -52,7 +52,7 @@ class InProcessClient:
         self._closed = False
 
     async def send(self, message: Any) -> dict[str, Any] | None:
-        """Return the answer to a request, with its ID; None for a notification. What is no JSON-RPC message is answered
+        """Return the answer to a request, with its ID, or None. What is not a JSON-RPC message is answered
         with an invalid-request error.
         """
         try:
@@ -60,7 +60,7 @@ class InProcessClient:
         except (ValidationError, RecursionError):
             read = None
         if read is None or (isinstance(read, JSONRPCNotification) and "id" in message):  # one that is no ID
-            return _failure(_id_of(message), INVALID_REQUEST, "Invalid Request: this is no JSON-RPC 2.0 message")
+            return _failure(_id_of(message), INVALID_REQUEST, "Invalid Request: this is not JSON-RPC 2.0 message")
         if isinstance(read, JSONRPCResponse | JSONRPCError):
             return None  # it answers nothing that was asked
         if self._closed:

@@ -1,4 +1,4 @@
-"""Texts of strangers, made fit for people to read: tools, servers and clients that nobody here knows wrote them."""
+"""Strings of strangers, made fit for people to read: tools, servers and clients that nobody here knows wrote them."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ class ToolRegistry:
         entry = get_tool(self.ex.index, tool_id)
         local = [binding for binding in entry.bindings if binding.kind == "local"]
         if not local:
-            raise BackendNotFoundError(f"{tool_id} is no local tool; unregister_mcp takes a server's out", op="remove")
+            raise BackendNotFoundError(
+                f"{tool_id} is not a local tool; unregister_mcp takes a server's out", op="remove"
+            )
         for binding in local:
             self.ex.index.unregister(entry.tool.id, binding)
             self.ex.local.unregister(binding.tool)

@@ -70,7 +70,7 @@ class ServeSettings:
         for name in _COUNTS:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigurationError(f"{name} must be a whole number, 1 or more, not {value!r}")
+                raise ConfigurationError(f"{name} must be an integer, 1 or more, not {value!r}")
         for name in _ABOVE_ZERO:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:

@@ -90,7 +90,7 @@ async def serve_stdio(server: ToolServer, wire: Wire | None = None) -> None:
     """Serve one client over stdin and stdout, until it closes stdin or goes away; then *server* is closed, with all
     its backends.
 
-    A line that is no JSON, or longer than `max_line_bytes`, is answered with a parse error, one that is no JSON-RPC
+    A line that is not JSON, or longer than `max_line_bytes`, is answered with a parse error, one that is not JSON-RPC
     with an invalid-request error; the server goes on. *wire* is for who has called `stdio_wire` already.
     """
     with ExitStack() as stack:

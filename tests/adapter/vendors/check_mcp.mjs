@@ -1,5 +1,5 @@
 // Reads results of tools/list as JSON on stdin and prints, for each, what the two official TypeScript SDKs refuse in it.
-// node check_mcp.mjs node_modules-folder
+// node check_mcp.mjs node_modules-directory
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import path from "node:path";

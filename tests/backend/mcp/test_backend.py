@@ -226,22 +226,22 @@ async def test_a_server_that_announces_at_every_listing_is_not_asked_all_the_tim
 async def test_a_listener_that_fails_does_not_disturb(connect, caplog):
     """Listeners are notified of the tools until they stop listening; what one raises is logged."""
     backend = connect(ScriptedServer(tools=[ScriptedTool("crash", trouble=Trouble(exit=1)), ScriptedTool("echo")]))
-    heard = []
+    received = []
 
     def fail(tools):
         raise RuntimeError("listener")
 
     backend.on_tools(fail)
-    stop = backend.on_tools(heard.append)
+    stop = backend.on_tools(received.append)
     await backend.start()
-    assert [tool.name for tool in heard[0]] == ["crash", "echo"]
+    assert [tool.name for tool in received[0]] == ["crash", "echo"]
     assert "a tools listener of MCP server s failed" in caplog.text
     stop()
     stop()
     with pytest.raises(Exception, match="went away"):
         await call(backend, "crash")
     await call(backend)
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 async def test_a_disabled_server_is_not_started():

@@ -136,11 +136,11 @@ async def test_a_command_that_is_not_there_is_not_tried_again_and_again(connect)
     assert connection.restarts == 0 or connection.restarts == 1
 
 
-async def test_a_folder_that_is_not_there_is_named(connect, tmp_path):
+async def test_a_directory_that_is_not_there_is_named(connect, tmp_path):
     """A wrong cwd is not mistaken for a missing command."""
     backend = connect([sys.executable], cwd=tmp_path / "missing")
     await backend.start()
-    assert "there is no such folder" in backend.status().reason
+    assert "there is no such directory" in backend.status().reason
 
 
 async def test_a_file_that_is_no_program_is_named(connect, tmp_path):

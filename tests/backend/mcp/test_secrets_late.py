@@ -104,7 +104,7 @@ def test_a_url_may_wait_for_its_reference(resolver):
 
 
 def test_without_a_resolver_nothing_is_filled_in():
-    """Texts are taken as they are."""
+    """Strings are taken as they are."""
     server = MCPServer(name="s", command="c", args=("${HOME}", "secretref:env:HOME"))
     assert server.resolved() is server
 
@@ -203,23 +203,23 @@ async def test_a_provider_that_waits_for_ever(leaking, environment):
 
 @pytest.mark.full
 async def test_replies_come_without_the_secret(leaking):
-    """Texts, structured values, errors, progress, descriptions: all that the server says has lost its own secret."""
+    """Strings, structured values, errors, progress, descriptions: all that the server says has lost its own secret."""
     backend = leaking()
-    heard = []
+    received = []
     said = [
-        await call(backend, "texts"),
+        await call(backend, "strings"),
         await call(backend, "nested"),
         await call(backend, "failing"),
-        await call(backend, "telling", on_progress=heard.append),
+        await call(backend, "telling", on_progress=received.append),
         await backend.list_tools(),
         backend.status(),
     ]
     with pytest.raises(RemoteToolError) as caught:
         await call(backend, "refusing")
-    text = repr([*said, heard, caught.value.to_dict(), str(caught.value.__cause__)])
+    text = repr([*said, received, caught.value.to_dict(), str(caught.value.__cause__)])
     assert text.count(REDACTED) > 10
     assert "p1anted" not in text
-    assert REDACTED in heard[0].message
+    assert REDACTED in received[0].message
     assert caught.value.details["data"] == {"Sent": {"Authorization": [REDACTED]}}
 
 

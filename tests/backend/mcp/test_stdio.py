@@ -92,7 +92,7 @@ async def test_half_a_frame_is_a_lost_connection(connect):
     ids=["no object", "too deep", "no version"],
 )
 async def test_a_damaged_reply_fails_its_call(connect, raw):
-    """A reply that is no JSON-RPC does not leave its caller waiting for ever; other calls go on."""
+    """A reply that is not JSON-RPC does not leave its caller waiting for ever; other calls go on."""
     backend = connect(ScriptedServer(tools=[ScriptedTool("bad", raw=raw), ScriptedTool("echo")]))
     with pytest.raises(RemoteToolError, match="does not follow JSON-RPC"):
         await call(backend, "bad")
@@ -132,7 +132,7 @@ async def test_ten_megabytes_each_way(connect):
     assert len((await call(backend, "big")).content[0]["text"]) == 10_000_000
 
 
-async def test_a_server_gets_its_environment_and_folder(connect, tmp_path):
+async def test_a_server_gets_its_environment_and_directory(connect, tmp_path):
     """Only a few variables are inherited, `env` comes on top, and `cwd` is where it starts."""
     program = (
         "import os,sys,json;"

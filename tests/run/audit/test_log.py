@@ -315,7 +315,7 @@ def test_a_torn_first_line_is_no_obstacle(tmp_path: Path) -> None:
     assert verify(path).ok
 
 
-def test_a_deleted_log_begins_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_log_begins_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """When the file is deleted under its writer, that is logged and a new one begins."""
     path = tmp_path / "audit.jsonl"
     log = AuditLog.open(path)

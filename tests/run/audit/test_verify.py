@@ -65,7 +65,7 @@ def test_tampering_shows(path: Path, name: str) -> None:
     assert report.to_dict()["problems"]
 
 
-def test_a_log_that_was_made_anew_shows(path: Path) -> None:
+def test_a_log_that_was_made_again_shows(path: Path) -> None:
     """Without the key a chain can be made again, but not so that it verifies with it; nor can it be verified without."""
     path.unlink()
     AuditLog.open(path, key=b"").close()
@@ -75,7 +75,7 @@ def test_a_log_that_was_made_anew_shows(path: Path) -> None:
     assert "without it nothing can be verified" in " ".join(p.message for p in verify(keyed).problems)
 
 
-def test_a_chain_that_is_sealed_anew_within_shows(path: Path, tmp_path: Path) -> None:
+def test_a_chain_that_is_sealed_again_within_shows(path: Path, tmp_path: Path) -> None:
     """A record that is numbered right but sealed to another one, a second log behind the first, and a first record that
     is none are told."""
     lines = path.read_bytes().splitlines(keepends=True)

@@ -33,7 +33,7 @@ SHORT = 0.05
 ASK = Policy([Rule("allow", tools="*:free"), Rule("ask", namespaces="git", reason="it is public", name="pushes")])
 
 
-class Desk:
+class Approvals:
     """A tool behind approval, and a person who answers what `answers` says."""
 
     def __init__(self, shop: Workshop, *answers: Any, decide: Any = ASK.decide, **settings: Any) -> None:
@@ -81,17 +81,17 @@ class TestAnswers:
 
     async def test_once(self, workshop: Workshop) -> None:
         """An answer of once is for one call."""
-        desk = Desk(workshop, "once", "no")
-        assert (await desk.run({"a": 1})).value == "done"
-        assert isinstance(await desk.refused({"a": 1}), ApprovalDeniedError)
-        assert desk.ran == [{"a": 1}]
+        approvals = Approvals(workshop, "once", "no")
+        assert (await approvals.run({"a": 1})).value == "done"
+        assert isinstance(await approvals.refused({"a": 1}), ApprovalDeniedError)
+        assert approvals.ran == [{"a": 1}]
 
     @pytest.mark.parametrize(
         "answer", ["no", "", None, True, "ALWAYS", 7, ["once"], RuntimeError("x"), asyncio.CancelledError(), KeyError()]
     )
     async def test_everything_else_is_no(self, workshop: Workshop, answer: Any) -> None:
         """Whatever is answered or raised that is none of the answers: the call is not made."""
-        error = await Desk(workshop, answer).refused()
+        error = await Approvals(workshop, answer).refused()
         assert isinstance(error, ApprovalDeniedError)
         assert (error.code, error.tool_id, error.op, error.retryable) == (
             "approval_denied",
@@ -110,7 +110,7 @@ class TestAnswers:
             finally:
                 stopped.append(True)
 
-        error = await Desk(workshop, forever, timeout=SHORT).refused()
+        error = await Approvals(workshop, forever, timeout=SHORT).refused()
         assert isinstance(error, ApprovalDeniedError)
         assert "nobody answered within 0.05 s" in str(error)
         await asyncio.sleep(0)
@@ -127,17 +127,17 @@ class TestAnswers:
                 await go.wait()
                 raise RuntimeError("too late") from None
 
-        assert isinstance(await Desk(workshop, stubborn, timeout=SHORT).refused(), ApprovalDeniedError)
+        assert isinstance(await Approvals(workshop, stubborn, timeout=SHORT).refused(), ApprovalDeniedError)
         go.set()
         await asyncio.sleep(SHORT)
 
     async def test_nobody_to_ask(self, workshop: Workshop) -> None:
         """Raises another error, which says what would help."""
-        error = await Desk(workshop).refused(ask=None)
+        error = await Approvals(workshop).refused(ask=None)
         assert isinstance(error, ApprovalRequiredError)
         assert error.details == {"rule": "pushes", "reason": "it is public"}
         assert "it is public" in str(error)
-        unexplained = Desk(Workshop(), decide=Policy([Rule("ask")]).decide)
+        unexplained = Approvals(Workshop(), decide=Policy([Rule("ask")]).decide)
         assert "rule 1" in str(await unexplained.refused(ask=None))
 
     async def test_the_callers_own_way_comes_first(self, workshop: Workshop) -> None:
@@ -148,20 +148,20 @@ class TestAnswers:
             asked.append(request.tool_id)
             return "once"
 
-        desk = Desk(workshop, "once", ask=configured)
-        await desk.run()
-        assert (len(desk.asked), asked) == (1, [])
-        await desk.run(ask=None)
-        assert (len(desk.asked), asked) == (1, ["git:push"])
+        approvals = Approvals(workshop, "once", ask=configured)
+        await approvals.run()
+        assert (len(approvals.asked), asked) == (1, [])
+        await approvals.run(ask=None)
+        assert (len(approvals.asked), asked) == (1, ["git:push"])
 
     async def test_what_needs_no_question(self, workshop: Workshop) -> None:
         """Allowed calls are made, denied ones raise, unknown ones fail as usual; no question is asked."""
-        desk = Desk(workshop, decide=Policy([Rule("deny", tools="git:push")]).decide)
-        assert (await desk.run(tool_id="git:pull")).ok
-        assert (await desk.refused()).code == "policy_denied"
+        approvals = Approvals(workshop, decide=Policy([Rule("deny", tools="git:push")]).decide)
+        assert (await approvals.run(tool_id="git:pull")).ok
+        assert (await approvals.refused()).code == "policy_denied"
         with pytest.raises(ToolNotFoundError):
-            await desk.run(tool_id="git:nothing")
-        assert desk.asked == []
+            await approvals.run(tool_id="git:nothing")
+        assert approvals.asked == []
 
     async def test_being_cancelled(self, workshop: Workshop) -> None:
         """Cancellation passes through and stops the question; later calls are asked about as usual."""
@@ -174,38 +174,38 @@ class TestAnswers:
             finally:
                 stopped.set()
 
-        desk = Desk(workshop, forever, "once")
-        task = asyncio.create_task(desk.run())
+        approvals = Approvals(workshop, forever, "once")
+        task = asyncio.create_task(approvals.run())
         await asking.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await stopped.wait()
-        assert (await desk.run()).ok
-        assert len(desk.ran) == 1
+        assert (await approvals.run()).ok
+        assert len(approvals.ran) == 1
 
     async def test_streams(self, workshop: Workshop) -> None:
         """A stream is asked about at its first step."""
-        desk = Desk(workshop, "once", "no")
-        call = desk.call()
+        approvals = Approvals(workshop, "once", "no")
+        call = approvals.call()
         call.fallback = True
-        events = [event async for event in desk.runner.stream(call)]
+        events = [event async for event in approvals.runner.stream(call)]
         assert events[-1].data == "done"
         with pytest.raises(ApprovalDeniedError):
-            await anext(desk.runner.stream(call))
+            await anext(approvals.runner.stream(call))
         call.tool_id, call.origin = "git:pull", Origin()
         with pytest.raises(ApprovalRequiredError):
-            await anext(desk.runner.stream(call))
+            await anext(approvals.runner.stream(call))
 
     def test_calls_in_the_callers_thread(self, workshop: Workshop) -> None:
         """Calls that need a question go to the event loop, the others do not."""
-        desk = Desk(workshop)
+        approvals = Approvals(workshop)
         workshop.add(lambda: 5, "math:free")
 
         def wait(work: Any) -> Any:
             raise AssertionError
 
-        runner = desk.runner
+        runner = approvals.runner
         assert isinstance(runner, ThreadRunner)
         result = runner.run_in_thread(ToolCall("math:free"), wait, 1)
         assert result is not None
@@ -227,77 +227,77 @@ class TestMemory:
 
     async def test_a_session(self, workshop: Workshop) -> None:
         """Further calls of the tool by the same caller in the same session pass, with any arguments and by any path."""
-        desk = Desk(workshop, "session", "no", "no", "no", "no")
+        approvals = Approvals(workshop, "session", "no", "no", "no", "no")
         ann = Caller(id="ann")
-        await desk.run({"a": 1}, session="s1", caller=ann)
-        await desk.run({"a": 2}, session="s1", caller=Caller(id="ann", roles=("x",)), path="code", ask=None)
-        assert len(desk.asked) == 1
-        await desk.refused(session="s2", caller=ann)
-        await desk.refused(session="s1", caller=Caller(id="bob"))
-        await desk.refused(session="s1", caller=Caller(id="ann", tenant="t"))
-        await desk.refused(session="s1", caller=ann, tool_id="git:pull")
+        await approvals.run({"a": 1}, session="s1", caller=ann)
+        await approvals.run({"a": 2}, session="s1", caller=Caller(id="ann", roles=("x",)), path="code", ask=None)
+        assert len(approvals.asked) == 1
+        await approvals.refused(session="s2", caller=ann)
+        await approvals.refused(session="s1", caller=Caller(id="bob"))
+        await approvals.refused(session="s1", caller=Caller(id="ann", tenant="t"))
+        await approvals.refused(session="s1", caller=ann, tool_id="git:pull")
 
     async def test_no_session(self, workshop: Workshop) -> None:
         """Without one, it is as long as the process runs."""
-        desk = Desk(workshop, "session", "no")
-        await desk.run()
-        await desk.run()
-        await desk.refused(session="s1")
+        approvals = Approvals(workshop, "session", "no")
+        await approvals.run()
+        await approvals.run()
+        await approvals.refused(session="s1")
 
     async def test_always(self, workshop: Workshop, tmp_path: Path) -> None:
         """The answer holds in every session, and in the next process if there is a file."""
         path = tmp_path / "approvals.json"
-        desk = Desk(workshop, "always", "no", remember=ApprovalMemory(path))
-        await desk.run(session="s1")
-        await desk.run(session="s2")
-        assert len(desk.asked) == 1
-        later = Desk(Workshop(), "no", remember=ApprovalMemory(path))
+        approvals = Approvals(workshop, "always", "no", remember=ApprovalMemory(path))
+        await approvals.run(session="s1")
+        await approvals.run(session="s2")
+        assert len(approvals.asked) == 1
+        later = Approvals(Workshop(), "no", remember=ApprovalMemory(path))
         await later.run(session="s3")
         await later.refused(caller=Caller(id="bob"))
 
     async def test_always_without_a_file(self, workshop: Workshop) -> None:
         """The answer lasts as long as the process."""
-        desk = Desk(workshop, "always")
-        await desk.run(session="s1")
-        await desk.run(session="s2")
+        approvals = Approvals(workshop, "always")
+        await approvals.run(session="s1")
+        await approvals.run(session="s2")
 
     async def test_always_with_a_file_that_fails(
         self, workshop: Workshop, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """The call is made, and the answer lasts as long as the process; the log says so."""
         path = tmp_path / "approvals.json"
-        desk = Desk(workshop, "always", remember=ApprovalMemory(path))
+        approvals = Approvals(workshop, "always", remember=ApprovalMemory(path))
         path.mkdir()
-        await desk.run()
-        await desk.run()
+        await approvals.run()
+        await approvals.run()
         assert "until the end of this process only" in caplog.text
 
     async def test_a_changed_tool_is_asked_about_again(self, workshop: Workshop) -> None:
         """An approval is for the definition that was shown."""
-        desk = Desk(workshop, "session", "no")
-        await desk.run()
+        approvals = Approvals(workshop, "session", "no")
+        await approvals.run()
         tool = workshop.index.get("git:push").tool
         workshop.index.replace(tool.replace(description="Now with force"), LocalBinding("git:push"))
-        await desk.refused()
-        assert desk.asked[-1].description == "Now with force"
+        await approvals.refused()
+        assert approvals.asked[-1].description == "Now with force"
 
     async def test_many_sessions(self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
         """Only so many are remembered; the one that was used least recently is asked again."""
         monkeypatch.setattr("toolexec.run.layers.approval._MAX_SESSIONS", 2)
-        desk = Desk(workshop, *["session"] * 3, "no")
-        await desk.run(session="a")
-        await desk.run(session="b")
-        await desk.run(session="a")
-        await desk.run(session="c")
-        await desk.run(session="a")
-        await desk.refused(session="b")
+        approvals = Approvals(workshop, *["session"] * 3, "no")
+        await approvals.run(session="a")
+        await approvals.run(session="b")
+        await approvals.run(session="a")
+        await approvals.run(session="c")
+        await approvals.run(session="a")
+        await approvals.refused(session="b")
 
 
 class TestManyAtOnce:
     """Several calls that need the same answer."""
 
-    async def _all(self, desk: Desk, count: int, **call: Any) -> list[Any]:
-        calls = [asyncio.create_task(desk.run({"n": n}, **call)) for n in range(count)]
+    async def _all(self, approvals: Approvals, count: int, **call: Any) -> list[Any]:
+        calls = [asyncio.create_task(approvals.run({"n": n}, **call)) for n in range(count)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     @pytest.mark.parametrize("answer", ["session", "always"])
@@ -308,18 +308,18 @@ class TestManyAtOnce:
             await asyncio.sleep(0.01)
             return answer
 
-        desk = Desk(workshop, later)
-        done = await self._all(desk, 20)
+        approvals = Approvals(workshop, later)
+        done = await self._all(approvals, 20)
         assert all(result.ok for result in done)
-        assert len(desk.asked) == 1
-        assert desk.runner._lines == {}  # type: ignore[attr-defined]
+        assert len(approvals.asked) == 1
+        assert approvals.runner._lines == {}  # type: ignore[attr-defined]
 
     async def test_once_is_for_one(self, workshop: Workshop) -> None:
         """Each is asked about by itself, one after the other, until an answer covers the rest."""
-        desk = Desk(workshop, "once", "no", "once", "session")
-        done = await self._all(desk, 6)
+        approvals = Approvals(workshop, "once", "no", "once", "session")
+        done = await self._all(approvals, 6)
         assert [isinstance(one, ApprovalDeniedError) for one in done] == [False, True, False, False, False, False]
-        assert [request.args["n"] for request in desk.asked] == [0, 1, 2, 3]
+        assert [request.args["n"] for request in approvals.asked] == [0, 1, 2, 3]
 
     async def test_nobody_there(self, workshop: Workshop) -> None:
         """If one is not answered in time, those that wait behind it are not asked about either; later ones are."""
@@ -327,11 +327,11 @@ class TestManyAtOnce:
         async def forever() -> Any:
             await asyncio.Event().wait()
 
-        desk = Desk(workshop, forever, "once", timeout=SHORT)
-        done = await self._all(desk, 5)
+        approvals = Approvals(workshop, forever, "once", timeout=SHORT)
+        done = await self._all(approvals, 5)
         assert [type(one) for one in done] == [ApprovalDeniedError] * 5
-        assert len(desk.asked) == 1
-        assert (await desk.run()).ok
+        assert len(approvals.asked) == 1
+        assert (await approvals.run()).ok
 
     async def test_different_questions_do_not_wait(self, workshop: Workshop) -> None:
         """Callers and tools are asked about at the same time."""
@@ -341,12 +341,15 @@ class TestManyAtOnce:
             await both.wait()
             return "once"
 
-        desk = Desk(workshop, meet, meet, meet)
+        approvals = Approvals(workshop, meet, meet, meet)
         done = await asyncio.gather(
-            desk.run(), desk.run(tool_id="git:pull"), desk.run(caller=Caller(id="ann")), return_exceptions=True
+            approvals.run(),
+            approvals.run(tool_id="git:pull"),
+            approvals.run(caller=Caller(id="ann")),
+            return_exceptions=True,
         )
         assert all(result.ok for result in done if isinstance(result, Result))
-        assert len(desk.ran) == 3
+        assert len(approvals.ran) == 3
 
 
 class TestWhatIsApproved:
@@ -360,12 +363,12 @@ class TestWhatIsApproved:
             args["to"]["branch"] = "evil"
             args["files"].append("b")
             args["force"] = True
-            desk.asked[0].args["to"]["branch"] = "other"  # type: ignore[index]
+            approvals.asked[0].args["to"]["branch"] = "other"  # type: ignore[index]
             return "once"
 
-        desk = Desk(workshop, tamper)
-        await desk.run(args)
-        assert desk.ran == [{"to": {"branch": "main"}, "files": ["a"]}]
+        approvals = Approvals(workshop, tamper)
+        await approvals.run(args)
+        assert approvals.ran == [{"to": {"branch": "main"}, "files": ["a"]}]
 
     @pytest.mark.parametrize("change", ["definition", "binding", "version"])
     async def test_a_tool_that_changes_meanwhile_is_not_called(self, workshop: Workshop, change: str) -> None:
@@ -384,13 +387,13 @@ class TestWhatIsApproved:
                 index.register(tool.replace(version="2.0.0"), LocalBinding("git:push"))
             return "always"
 
-        desk = Desk(workshop, swap, "once")
-        error = await desk.refused()
+        approvals = Approvals(workshop, swap, "once")
+        error = await approvals.refused()
         assert isinstance(error, ApprovalDeniedError)
         assert error.retryable
         assert "changed" in str(error)
-        assert (await desk.run()).ok
-        assert len(desk.asked) == 2
+        assert (await approvals.run()).ok
+        assert len(approvals.asked) == 2
 
     async def test_a_tool_that_goes_meanwhile(self, workshop: Workshop) -> None:
         """Such a tool is not found, as usual."""
@@ -400,15 +403,15 @@ class TestWhatIsApproved:
             return "once"
 
         with pytest.raises(ToolNotFoundError):
-            await Desk(workshop, remove).run()
+            await Approvals(workshop, remove).run()
 
     async def test_what_the_question_says(self, workshop: Workshop) -> None:
         """The tool by its full ID, who wants it and how, why, and which run it is."""
-        desk = Desk(workshop, "once")
+        approvals = Approvals(workshop, "once")
         ann = Caller(id="ann")
-        call = desk.call({"a": 1}, caller=ann, path="chain")
-        await desk.runner.run(call)
-        assert desk.asked == [
+        call = approvals.call({"a": 1}, caller=ann, path="chain")
+        await approvals.runner.run(call)
+        assert approvals.asked == [
             ApprovalRequest(
                 tool_id="git:push",
                 args={"a": 1},
@@ -423,28 +426,28 @@ class TestWhatIsApproved:
 
     async def test_a_rule_without_a_reason(self, workshop: Workshop) -> None:
         """The question names the rule."""
-        desk = Desk(workshop, "once", decide=Policy([Rule("ask", name="careful")]).decide)
-        await desk.run()
-        assert "careful" in desk.asked[0].reason
+        approvals = Approvals(workshop, "once", decide=Policy([Rule("ask", name="careful")]).decide)
+        await approvals.run()
+        assert "careful" in approvals.asked[0].reason
 
     async def test_secrets_are_not_shown_but_run(self, workshop: Workshop) -> None:
         """The question has none of them, the tool gets them."""
         redact = Redactor()
         redact.add("hunter2-hunter2")
-        desk = Desk(workshop, "once", redact=redact)
+        approvals = Approvals(workshop, "once", redact=redact)
         args = {"auth": {"header": "Bearer hunter2-hunter2"}}
-        await desk.run(args)
-        assert "hunter2" not in repr(desk.asked[0])
-        assert desk.ran == [args]
+        await approvals.run(args)
+        assert "hunter2" not in repr(approvals.asked[0])
+        assert approvals.ran == [args]
 
     async def test_a_description_cannot_steer_a_terminal(self, workshop: Workshop) -> None:
         """A description is one line of visible characters, 500 at most."""
         evil = "Harmless\x1b[2J\x9b1m\x00\n\n[y] approved\u202e\u200b " + "x" * 10_000
         tool = Tool(name="evil", namespace="git", input_schema=ANY, description=evil)
         workshop.add_tool(tool, lambda args: 1)
-        desk = Desk(workshop, "once")
-        await desk.run(tool_id="git:evil")
-        shown = desk.asked[0].description
+        approvals = Approvals(workshop, "once")
+        await approvals.run(tool_id="git:evil")
+        shown = approvals.asked[0].description
         assert shown.startswith("Harmless [2J 1m [y] approved x")
         assert len(shown) == 500
         assert shown.isprintable()
@@ -452,10 +455,10 @@ class TestWhatIsApproved:
     @pytest.mark.parametrize("args", [{"a": object()}, {"a": float("nan")}, {(7,): 1}, ["a"], "text"])
     async def test_what_is_not_json_is_not_asked_about(self, workshop: Workshop, args: Any) -> None:
         """Arguments that cannot be shown as they are cannot be approved."""
-        desk = Desk(workshop)
+        approvals = Approvals(workshop)
         with pytest.raises(InputValidationError):
-            await desk.run(args)
-        assert desk.asked == []
+            await approvals.run(args)
+        assert approvals.asked == []
 
 
 async def test_decisions_that_are_made_elsewhere(workshop: Workshop) -> None:
@@ -467,6 +470,6 @@ async def test_decisions_that_are_made_elsewhere(workshop: Workshop) -> None:
         return ASK.decide(entry, call)
 
     check: Callable[..., Any] = decide
-    desk = Desk(workshop, "once", decide=check)
-    await desk.run()
+    approvals = Approvals(workshop, "once", decide=check)
+    await approvals.run()
     assert seen[0].tool.id == "git:push"

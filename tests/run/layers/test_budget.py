@@ -127,7 +127,7 @@ async def test_a_stream_that_is_left_early_is_closed() -> None:
         await events.aclose()
 
 
-async def test_texts_among_the_parts_are_cut_alike() -> None:
+async def test_strings_among_the_parts_are_cut_alike() -> None:
     """A part's text shows its ends, and says where it reads on: under the value's own handle where that is the text."""
     store = ResultStore(2000)
     words = "".join(f"word {number}\n" for number in range(1000))

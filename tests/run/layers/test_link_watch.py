@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from tests.run.layers.link_desk import LINK, SESSION, Desk
+from tests.run.layers.link_approvals import LINK, SESSION, Approvals
 
 from toolexec.backend import LocalBackend
 from toolexec.backend.registry import BackendRegistry
@@ -39,64 +39,64 @@ class TestLearning:
 
     async def test_a_value_of_an_earlier_result(self) -> None:
         """With its path, and how often."""
-        desk = Desk()
+        approvals = Approvals()
         for number in (1, 2):
-            desk.gives["begin"] = {"job": {"ref": f"job-{number}", "state": "on"}, "more": [{"n": 100 + number}]}
-            await desk.call("begin")
-            await desk.call("go", handle=f"job-{number}", where=[{"n": 100 + number}])
-        assert desk.seen() == [
+            approvals.gives["begin"] = {"job": {"ref": f"job-{number}", "state": "on"}, "more": [{"n": 100 + number}]}
+            await approvals.call("begin")
+            await approvals.call("go", handle=f"job-{number}", where=[{"n": 100 + number}])
+        assert approvals.seen() == [
             (*LINK[:4], 2, 2),
             ("t:begin", "more[].n", "t:go", "where.n", 2, 2),
         ]
 
     async def test_the_first_one_that_had_it(self) -> None:
         """A tool that repeats a value is not its source; neither is one that repeats its own arguments."""
-        desk = Desk()
-        desk.gives = {"begin": {"job": {"ref": "job-1"}}, "other": {"echo": "job-1", "mine": "by hand"}}
-        await desk.call("begin")
-        await desk.call("other", job="job-1", note="by hand")
-        await desk.call("go", handle="job-1", note="by hand")
-        assert {(p, t) for p, _, t, *_ in desk.seen()} == {("t:begin", "t:other"), ("t:begin", "t:go")}
+        approvals = Approvals()
+        approvals.gives = {"begin": {"job": {"ref": "job-1"}}, "other": {"echo": "job-1", "mine": "by hand"}}
+        await approvals.call("begin")
+        await approvals.call("other", job="job-1", note="by hand")
+        await approvals.call("go", handle="job-1", note="by hand")
+        assert {(p, t) for p, _, t, *_ in approvals.seen()} == {("t:begin", "t:other"), ("t:begin", "t:go")}
 
     async def test_its_own_values(self) -> None:
         """A tool that is called with what it gave, such as a cursor, is not linked to itself."""
-        desk = Desk()
-        desk.gives["begin"] = {"next": "cursor-1"}
-        await desk.call("begin")
-        await desk.call("begin", cursor="cursor-1")
-        assert desk.seen() == []
+        approvals = Approvals()
+        approvals.gives["begin"] = {"next": "cursor-1"}
+        await approvals.call("begin")
+        await approvals.call("begin", cursor="cursor-1")
+        assert approvals.seen() == []
 
     async def test_whole_results(self) -> None:
         """A result that is just the value."""
-        desk = Desk()
-        desk.gives["begin"] = "job-1"
-        await desk.call("begin")
-        await desk.call("go", handle="job-1")
-        assert desk.seen() == [("t:begin", "@", "t:go", "handle", 1, 1)]
+        approvals = Approvals()
+        approvals.gives["begin"] = "job-1"
+        await approvals.call("begin")
+        await approvals.call("go", handle="job-1")
+        assert approvals.seen() == [("t:begin", "@", "t:go", "handle", 1, 1)]
 
     async def test_misses_count(self) -> None:
         """Calls with values from nowhere make a link less sure."""
-        desk = Desk()
-        desk.gives["begin"] = {"job": {"ref": "job-1"}}
-        await desk.call("begin")
-        await desk.call("go", handle="job-1")
-        await desk.call("go", handle="typed")
-        await desk.call("go", handle="typed")
-        assert desk.seen() == [(*LINK[:4], 1, 3)]
+        approvals = Approvals()
+        approvals.gives["begin"] = {"job": {"ref": "job-1"}}
+        await approvals.call("begin")
+        await approvals.call("go", handle="job-1")
+        await approvals.call("go", handle="typed")
+        await approvals.call("go", handle="typed")
+        assert approvals.seen() == [(*LINK[:4], 1, 3)]
 
     async def test_failed_calls(self) -> None:
         """Neither what they were called with nor what they say counts."""
-        desk = Desk()
-        desk.gives = {"begin": {"job": {"ref": "job-1"}}, "go": ValueError("job-2")}
-        await desk.call("begin")
-        await desk.call("go", handle="job-1")
-        assert desk.seen() == []
+        approvals = Approvals()
+        approvals.gives = {"begin": {"job": {"ref": "job-1"}}, "go": ValueError("job-2")}
+        await approvals.call("begin")
+        await approvals.call("go", handle="job-1")
+        assert approvals.seen() == []
 
     async def test_sessions(self) -> None:
         """Callers, tenants, sessions and chains without one do not mix; calls of one session do, on whatever path."""
-        desk = Desk()
-        desk.gives["begin"] = {"job": {"ref": "job-1"}}
-        await desk.call("begin")
+        approvals = Approvals()
+        approvals.gives["begin"] = {"job": {"ref": "job-1"}}
+        await approvals.call("begin")
         for origin in (
             Origin(),
             Origin(session="two"),
@@ -104,30 +104,32 @@ class TestLearning:
             Origin(session="one", caller=Caller(tenant="ann")),
             Origin(parent="one"),
         ):
-            await desk.call("go", origin, handle="job-1")
-        assert desk.seen() == []
-        await desk.call("go", SESSION.within("chain", "run-1"), handle="job-1")
-        assert desk.seen() == [LINK]
+            await approvals.call("go", origin, handle="job-1")
+        assert approvals.seen() == []
+        await approvals.call("go", SESSION.within("chain", "run-1"), handle="job-1")
+        assert approvals.seen() == [LINK]
 
     async def test_chains_without_a_session(self) -> None:
         """The run is what its calls have in common."""
-        desk = Desk()
-        desk.gives["begin"] = {"job": {"ref": "job-1"}}
+        approvals = Approvals()
+        approvals.gives["begin"] = {"job": {"ref": "job-1"}}
         run = Origin().within("code", "run-1")
-        await desk.call("begin", run)
-        await desk.call("go", Origin().within("code", "run-2"), handle="job-1")
-        await desk.call("go", run, handle="job-1")
-        assert [seen[4] for seen in desk.seen()] == [1]
+        await approvals.call("begin", run)
+        await approvals.call("go", Origin().within("code", "run-2"), handle="job-1")
+        await approvals.call("go", run, handle="job-1")
+        assert [seen[4] for seen in approvals.seen()] == [1]
 
     async def test_streams(self) -> None:
         """The whole value at the end counts as the result."""
-        desk = Desk()
-        desk.gives["begin"] = {"job": {"ref": "job-1"}}
-        await desk.call("begin")
-        async with aclosing(desk.runner.stream(ToolCall("t:count", {"handle": "job-1"}, origin=SESSION))) as events:
+        approvals = Approvals()
+        approvals.gives["begin"] = {"job": {"ref": "job-1"}}
+        await approvals.call("begin")
+        async with aclosing(
+            approvals.runner.stream(ToolCall("t:count", {"handle": "job-1"}, origin=SESSION))
+        ) as events:
             assert [event.kind async for event in events] == ["chunk", "done"]
-        await desk.call("go", handle="job-1-next")
-        assert {(p, t) for p, _, t, *_ in desk.seen()} == {("t:begin", "t:count"), ("t:count", "t:go")}
+        await approvals.call("go", handle="job-1-next")
+        assert {(p, t) for p, _, t, *_ in approvals.seen()} == {("t:begin", "t:count"), ("t:count", "t:go")}
 
     async def test_calls_in_the_callers_thread(self) -> None:
         """Watches such calls like all others; a runner without that path says so."""
@@ -171,9 +173,9 @@ async def test_what_cannot_be_looked_through(caplog: pytest.LogCaptureFixture) -
         def items(self) -> Any:
             raise RuntimeError("no")
 
-    desk = Desk()
+    approvals = Approvals()
     broken = Broken(a=1)
-    watched: Any = desk.watch(_Echo(broken))
+    watched: Any = approvals.watch(_Echo(broken))
     result = await watched.run(ToolCall("t:go", broken))
     assert result.value is broken
     assert caplog.text.count("could not be looked through") == 2
@@ -194,11 +196,11 @@ class _Echo:
 
 async def test_calls_at_the_same_time() -> None:
     """Each call's link is counted once."""
-    desk = Desk()
-    desk.gives["begin"] = {"job": {"ref": "job-1"}}
-    await desk.call("begin")
-    await asyncio.gather(*(desk.call("go", handle="job-1") for _ in range(50)))
-    assert desk.seen() == [(*LINK[:4], 50, 50)]
+    approvals = Approvals()
+    approvals.gives["begin"] = {"job": {"ref": "job-1"}}
+    await approvals.call("begin")
+    await asyncio.gather(*(approvals.call("go", handle="job-1") for _ in range(50)))
+    assert approvals.seen() == [(*LINK[:4], 50, 50)]
 
 
 def test_several_threads() -> None:

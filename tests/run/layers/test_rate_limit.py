@@ -86,7 +86,7 @@ def test_rates_are_read(text: str, per_second: float, burst: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "10", "ten/s", "10/fortnight", "10/s burst", "-1/s", "0/s", "10/s burst 0", "1e3/s"]
 )
-def test_texts_that_are_no_rate(text: str) -> None:
+def test_strings_that_are_no_rate(text: str) -> None:
     """Refuses strings that are not a rate."""
     with pytest.raises(ConfigurationError):
         Rate.parse(text)

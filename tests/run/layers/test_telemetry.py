@@ -298,7 +298,7 @@ async def test_a_stream_is_one_span(lab):
 
 async def test_streams_that_end_otherwise(lab):
     """An error event, and a consumer that leaves early, are how the span ends; who leaves after the last event has
-    heard it all."""
+    received it all."""
     lab = lab()
     _ = [event async for event in lab.ex.stream_tool("fail")]
     async with aclosing(lab.ex.stream_tool("count", {"to": 100})) as events:
@@ -522,7 +522,7 @@ async def test_the_number_of_labels_has_a_bound(lab, monkeypatch):
     assert lab.spans()[4].attributes["toolexec.tool.id"] == "t4"
 
 
-async def test_a_tool_that_changes_is_described_anew(lab):
+async def test_a_tool_that_changes_is_described_again(lab):
     """The attributes are those of the tool as it is now."""
     lab = lab()
     lab.ex.add(Tool(name="t", description="old", input_schema=True), handler=lambda args: 1)

@@ -18,7 +18,7 @@ from toolexec.run import DefaultRunner, Timeout, ToolCall, Trace, TraceEvent
 
 
 class Traced:
-    """Local tools behind a Trace, and what its hook heard."""
+    """Local tools behind a Trace, and what its hook received."""
 
     def __init__(self, *functions: Callable[..., Any], timeout: float | None = None) -> None:
         index, backends, local = InMemoryIndex(), BackendRegistry(), LocalBackend()
@@ -27,13 +27,13 @@ class Traced:
             declared = declare(function)
             index.register(declared.tool, LocalBinding(declared.tool.id))
             local.add(declared)
-        self.heard: list[TraceEvent] = []
-        self.runner = Trace(Timeout(DefaultRunner(index, backends), timeout), self.heard.append)
+        self.received: list[TraceEvent] = []
+        self.runner = Trace(Timeout(DefaultRunner(index, backends), timeout), self.received.append)
 
     @property
     def end(self) -> TraceEvent:
         """The one end of the one call, checked."""
-        start, end = self.heard
+        start, end = self.received
         assert (start.kind, end.kind) == ("start", "end")
         assert start.call_number == end.call_number
         assert start.call is end.call
@@ -113,7 +113,7 @@ async def test_calls_are_told_apart() -> None:
     """Starts and ends of calls at the same time are joined by their number."""
     traced = Traced(add, wait, timeout=0.01)
     await asyncio.gather(traced.runner.run(ToolCall("wait")), traced.runner.run(ToolCall("add", {"a": 1, "b": 2})))
-    assert [(e.kind, e.call.tool_id, e.call_number) for e in traced.heard] == [
+    assert [(e.kind, e.call.tool_id, e.call_number) for e in traced.received] == [
         ("start", "wait", 1),
         ("start", "add", 2),
         ("end", "add", 2),
@@ -180,7 +180,7 @@ class TestStreams:
         """A stream that is never iterated is not a call."""
         traced = Traced(count)
         await traced.runner.stream(ToolCall("count")).aclose()
-        assert traced.heard == []
+        assert traced.received == []
 
     async def test_one_without_an_end(self) -> None:
         """A broken inner runner whose stream just ends is reported as an empty result."""
@@ -193,8 +193,8 @@ class TestStreams:
                 for event in ():
                     yield event
 
-        heard: list[TraceEvent] = []
-        async for _ in Trace(Silent(), heard.append).stream(ToolCall("t")):
+        received: list[TraceEvent] = []
+        async for _ in Trace(Silent(), received.append).stream(ToolCall("t")):
             pass
-        assert [event.kind for event in heard] == ["start", "end"]
-        assert heard[1].result is not None
+        assert [event.kind for event in received] == ["start", "end"]
+        assert received[1].result is not None

@@ -311,11 +311,11 @@ class TestInTheKernel:
             """,
             """
             import os, sqlite3, tempfile, mmap, ctypes, decimal, ssl, shutil, signal, time, selectors, fcntl
-            with tempfile.TemporaryDirectory() as folder:
-                os.chmod(folder, 0o700); os.symlink('a', folder + '/b'); os.mkfifo(folder + '/c')
-                with open(folder + '/d', 'w') as file: fcntl.flock(file, fcntl.LOCK_EX)
-                connection = sqlite3.connect(folder + '/e'); connection.execute('create table t(a)'); connection.close()
-                shutil.copytree(folder, folder + '2', symlinks=True, ignore=shutil.ignore_patterns('c'))
+            with tempfile.TemporaryDirectory() as directory:
+                os.chmod(directory, 0o700); os.symlink('a', directory + '/b'); os.mkfifo(directory + '/c')
+                with open(directory + '/d', 'w') as file: fcntl.flock(file, fcntl.LOCK_EX)
+                connection = sqlite3.connect(directory + '/e'); connection.execute('create table t(a)'); connection.close()
+                shutil.copytree(directory, directory + '2', symlinks=True, ignore=shutil.ignore_patterns('c'))
             mmap.mmap(-1, 4096).close(); os.memfd_create('a'); os.getrandom(9); os.pidfd_open(os.getpid())
             signal.setitimer(signal.ITIMER_REAL, 0.01); signal.signal(signal.SIGALRM, lambda *_: None); time.sleep(0.05)
             os.sched_getaffinity(0); os.posix_fadvise(os.open('/etc/passwd', 0), 0, 0, 0); os.eventfd(0)

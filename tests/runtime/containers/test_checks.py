@@ -53,10 +53,10 @@ class TestTheProgram:
         ("changes", "text"),
         [
             ({"image": ""}, "an image is required"),
-            ({"image": "--privileged"}, "no name of an image"),
-            ({"image": "a b"}, "no name of an image"),
-            ({"image": "a\nb"}, "no name of an image"),
-            ({"image": "a" * 5000}, "no name of an image"),
+            ({"image": "--privileged"}, "not a name of an image"),
+            ({"image": "a b"}, "not a name of an image"),
+            ({"image": "a\nb"}, "not a name of an image"),
+            ({"image": "a" * 5000}, "not a name of an image"),
             ({"command": ()}, "a command is required"),
             ({"command": ("",)}, "a command is required"),
             ({"command": ("a", "b\0")}, "command[1] contains NUL"),
@@ -64,8 +64,8 @@ class TestTheProgram:
             ({"working_dir": "work"}, "working directory"),
             ({"working_dir": ""}, "working directory"),
             ({"working_dir": "/a/../b"}, "working directory"),
-            ({"runtime": "-x"}, "no name of a runtime"),
-            ({"runtime": "a b"}, "no name of a runtime"),
+            ({"runtime": "-x"}, "not a name of a runtime"),
+            ({"runtime": "a b"}, "not a name of a runtime"),
             ({"profile": "soft"}, "unknown security profile 'soft'"),
             ({"profile": ""}, "unknown security profile"),
         ],
@@ -73,10 +73,10 @@ class TestTheProgram:
     )
     def test_what_makes_no_sense(self, changes: dict[str, Any], text: str) -> None:
         """An invalid program is an InvalidRequestError with the reason."""
-        kind, texts = problems(**changes)
+        kind, strings = problems(**changes)
         assert kind is InvalidRequestError
-        assert len(texts) == 1
-        assert text in texts[0]
+        assert len(strings) == 1
+        assert text in strings[0]
 
     def test_the_longest_argument(self) -> None:
         """The longest argument of the kernel is accepted."""
@@ -89,9 +89,9 @@ class TestEnvironmentAndLabels:
     @pytest.mark.parametrize(
         ("env", "text"),
         [
-            ({"": "a"}, "'' is no name"),
-            ({"A=B": "a"}, "'A=B' is no name"),
-            ({"A\0": "a"}, "is no name"),
+            ({"": "a"}, "'' is not a name"),
+            ({"A=B": "a"}, "'A=B' is not a name"),
+            ({"A\0": "a"}, "is not a name"),
             ({"A": "a\0b"}, "the value of 'A' contains NUL"),
             ({"A": "a" * (128 << 10)}, "'A' has more than"),
             ({f"A{number}": "a" * 100_000 for number in range(11)}, "all together"),
@@ -100,11 +100,11 @@ class TestEnvironmentAndLabels:
     )
     def test_variables(self, env: dict[str, str], text: str) -> None:
         """Names without `=`, nothing with NUL, and not more than a kernel takes."""
-        kind, texts = problems(env=env)
+        kind, strings = problems(env=env)
         assert kind is InvalidRequestError
-        assert len(texts) == 1
-        assert texts[0].startswith("env: ")
-        assert text in texts[0]
+        assert len(strings) == 1
+        assert strings[0].startswith("env: ")
+        assert text in strings[0]
 
     @pytest.mark.parametrize(
         "labels",
@@ -120,9 +120,9 @@ class TestEnvironmentAndLabels:
     )
     def test_labels(self, labels: dict[str, str]) -> None:
         """Labels are few, short and plain."""
-        kind, texts = problems(labels=labels)
+        kind, strings = problems(labels=labels)
         assert kind is InvalidRequestError
-        assert [text.partition(":")[0] for text in texts] == ["labels"]
+        assert [text.partition(":")[0] for text in strings] == ["labels"]
 
 
 class TestSecurity:
@@ -145,11 +145,11 @@ class TestSecurity:
     )
     def test_what_nobody_may(self, profile: str, changes: dict[str, Any], text: str) -> None:
         """Refuses it under all profiles."""
-        kind, texts = problems(profile=profile, security=Security(**changes))
+        kind, strings = problems(profile=profile, security=Security(**changes))
         assert kind is SandboxDeniedError
-        assert len(texts) == 1
-        assert texts[0].startswith("security: ")
-        assert text in texts[0]
+        assert len(strings) == 1
+        assert strings[0].startswith("security: ")
+        assert text in strings[0]
 
     @pytest.mark.parametrize(
         ("changes", "text"),
@@ -165,9 +165,9 @@ class TestSecurity:
     def test_what_is_for_development(self, changes: dict[str, Any], text: str) -> None:
         """Refuses it under each profile but `dev`; an unknown one is not `dev`."""
         for profile in ("standard", "hardened", "other"):
-            kind, texts = problems(profile=profile, security=Security(**changes))
+            kind, strings = problems(profile=profile, security=Security(**changes))
             assert kind is SandboxDeniedError
-            assert sum(text in each for each in texts) == 1
+            assert sum(text in each for each in strings) == 1
         assert problems(profile="dev", security=Security(**changes)) == (None, [])
 
     @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ class TestSecurity:
             ({"user": "-1"}, "no user"),
             ({"user": "65534:65534:1"}, "no user"),
             ({"user": "a b"}, "no user"),
-            ({"user": "4294967295"}, "no number of a user"),
+            ({"user": "4294967295"}, "not a number of a user"),
             ({"seccomp": ""}, "seccomp must be"),
             ({"seccomp": "a\0"}, "seccomp must be"),
             ({"keep_capabilities": ("ALL",)}, "unknown capabilities 'ALL'"),
@@ -188,20 +188,20 @@ class TestSecurity:
     )
     def test_what_makes_no_sense(self, changes: dict[str, Any], text: str) -> None:
         """Invalid settings are an InvalidRequestError, even for development."""
-        kind, texts = problems(profile="dev", security=Security(**changes))
+        kind, strings = problems(profile="dev", security=Security(**changes))
         assert kind is InvalidRequestError
-        assert len(texts) == 1
-        assert text in texts[0]
+        assert len(strings) == 1
+        assert text in strings[0]
 
 
 @pytest.mark.parametrize("name", ["memory_bytes", "pids", "disk_bytes", "open_files", "cpus"])
 @pytest.mark.parametrize("value", [-1, True, "5", None])
 def test_resources(name: str, value: Any) -> None:
     """Bounds are numbers that are not negative."""
-    kind, texts = problems(resources=Resources(**{name: value}))
+    kind, strings = problems(resources=Resources(**{name: value}))
     assert kind is InvalidRequestError
-    assert len(texts) == 1
-    assert texts[0].startswith(f"resources: {name} must be")
+    assert len(strings) == 1
+    assert strings[0].startswith(f"resources: {name} must be")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.5])
@@ -248,11 +248,11 @@ class TestMounts:
     def test_sources_that_give_the_host_away(self, source: str, profile: str) -> None:
         """Directories of the system, whatever is in or around them, homes, and the sockets of engines; read-only or not."""
         mount = Mount(type="bind", source=source, target="/data", read_only=True)
-        kind, texts = problems(profile=profile, mounts=(mount,))
+        kind, strings = problems(profile=profile, mounts=(mount,))
         assert kind is SandboxDeniedError
-        assert len(texts) == 1
-        assert texts[0].startswith("mount[0]: ")
-        assert source in texts[0]
+        assert len(strings) == 1
+        assert strings[0].startswith("mount[0]: ")
+        assert source in strings[0]
 
     def test_a_link_to_them(self, tmp_path: Path) -> None:
         """A symbolic link is what it points to."""
@@ -302,18 +302,18 @@ class TestMounts:
             (Mount(type="bind", target="/a", source="/b/../etc"), "plain absolute path"),
             (Mount(type="bind", target="/a", source="/b", size_bytes=1), "only a tmpfs has a size"),
             (Mount(type="volume", target="/a"), "a source is required for a volume"),
-            (Mount(type="volume", target="/a", source="/etc"), "no name of a volume"),
+            (Mount(type="volume", target="/a", source="/etc"), "not a name of a volume"),
             (Mount(type="nfs", target="/a"), "unknown type 'nfs'"),  # type: ignore[arg-type]
         ],
         ids=str,
     )
     def test_what_makes_no_sense(self, mount: Mount, text: str) -> None:
         """An invalid mount is an InvalidRequestError that counts the mounts from 0."""
-        kind, texts = problems(mounts=(Mount(type="tmpfs", target="/first", size_bytes=1), mount))
+        kind, strings = problems(mounts=(Mount(type="tmpfs", target="/first", size_bytes=1), mount))
         assert kind is InvalidRequestError
-        assert len(texts) == 1
-        assert texts[0].startswith("mount[1]: ")
-        assert text in texts[0]
+        assert len(strings) == 1
+        assert strings[0].startswith("mount[1]: ")
+        assert text in strings[0]
 
     def test_one_place_for_two(self) -> None:
         """Nothing is mounted over something else."""
@@ -333,12 +333,12 @@ def test_all_that_is_wrong_is_said() -> None:
     with pytest.raises(SandboxDeniedError) as found:
         check_spec(spec)
     assert str(found.value) == (
-        "this container is refused: security: a privileged container is no sandbox (and 6 more)"
+        "this container is refused: security: a privileged container is not a sandbox (and 6 more)"
     )
     assert found.value.details["problems"] == [
         "an image is required",
         "a command is required",
-        "security: a privileged container is no sandbox",
+        "security: a privileged container is not a sandbox",
         "security: root as the user is not allowed",
         "resources: pids must be 0 (no bound) or more, not -1",
         "mount[0]: a target is required",

@@ -70,8 +70,8 @@ def traces() -> dict[str, set[str]]:
     children = {str(child.pid) for child in psutil.Process().children(recursive=True)}
     groups = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/toolexec/{owner}-*")}
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if "/rootfs" in line}
-    folders = {str(path) for path in Path(tempfile.gettempdir()).glob("toolexec-*")}
-    return {"processes": children, "control groups": groups, "mounts": mounts, "folders": folders}
+    directories = {str(path) for path in Path(tempfile.gettempdir()).glob("toolexec-*")}
+    return {"processes": children, "control groups": groups, "mounts": mounts, "directories": directories}
 
 
 # -- faults -----------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class TestSpec:
 
     async def test_bundle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The host filters no system calls of the guest; all else is as for other containers."""
-        monkeypatch.setattr(kata, "_FOLDERS", (tmp_path / "none", tmp_path))
+        monkeypatch.setattr(kata, "_DIRECTORIES", (tmp_path / "none", tmp_path))
         (tmp_path / "configuration-fc.toml").touch()
         engine = KataEngine(KataConfig(hypervisor="firecracker"))
         assert engine.isolation == "vm"
@@ -94,12 +94,12 @@ class TestSpec:
 
 
 class TestMachine:
-    def files(self, folder: Path, *, device: bool, flags: str) -> dict[str, Path]:
+    def files(self, directory: Path, *, device: bool, flags: str) -> dict[str, Path]:
         """Stand-ins for what the kernel says."""
-        (folder / "cpuinfo").write_text(f"flags\t: fpu {flags} sse\n")
+        (directory / "cpuinfo").write_text(f"flags\t: fpu {flags} sse\n")
         if device:
-            (folder / "kvm").touch()
-        return {"device": folder / "kvm", "processor": folder / "cpuinfo"}
+            (directory / "kvm").touch()
+        return {"device": directory / "kvm", "processor": directory / "cpuinfo"}
 
     def test_no_device(self, tmp_path: Path) -> None:
         """A kernel without KVM."""
@@ -187,7 +187,7 @@ exit 1
         """With a shim, the processor and the settings of the hypervisor are looked at."""
         stand_in(containerd_daemon, "containerd-shim-kata-v2", "#!/bin/sh\nexit 1\n")
         (tmp_path / "cpuinfo").write_text("flags: vmx\n")
-        monkeypatch.setattr(kata, "_FOLDERS", (tmp_path, tmp_path))
+        monkeypatch.setattr(kata, "_DIRECTORIES", (tmp_path, tmp_path))
         try:
             monkeypatch.setattr(kata, "_KVM", tmp_path / "kvm")
             monkeypatch.setattr(kata, "_PROCESSOR", tmp_path / "cpuinfo")

@@ -137,7 +137,7 @@ class TestTheConfiguration:
 
 
 def run(
-    engine: str, folder: Path, code: str, limits: Limits = LIMITS, *, profile: str = "standard", **changes: Any
+    engine: str, directory: Path, code: str, limits: Limits = LIMITS, *, profile: str = "standard", **changes: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run Python code in a container that a real runtime makes of our configuration, and remove it."""
     found = shutil.which(engine) or shutil.which(engine, path="/usr/sbin:/sbin")
@@ -150,12 +150,12 @@ def run(
     spec = spec_for(image="x", command=command, limits=limits, profile=profile, config=ContainerConfig(), kind=engine)
     name = f"toolexec-test-{os.getpid()}-{next(_numbers)}"
     config = oci_config(replace(spec, **changes), root, cgroups_path=f"/{name}")
-    (folder / "config.json").write_text(json.dumps(config))
+    (directory / "config.json").write_text(json.dumps(config))
     options = ["--platform=systrap", "--network=none"] if engine == "runsc" else []
-    runtime = [found, "--root", str(folder / "state"), *options]
+    runtime = [found, "--root", str(directory / "state"), *options]
     kept: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
     try:
-        return subprocess.run([*runtime, "run", "--bundle", str(folder), name], timeout=80, **kept)
+        return subprocess.run([*runtime, "run", "--bundle", str(directory), name], timeout=80, **kept)
     finally:
         subprocess.run([*runtime, "delete", "--force", name], timeout=60, **kept)
         assert not [*Path("/sys/fs/cgroup").glob(f"*/{name}"), *Path("/sys/fs/cgroup").glob(name)]
@@ -189,12 +189,12 @@ class TestForReal:
             tmp_path,
             """
             import os, subprocess
-            for folder in ('/work', '/tmp', '/dev/shm', '/', '/usr', '/etc', '/dev', '/proc/sys/kernel', '/root'):
+            for directory in ('/work', '/tmp', '/dev/shm', '/', '/usr', '/etc', '/dev', '/proc/sys/kernel', '/root'):
                 try:
-                    with open(folder + '/x', 'w') as file: file.write('#!/bin/sh\\necho ran')
-                    os.chmod(folder + '/x', 0o755)
-                    print(folder, subprocess.run([folder + '/x'], capture_output=True, text=True).stdout.strip())
-                except OSError: print(folder, 'no')
+                    with open(directory + '/x', 'w') as file: file.write('#!/bin/sh\\necho ran')
+                    os.chmod(directory + '/x', 0o755)
+                    print(directory, subprocess.run([directory + '/x'], capture_output=True, text=True).stdout.strip())
+                except OSError: print(directory, 'no')
             print(os.getcwd(), os.environ['HOME'])
             """,
         )
@@ -211,10 +211,10 @@ class TestForReal:
             tmp_path,
             """
             import os
-            for folder in ('/work', '/tmp', '/dev/shm'):
+            for directory in ('/work', '/tmp', '/dev/shm'):
                 size = 0
                 try:
-                    with open(folder + '/a', 'wb', buffering=0) as file:
+                    with open(directory + '/a', 'wb', buffering=0) as file:
                         while True: size += file.write(bytes(65536))
                 except OSError as error: print(error.errno, size)
             """,

@@ -51,7 +51,7 @@ async def test_who_is_cancelled_takes_no_room(let_in: bool) -> None:
     waiting = asyncio.create_task(room.enter(monotonic() + 60, BACKEND))
     await asyncio.sleep(0.01)
     if let_in:
-        room.leave()  # its turn has come, and it has not heard of it
+        room.leave()  # its turn has come, and it has not received of it
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

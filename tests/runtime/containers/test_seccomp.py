@@ -30,14 +30,14 @@ MACHINES = ["x86_64", "aarch64"]
 ERRNO = {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}
 
 
-def written(folder: Path, data: Any) -> Path:
-    path = folder / "profile.json"
+def written(directory: Path, data: Any) -> Path:
+    path = directory / "profile.json"
     path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
     return path
 
 
-def rules(folder: Path, *items: dict[str, Any], machine: str = "x86_64") -> tuple[Rule, ...]:
-    return read_profile(written(folder, {**ERRNO, "syscalls": [*items]}), machine).rules
+def rules(directory: Path, *items: dict[str, Any], machine: str = "x86_64") -> tuple[Rule, ...]:
+    return read_profile(written(directory, {**ERRNO, "syscalls": [*items]}), machine).rules
 
 
 class TestNumbers:
@@ -290,8 +290,8 @@ class TestProfilesOfUsers:
             ({"args": [{"index": 0, "value": 1}]}, "op must be one of"),
             ({"includes": 5}, "includes must be an object"),
             ({"includes": {"arches": "amd64"}}, "arches must be a list"),
-            ({"includes": {"minKernel": "new"}}, "no version"),
-            ({"includes": {"minKernel": 5}}, "no version"),
+            ({"includes": {"minKernel": "new"}}, "not a version"),
+            ({"includes": {"minKernel": 5}}, "not a version"),
         ],
         ids=lambda value: str(value)[:60],
     )

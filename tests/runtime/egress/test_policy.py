@@ -102,7 +102,7 @@ def test_where_secrets_go() -> None:
 
 
 def test_authorities() -> None:
-    """Texts become hosts and ports in one way only."""
+    """Strings become hosts and ports in one way only."""
     assert read_authority("A.Test.:80", 1) == ("a.test", 80)
     assert read_authority("[0:0::1]:80", 1) == ("::1", 80)
     assert read_authority("[::1]", 1) == ("::1", 1)

@@ -440,7 +440,7 @@ class TestMessages:
     async def test_what_is_not_passed_on(
         self, bridged: Callable[..., Any], plain: Server, head: str, status: int
     ) -> None:
-        """Websockets, TRACE, bodies and heads over their bounds, and what is no HTTP/1.1."""
+        """Websockets, TRACE, bodies and heads over their bounds, and what is not HTTP/1.1."""
         host = f"api.test:{plain.port}"
         async with bridged(policy(host, max_request_bytes=1000)) as bridge:
             reply = await bridge.say(head.format(url=f"http://{host}/", host=host).encode())

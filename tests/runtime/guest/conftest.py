@@ -32,14 +32,14 @@ LONG = 60
 class Child:
     """A guest, and the tools it may call."""
 
-    def __init__(self, command: list[str], folder: Path, *, stdio: bool = False) -> None:
+    def __init__(self, command: list[str], directory: Path, *, stdio: bool = False) -> None:
         ours, theirs = socket.socketpair()
         given = {"stdin": theirs, "stdout": theirs} if stdio else {"pass_fds": [theirs.fileno()]}
         numbers = [] if stdio else [str(theirs.fileno())] * 2
-        self.process = subprocess.Popen([*command, *numbers], cwd=folder, **given)
+        self.process = subprocess.Popen([*command, *numbers], cwd=directory, **given)
         theirs.close()
         self.talk = Conversation(SocketStream(ours))
-        self.folder = folder
+        self.directory = directory
         self.output = Output()
         self.cancelled = 0
         self.ex = Exec(default_timeout=LONG)

@@ -288,7 +288,7 @@ async def test_an_image_with_nothing_but_python(box: Callable[..., Any], monkeyp
     assert "nothing in the image that runs bash" in (await guest.error("1", "bash"))["message"]
 
 
-async def test_a_working_folder_that_is_gone_is_an_error(box: Callable[..., Any]) -> None:
+async def test_a_working_directory_that_is_gone_is_an_error(box: Callable[..., Any]) -> None:
     """Of the next run; the guest goes on."""
     guest = await box("loose")
     await guest.value("import os\nos.rmdir(os.getcwd())")

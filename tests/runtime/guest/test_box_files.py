@@ -119,7 +119,7 @@ async def test_files_go_in_and_only_what_changes_comes_out(bench: Bench) -> None
     assert await bench.take() == ({}, ())
 
 
-async def test_files_and_folders_are_private(bench: Bench) -> None:
+async def test_files_and_directories_are_private(bench: Bench) -> None:
     """No other process in the sandbox can read them."""
     await asyncio.wait_for(bench.talk.put_files({"d/f": b"1"}), LONG)
     assert (bench.work / "d").stat().st_mode & 0o777 == 0o700
@@ -218,7 +218,7 @@ async def test_caches_and_special_files_do_not_come(bench: Bench) -> None:
 import socket
 for name in ('__pycache__', '.cache', '.npm', '.config', 'sub/__pycache__', '.toolexec-x'):
     os.makedirs(name); open(name + '/f', 'w').close()
-os.symlink('/etc/passwd', 'link'); os.symlink('/etc', 'folder'); os.mkfifo('pipe')
+os.symlink('/etc/passwd', 'link'); os.symlink('/etc', 'directory'); os.mkfifo('pipe')
 socket.socket(socket.AF_UNIX).bind('socket')
 open(b'odd\\xff', 'w').close(); open('fine', 'w').close()
 os.mkdir('locked'); open('locked/f', 'w').close()
@@ -248,7 +248,7 @@ async def test_a_path_that_cannot_be_put_is_told(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("trap", ["os.symlink('/', 'd')", "os.symlink('{outside}', 'd')", "os.mkfifo('d')"])
-async def test_no_link_leads_out_of_the_folder(
+async def test_no_link_leads_out_of_the_directory(
     bench: Bench, trap: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Neither on the way nor at the end, whatever an earlier program has left there."""
@@ -302,7 +302,7 @@ async def test_files_move_only_between_runs(bench: Bench) -> None:
     assert await bench.take() == ({"f": b""}, ())
 
 
-async def test_a_folder_that_is_gone_has_no_files(start: Callable[..., Awaitable[Bench]], tmp_path: Path) -> None:
+async def test_a_directory_that_is_gone_has_no_files(start: Callable[..., Awaitable[Bench]], tmp_path: Path) -> None:
     """Programs may do that."""
     (tmp_path / "work").mkdir()
     bench = await start(tmp_path / "work")
@@ -352,7 +352,7 @@ def test_a_file_that_is_cut_off_while_it_is_read_has_an_end(
 
     line = Kept()
     monkeypatch.setattr(module.os, "read", torn)
-    module._take(line, "1", {"max_files": 5, "max_bytes": 5 << 20}, module._Folder(str(tmp_path)))
+    module._take(line, "1", {"max_files": 5, "max_bytes": 5 << 20}, module._Directory(str(tmp_path)))
     monkeypatch.undo()
     assert [(h["type"], len(d)) for h, d in line.sent] == [("file", 1 << 20), ("file", 0), ("response", 0)]
     assert [h["payload"]["last"] for h, _ in line.sent[:2]] == [False, True]
@@ -360,52 +360,52 @@ def test_a_file_that_is_cut_off_while_it_is_read_has_an_end(
 
 def test_a_file_that_turns_into_something_else_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look at the directory and the moment when it is opened."""
-    folder = module._Folder(str(tmp_path))
+    directory = module._Directory(str(tmp_path))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(bytes(100))
     marks = {"gone": (1, 1, 1, 1), "pipe": (1, 1, 1, 1), "large": (1, 1, 1, 1)}
-    monkeypatch.setattr(folder, "scan", lambda: iter(marks.items()))
+    monkeypatch.setattr(directory, "scan", lambda: iter(marks.items()))
     line = Kept()
-    module._take(line, "1", {"max_files": 5, "max_bytes": 50}, folder)
+    module._take(line, "1", {"max_files": 5, "max_bytes": 50}, directory)
     assert [h["payload"] for h, _ in line.sent] == ['{"left_out": ["gone", "large", "pipe"]}']
 
 
 def test_only_so_many_entries_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In all directories together."""
     monkeypatch.setattr(module, "_MAX_ENTRIES", 10)
-    for folder in "abc":
-        (tmp_path / folder).mkdir()
+    for directory in "abc":
+        (tmp_path / directory).mkdir()
         for name in range(5):
-            (tmp_path / folder / str(name)).touch()
-    assert len(dict(module._Folder(str(tmp_path)).scan())) < 10
+            (tmp_path / directory / str(name)).touch()
+    assert len(dict(module._Directory(str(tmp_path)).scan())) < 10
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../b", "", "./a", None])
 def test_no_path_leads_out(tmp_path: Path, path: Any) -> None:
     """Though the host checks them, too."""
-    folder = module._Folder(str(tmp_path / "work"))
+    directory = module._Directory(str(tmp_path / "work"))
     (tmp_path / "work").mkdir()
-    folder.put({"path": path, "last": True}, b"1")
-    assert folder.finish()["code"] == "bad_path"
+    directory.put({"path": path, "last": True}, b"1")
+    assert directory.finish()["code"] == "bad_path"
     assert [p.name for p in tmp_path.rglob("*")] == ["work"]
 
 
 def test_a_put_that_stops_in_the_middle_leaves_nothing_open(tmp_path: Path) -> None:
     """A partial file is removed instead of being taken for whole."""
-    folder = module._Folder(str(tmp_path))
-    folder.put({"path": "f", "last": False}, b"1")
-    assert folder.finish() is None
-    assert (folder._file, (tmp_path / "f").read_bytes()) == (-1, b"")
+    directory = module._Directory(str(tmp_path))
+    directory.put({"path": "f", "last": False}, b"1")
+    assert directory.finish() is None
+    assert (directory._file, (tmp_path / "f").read_bytes()) == (-1, b"")
 
 
 def test_files_are_older_than_a_tick_once_they_are_known(tmp_path: Path) -> None:
     """A later change gets another time, even where clocks of file systems are coarse."""
-    folder = module._Folder(str(tmp_path))
+    directory = module._Directory(str(tmp_path))
     before = time.time_ns()
-    folder.put({"path": "put", "last": True}, b"1")
+    directory.put({"path": "put", "last": True}, b"1")
     (tmp_path / "made").write_bytes(b"2")
-    module._take(Kept(), "1", {"max_files": 5, "max_bytes": 5}, folder)
-    assert dict(folder.scan()) == folder.known
+    module._take(Kept(), "1", {"max_files": 5, "max_bytes": 5}, directory)
+    assert dict(directory.scan()) == directory.known
     after = time.time_ns()
     for name in ("put", "made"):
         assert before - module._TICK <= (tmp_path / name).stat().st_mtime_ns <= after - module._TICK

@@ -51,11 +51,11 @@ tool return "$x"
         assert await guest.value(SCRATCH) == []
 
 
-def not_for_programs(folder: Path) -> list[str]:
+def not_for_programs(directory: Path) -> list[str]:
     """Has a command see a directory that nothing can be run from, as Docker's tmpfs are."""
     if os.geteuid() != 0:
         pytest.skip("a file system can only be mounted by root; run the tests as root")
-    mount = f'mount -t tmpfs -o noexec,mode=1777 none {folder} && exec "$@"'
+    mount = f'mount -t tmpfs -o noexec,mode=1777 none {directory} && exec "$@"'
     return ["unshare", "-m", "sh", "-c", mount, "sh"]
 
 
@@ -288,10 +288,12 @@ def test_what_a_command_says_is_bounded() -> None:
         processes.output_of(["/nowhere/at/all"], {})
 
 
-def test_a_folder_is_removed_with_what_a_program_put_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_is_removed_with_what_a_program_put_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Directories, too."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    folder = processes.scratch()
-    (Path(folder) / "more" / "of it").mkdir(parents=True)
-    processes.remove(folder)
+    directory = processes.scratch()
+    (Path(directory) / "more" / "of it").mkdir(parents=True)
+    processes.remove(directory)
     assert list(tmp_path.iterdir()) == []

@@ -193,16 +193,16 @@ except OSError:
 
 
 async def test_a_server_that_ends_half(start: Any) -> None:
-    """The program reads the end and can go on to say something; all of it is heard, though it closes at once."""
+    """The program reads the end and can go on to say something; all of it is received, though it closes at once."""
     said = bytearray()
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def listen(stream: Any) -> None:
         await stream.write_eof()
         while data := await stream.read():
             said.extend(data)
             await asyncio.sleep(0.001)
-        heard.set()
+        received.set()
 
     guest = start(listen)
     waiting = asyncio.create_task(
@@ -210,7 +210,7 @@ async def test_a_server_that_ends_half(start: Any) -> None:
             f"{OPEN}a = s.recv(1)\ns.sendall(b'z' * 4_000_000)\ns.close()\nimport time\ntime.sleep(0.5)\nvalue = a.decode()"
         )
     )
-    await asyncio.wait_for(heard.wait(), LONG)
+    await asyncio.wait_for(received.wait(), LONG)
     assert len(said) == 4_000_000
     assert await waiting == ""
 

@@ -83,7 +83,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     root = make_tree(tmp_path / "root")
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(root / "etc/socket"))
-    with pytest.raises(ValueError, match="/etc/socket is no file, folder or link"):
+    with pytest.raises(ValueError, match="/etc/socket is not a file, directory or link"):
         measure_layer(root)
 
 

@@ -41,7 +41,7 @@ def require_debootstrap() -> None:
 def built() -> Iterator[Built]:
     """The image of the tests, built once more in a store of its own before the clock of a single test runs."""
     require_debootstrap()
-    folder = Path(tempfile.mkdtemp(prefix="im"))
+    directory = Path(tempfile.mkdtemp(prefix="im"))
     steps: list[str] = []
 
     def hear(step: BuildStep) -> None:
@@ -51,13 +51,13 @@ def built() -> Iterator[Built]:
     try:
         old = os.umask(0o077)
         try:
-            image, lock = build_image(ImageStore(folder / "images"), "again", RECIPE, progress=hear)
+            image, lock = build_image(ImageStore(directory / "images"), "again", RECIPE, progress=hear)
         finally:
             os.umask(old)
         assert lock is not None
         yield image, lock, steps
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 @pytest.mark.full
@@ -147,13 +147,13 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
         old = store.add("small", make_tree(work / "rootfs"), Facts())
 
     def stop(_: BuildStep) -> None:
-        if any((work / "rootfs/debootstrap").exists() for work in (store.folder / "new").iterdir()):
+        if any((work / "rootfs/debootstrap").exists() for work in (store.directory / "new").iterdir()):
             raise _StopError
 
     with pytest.raises(_StopError):
         build_image(store, "small", Recipe(), replace=True, progress=stop)
     assert store.list() == [old]
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 

@@ -19,7 +19,7 @@ DOCKERFILE = "FROM scratch\nCOPY motd /etc/motd\nCOPY motd /bin/sh\nENV GREETING
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A directory with a Dockerfile, and what it needs."""
     made = tmp_path / "context"
     made.mkdir()
@@ -44,39 +44,41 @@ def daemon(docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch) -> Dock
 
 
 @pytest.mark.full
-def test_it_is_built_and_kept(daemon: DockerDaemon, folder: Path, store: ImageStore) -> None:
+def test_it_is_built_and_kept(daemon: DockerDaemon, directory: Path, store: ImageStore) -> None:
     """In the store and in the daemon; a second time only if it is said."""
     steps: set[str] = set()
 
     def hear(step: BuildStep) -> None:
         steps.add(step.message)
 
-    image = build_dockerfile(store, "from-file:1", folder / "Dockerfile", progress=hear)
+    image = build_dockerfile(store, "from-file:1", directory / "Dockerfile", progress=hear)
     assert (image.root / "etc/motd").read_text() == "hello"
     assert image.env["GREETING"] == "hello"
     assert "building from the Dockerfile" in steps
     assert request(daemon.socket, "GET", "/images/from-file:1/json")[0] == 200
     with pytest.raises(ConfigurationError, match="--replace"):
-        build_dockerfile(store, "from-file:1", folder / "Dockerfile")
-    (folder / "motd").write_text("new")
-    again = build_dockerfile(store, "from-file:1", folder / "Dockerfile", replace=True)
+        build_dockerfile(store, "from-file:1", directory / "Dockerfile")
+    (directory / "motd").write_text("new")
+    again = build_dockerfile(store, "from-file:1", directory / "Dockerfile", replace=True)
     assert (again.root / "etc/motd").read_text() == "new"
     assert store.list() == [again]
 
 
-def test_what_docker_says_of_a_failure(daemon: DockerDaemon, folder: Path, store: ImageStore) -> None:
+def test_what_docker_says_of_a_failure(daemon: DockerDaemon, directory: Path, store: ImageStore) -> None:
     """The store is as before."""
-    (folder / "Dockerfile").write_text("FROM scratch\nCOPY absent /etc/motd\n")
+    (directory / "Dockerfile").write_text("FROM scratch\nCOPY absent /etc/motd\n")
     with pytest.raises(ConfigurationError, match=r"docker build failed: [\s\S]*absent"):
-        build_dockerfile(store, "from-file", folder / "Dockerfile")
+        build_dockerfile(store, "from-file", directory / "Dockerfile")
     assert store.list() == []
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
 
 
-def test_where_there_is_nothing_to_build_with(folder: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_nothing_to_build_with(
+    directory: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither a file, nor docker or podman."""
     with pytest.raises(ConfigurationError, match="there is no file"):
-        build_dockerfile(store, "from-file", folder / "absent")
-    monkeypatch.setenv("PATH", str(folder))
+        build_dockerfile(store, "from-file", directory / "absent")
+    monkeypatch.setenv("PATH", str(directory))
     with pytest.raises(SandboxUnavailableError, match="neither is on the PATH"):
-        build_dockerfile(store, "from-file", folder / "Dockerfile")
+        build_dockerfile(store, "from-file", directory / "Dockerfile")

@@ -22,7 +22,7 @@ from toolexec.runtime.images.import_ import import_image
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
 Bring = Callable[..., StoredImage]
-FOLDER, LINK, HARD = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+DIRECTORY, LINK, HARD = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 
 
 @pytest.fixture
@@ -50,12 +50,14 @@ def refused(store: ImageStore, bring: Bring, what: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         bring(what)
     assert store.list() == []
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
 
 
 def test_a_root_file_system(bring: Bring) -> None:
     """Modes and times stay; names with ./ or / in front are the same names."""
-    image = bring((*SHELL, ("./etc/motd", b"hello"), ("/opt/tool", b"x"), entry("srv/a", FOLDER, mode=0o700, mtime=5)))
+    image = bring(
+        (*SHELL, ("./etc/motd", b"hello"), ("/opt/tool", b"x"), entry("srv/a", DIRECTORY, mode=0o700, mtime=5))
+    )
     assert (image.root / "etc/motd").read_bytes() == b"hello"
     assert (image.root / "opt/tool").read_bytes() == b"x"
     status = (image.root / "srv/a").stat()
@@ -70,7 +72,7 @@ def test_a_compressed_one(bring: Bring) -> None:
     assert (bring(gzip.compress(tar_of(SHELL))).root / "bin/sh").read_bytes() == b"shell"
 
 
-def test_a_folder(store: ImageStore, tmp_path: Path) -> None:
+def test_a_directory(store: ImageStore, tmp_path: Path) -> None:
     """The same content has the same digest, however it came; sockets in it are left out."""
     root = make_tree(tmp_path / "root", motd="hello")
     for path in (*root.rglob("*"), root):
@@ -109,9 +111,9 @@ def test_layers_cover_each_other(bring: Bring) -> None:
             ("b/x/deep", b"3"),
             ("c/file", b"4"),
             entry("lib", LINK, "usr/lib"),
-            entry("usr/lib", FOLDER),
+            entry("usr/lib", DIRECTORY),
             ("kind", b"5"),
-            entry("kinds", FOLDER),
+            entry("kinds", DIRECTORY),
             ("kinds/in", b"6"),
         )
     )
@@ -123,7 +125,7 @@ def test_layers_cover_each_other(bring: Bring) -> None:
             ("b/.wh..wh..opq", b""),
             (".wh.c", b""),
             ("lib/through", b"through"),
-            entry("kind", FOLDER, mode=0o700),
+            entry("kind", DIRECTORY, mode=0o700),
             ("kinds", b"a file now"),
             entry("a/hard", HARD, "a/old"),
         )
@@ -147,7 +149,7 @@ def test_what_a_layer_has_itself_outlives_its_own_whiteout(bring: Bring) -> None
     assert os.listdir(bring(oci_files([lower, upper])).root / "a") == ["one"]
 
 
-def test_an_oci_layout_in_a_folder(store: ImageStore, tmp_path: Path) -> None:
+def test_an_oci_layout_in_a_directory(store: ImageStore, tmp_path: Path) -> None:
     """With the variables of the image, and an index in the index, of which ours is taken."""
     files = oci_files([tar_of(SHELL)], config={"config": {"Env": ["A=b=c", "odd", 5]}})
     inner = json.loads(files["index.json"])
@@ -187,7 +189,7 @@ def test_what_docker_saves(bring: Bring) -> None:
         (entry("etc/shadow", HARD, "/etc/shadow"), "no file of the image"),
         (entry("etc/shadow", HARD, "bin"), "no file of the image"),
         (entry("etc/shadow", HARD, "."), "no file of the image"),
-        (("bin/sh/inner", b"x"), "used as a folder"),
+        (("bin/sh/inner", b"x"), "used as a directory"),
         (("/".join("d" * 120), b"x"), "too deep"),
         (("a/" + "n" * 256, b"x"), "too long"),
         (("/".join(["n" * 200] * 11), b"x"), "too deep or too long"),
@@ -226,7 +228,7 @@ def test_links_lead_nowhere_outside(bring: Bring, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["proc", "tmp", "work", "dev"])
-def test_places_of_the_sandbox_are_folders(bring: Bring, tmp_path: Path, name: str) -> None:
+def test_places_of_the_sandbox_are_directories(bring: Bring, tmp_path: Path, name: str) -> None:
     """Whatever the image has there: a link would lead mounts elsewhere."""
     items = (
         *SHELL,
@@ -351,9 +353,9 @@ def test_an_index_that_leads_to_itself(store: ImageStore, bring: Bring) -> None:
 
 
 def test_what_is_not_there(store: ImageStore, tmp_path: Path) -> None:
-    """Or is no file."""
+    """Or is not a file."""
     for path in (tmp_path / "none", Path("/dev/null")):
-        with pytest.raises(ConfigurationError, match="neither a file nor a folder"):
+        with pytest.raises(ConfigurationError, match="neither a file nor a directory"):
             import_image(store, path, "small")
     (tmp_path / "t.tar").write_bytes(LAYER)
     with pytest.raises(ConfigurationError, match="no name"):
@@ -382,7 +384,7 @@ def test_an_import_can_be_stopped(store: ImageStore, tmp_path: Path) -> None:
         import_image(store, tmp_path / "t.tar", "small", progress=stop)
     assert steps[0].message == "reading t.tar"
     assert store.list() == []
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
 
 
 def test_what_is_known_of_an_image_without_debian(bring: Bring) -> None:
@@ -390,10 +392,10 @@ def test_what_is_known_of_an_image_without_debian(bring: Bring) -> None:
     image = bring(
         (
             *SHELL,
-            entry("usr/local/lib/python3.12/site-packages/rich-15.0.0.dist-info", FOLDER),
+            entry("usr/local/lib/python3.12/site-packages/rich-15.0.0.dist-info", DIRECTORY),
             ("usr/local/lib/python3.12/site-packages/single.py", b""),
             ("usr/local/include/python3.12/patchlevel.h", b'#define PY_VERSION "3.12.4"'),
-            entry("usr/lib/python3.9", FOLDER),
+            entry("usr/lib/python3.9", DIRECTORY),
             (
                 "usr/local/include/node/node_version.h",
                 b"#define NODE_MAJOR_VERSION 20\n#define NODE_MINOR_VERSION 1\n#define NODE_PATCH_VERSION 2\n",
@@ -412,6 +414,6 @@ def test_what_is_known_of_debian(bring: Bring) -> None:
         b"Package: nodejs\nStatus: install ok installed\nVersion: 1:18.20.4+dfsg-1\n\n"
         b"Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n"
     )
-    image = bring((*SHELL, ("var/lib/dpkg/status", status), entry("usr/lib/python3.11", FOLDER)))
+    image = bring((*SHELL, ("var/lib/dpkg/status", status), entry("usr/lib/python3.11", DIRECTORY)))
     assert (image.python, image.node) == ("3.11.2", "18.20.4")
     assert image.system == {"nodejs": "1:18.20.4+dfsg-1", "python3": "3.11.2-1+b1"}

@@ -17,7 +17,7 @@ from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.images import packages as module
-from toolexec.runtime.images.packages import FOLDER, Pin, Target, compile_packages, install_packages
+from toolexec.runtime.images.packages import DIRECTORY, Pin, Target, compile_packages, install_packages
 from toolexec.runtime.images.toolchain import GO_CACHE, go_version, install_go
 
 pytestmark = pytest.mark.full
@@ -34,17 +34,23 @@ echo 'the output 1795284668000000000' > $GOCACHE/ab/bb-d
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of wheels, the only place where pip looks."""
-    folder = tmp_path / "wheels"
-    folder.mkdir()
+    directory = tmp_path / "wheels"
+    directory.mkdir()
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    return folder
+    return directory
 
 
 def make_wheel(
-    folder: Path, name: str, version: str = "1.0", *, needs: Sequence[str] = (), tag: str = "py3-none-any", **files: str
+    directory: Path,
+    name: str,
+    version: str = "1.0",
+    *,
+    needs: Sequence[str] = (),
+    tag: str = "py3-none-any",
+    **files: str,
 ) -> str:
     """A wheel with a module of its name, and a program of its name; gives its SHA-256."""
     info = f"{name}-{version}.dist-info"
@@ -60,7 +66,7 @@ def make_wheel(
     for path, text in content.items():
         found = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
         record += f"{path},sha256={found},{len(text.encode())}\n"
-    made = folder / f"{name}-{version}-{tag}.whl"
+    made = directory / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(made, "w") as file:
         for path, text in {**content, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
             file.writestr(path, text)
@@ -70,7 +76,7 @@ def make_wheel(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A tree with Debian's directory for packages in it."""
-    (tmp_path / "root" / FOLDER).mkdir(parents=True)
+    (tmp_path / "root" / DIRECTORY).mkdir(parents=True)
     return tmp_path / "root"
 
 
@@ -92,7 +98,7 @@ def test_packages_go_where_debian_looks(root: Path, wheels: Path) -> None:
     finally:
         os.umask(old)
     assert found == {"first": Pin(version="1.0", sha256=first), "second": Pin(version="2.5", sha256=second)}
-    place = root / FOLDER
+    place = root / DIRECTORY
     assert (place / "second.py").read_text().startswith("version = '2.5'")
     assert (place / "first.py").stat().st_mode & 0o777 == 0o644
     assert (place / "first-1.0.dist-info").stat().st_mode & 0o777 == 0o755
@@ -115,7 +121,7 @@ def test_pins_are_kept(root: Path, wheels: Path) -> None:
     make_wheel(wheels, "first", "2.0")
     make_wheel(wheels, "second")
     assert install(root, "first", pins={"first": pin}) == {"first": pin}
-    assert [path.name for path in (root / FOLDER).glob("*.py")] == ["first.py"]
+    assert [path.name for path in (root / DIRECTORY).glob("*.py")] == ["first.py"]
     with pytest.raises(ConfigurationError, match=r"pip said: .*HASH|pip said: .*hash"):
         install(root, "first", pins={"first": Pin(version="1.0", sha256="0" * 64)})
 
@@ -139,7 +145,7 @@ def test_what_cannot_be_had(root: Path, wheels: Path, name: str) -> None:
 def test_what_debian_has_is_not_covered(root: Path, wheels: Path) -> None:
     """Two of a name would be in each other's way."""
     make_wheel(wheels, "first")
-    (root / FOLDER / "first.py").write_text("Debian's")
+    (root / DIRECTORY / "first.py").write_text("Debian's")
     with pytest.raises(ConfigurationError, match=r"first\.py, which Debian's Python has already"):
         install(root, "first")
 

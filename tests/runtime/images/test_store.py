@@ -17,7 +17,7 @@ from tests.runtime.images.trees import make_tree
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.runtime.images import store as module
-from toolexec.runtime.images.store import Facts, ImageStore, StoredImage, default_folder
+from toolexec.runtime.images.store import Facts, ImageStore, StoredImage, default_directory
 
 Keep = Callable[..., StoredImage]
 
@@ -40,7 +40,7 @@ def keep(store: ImageStore) -> Keep:
 
 
 def generations(store: ImageStore) -> list[str]:
-    return sorted(os.listdir(store.folder / "generations"))
+    return sorted(os.listdir(store.directory / "generations"))
 
 
 def test_what_is_added_is_found(store: ImageStore, keep: Keep) -> None:
@@ -63,8 +63,8 @@ def test_what_is_added_is_found(store: ImageStore, keep: Keep) -> None:
     assert made.digest.startswith("sha256:")
     assert made.size_bytes > 0
     assert store.list() == [made]
-    assert os.listdir(store.folder / "new") == []
-    assert store.folder.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(store.directory / "new") == []
+    assert store.directory.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_name_means_the_latest(store: ImageStore, keep: Keep) -> None:
@@ -91,7 +91,7 @@ def test_what_is_no_name_is_not_found(store: ImageStore, keep: Keep, name: str) 
 def test_an_empty_store(store: ImageStore) -> None:
     """Has nothing, and asking does not make it."""
     assert (store.find("small"), store.list(), store.remove("small")) == (None, [], 0)
-    assert not store.folder.exists()
+    assert not store.directory.exists()
 
 
 def test_a_new_image_takes_the_place_of_the_old_one(store: ImageStore, keep: Keep) -> None:
@@ -128,7 +128,7 @@ def test_another_process_holds_an_image(store: ImageStore, keep: Keep) -> None:
         "s = ImageStore(Path(sys.argv[1])); h = s.hold(s.find('small')); print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", hold, str(store.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", hold, str(store.directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
@@ -176,13 +176,13 @@ def test_what_a_dead_maker_left_is_swept_up(store: ImageStore, keep: Keep) -> No
     """By the next one; what a living one makes stays."""
     make = "import os, sys; from toolexec.runtime.images.store import *; from pathlib import Path\n"
     make += "s = ImageStore(Path(sys.argv[1])); w = s.scratch(); p = w.__enter__(); (p / 'half').write_text('x'); os._exit(9)"
-    assert subprocess.run([sys.executable, "-c", make, str(store.folder)], check=False).returncode == 9
-    assert len(os.listdir(store.folder / "new")) == 1
+    assert subprocess.run([sys.executable, "-c", make, str(store.directory)], check=False).returncode == 9
+    assert len(os.listdir(store.directory / "new")) == 1
     with store.scratch() as ours:
         (ours / "half").write_text("ours")
         keep()
-        assert os.listdir(store.folder / "new") == [ours.name]
-    assert os.listdir(store.folder / "new") == []
+        assert os.listdir(store.directory / "new") == [ours.name]
+    assert os.listdir(store.directory / "new") == []
 
 
 def test_a_failed_making_leaves_all_as_it_was(store: ImageStore, keep: Keep) -> None:
@@ -192,7 +192,7 @@ def test_a_failed_making_leaves_all_as_it_was(store: ImageStore, keep: Keep) -> 
         make_tree(work / "rootfs", motd="new")
         raise ZeroDivisionError
     assert store.find("small") == old
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
 
 
 def test_a_tree_with_something_odd_is_not_kept(store: ImageStore) -> None:
@@ -200,7 +200,7 @@ def test_a_tree_with_something_odd_is_not_kept(store: ImageStore) -> None:
     with store.scratch() as work:
         root = make_tree(work / "rootfs")
         os.mkfifo(root / "etc/pipe")
-        with pytest.raises(ConfigurationError, match="/etc/pipe is no file, folder or link"):
+        with pytest.raises(ConfigurationError, match="/etc/pipe is not a file, directory or link"):
             store.add("small", root, Facts())
     assert store.list() == []
 
@@ -222,7 +222,7 @@ def test_hostile_modes_are_no_hindrance(store: ImageStore, keep: Keep) -> None:
 def test_descriptions_of_something_else_do_not_count(store: ImageStore, keep: Keep) -> None:
     """Descriptions of another version, or that lead elsewhere, do not count."""
     keep()
-    [file] = store.folder.glob("*.json")
+    [file] = store.directory.glob("*.json")
     about = json.loads(file.read_text())
     for changes in ({"generation": "../../etc"}, {"created": 1}, {"generation": "0" * 24}):
         file.write_text(json.dumps({**about, "about": {**about["about"], **changes}}))
@@ -256,7 +256,7 @@ def test_an_image_that_was_changed_has_no_archive(store: ImageStore, keep: Keep)
     assert sorted(os.listdir(made.root.parent)) == ["lease", "rootfs"]
 
 
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     """Names the directory, and an alternative."""
     (tmp_path / "file").write_text("")
     store = ImageStore(tmp_path / "file")
@@ -269,22 +269,22 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
 def test_where_images_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Beside the other things in the cache."""
     monkeypatch.setenv("TOOLEXEC_CACHE", str(tmp_path))
-    assert default_folder() == ImageStore().folder == tmp_path / "images"
+    assert default_directory() == ImageStore().directory == tmp_path / "images"
     monkeypatch.delenv("TOOLEXEC_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "toolexec" / "images"
+    assert default_directory() == tmp_path / "toolexec" / "images"
 
 
-def test_what_still_writes_does_not_keep_a_folder(store: ImageStore) -> None:
+def test_what_still_writes_does_not_keep_a_directory(store: ImageStore) -> None:
     """A program that was killed may write for a moment: the directory is gone nevertheless."""
     over = threading.Event()
 
-    def write(folder: Path) -> None:
+    def write(directory: Path) -> None:
         while not over.is_set():
             with suppress(OSError):
-                folder.mkdir(exist_ok=True)
+                directory.mkdir(exist_ok=True)
                 for number in range(50):
-                    (folder / str(number)).touch()
+                    (directory / str(number)).touch()
 
     with store.scratch() as work:
         writer = threading.Thread(target=write, args=(work / "busy",))
@@ -294,7 +294,7 @@ def test_what_still_writes_does_not_keep_a_folder(store: ImageStore) -> None:
         timer.start()
     writer.join()
     timer.join()
-    assert os.listdir(store.folder / "new") == []
+    assert os.listdir(store.directory / "new") == []
 
 
 def test_what_cannot_be_removed_is_said(
@@ -306,5 +306,5 @@ def test_what_cannot_be_removed_is_said(
         monkeypatch.setattr(module, "remove_tree", lambda _: os.mkdir("/"))
         raise ZeroDivisionError
     monkeypatch.undo()
-    assert f"the folder {work} cannot be removed now" in caplog.text
+    assert f"the directory {work} cannot be removed now" in caplog.text
     shutil.rmtree(work)

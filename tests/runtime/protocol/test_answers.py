@@ -195,7 +195,7 @@ class TestFinding:
         assert summary == Summary(id="a", name="", input_modes=("text",))
 
     def test_namespaces(self) -> None:
-        """Texts only."""
+        """Strings only."""
         assert answers.read_namespaces({"namespaces": ["a", 5, None, "", "b"]}) == ["a", "", "b"]
         assert answers.read_namespaces({"namespaces": "a"}) == []
 

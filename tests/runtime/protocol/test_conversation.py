@@ -98,10 +98,10 @@ class Bench:
 
     async def hear_all(self, count: int) -> list[dict[str, Any]]:
         """The host's next *count* messages, in however many frames."""
-        heard: list[dict[str, Any]] = []
-        while len(heard) < count:
-            heard += await self.hear()
-        return heard
+        received: list[dict[str, Any]] = []
+        while len(received) < count:
+            received += await self.hear()
+        return received
 
     async def greet(self) -> None:
         """Say hello and hear the answer."""
@@ -157,10 +157,10 @@ async def test_hello_execute_call_print_result(bench: Bench) -> None:
     """The whole way once."""
     run = asyncio.create_task(bench.talk.run(bench.request("the code", env={"A": "1"}, args=["x"])))
     await bench.say(hello())
-    heard = await bench.hear_all(2)
-    assert [message["type"] for message in heard] == ["hello", "execute"]
-    assert heard[0]["payload"]["version"] == VERSION
-    assert {"code": "the code", "language": "python", "env": {"A": "1"}, "args": ["x"]}.items() <= heard[1][
+    received = await bench.hear_all(2)
+    assert [message["type"] for message in received] == ["hello", "execute"]
+    assert received[0]["payload"]["version"] == VERSION
+    assert {"code": "the code", "language": "python", "env": {"A": "1"}, "args": ["x"]}.items() <= received[1][
         "payload"
     ].items()
     await bench.say(call("7", a=1))
@@ -263,10 +263,10 @@ async def test_programs_run_one_after_the_other(bench: Bench) -> None:
     await bench.say(call("1"), result("a"))
     assert (await first).result == {"value": "a"}
     second = asyncio.create_task(bench.talk.run(bench.request("more")))
-    heard = await bench.hear()
-    while heard[-1]["type"] != "execute":
-        heard = await bench.hear()
-    assert heard[-1]["id"] == "2"
+    received = await bench.hear()
+    while received[-1]["type"] != "execute":
+        received = await bench.hear()
+    assert received[-1]["id"] == "2"
     await bench.say(call("1"), result("b", "2"))
     assert (await second).result == {"value": "b"}
 

@@ -266,7 +266,7 @@ class TestNotes:
     """Messages without an answer."""
 
     async def test_printing(self, testbed: GatewayTestbed) -> None:
-        """To both streams; what is no text is dropped."""
+        """To both streams; what is not text is dropped."""
         async with guest_of(testbed) as guest:
             await guest.post(
                 ("print", "0", {"text": "a"}),

@@ -462,7 +462,7 @@ class TestTransfers:
         HostState(handshake=False, network=True).receive(Message(kind, "1", {}), with_data=kind == "net_data")
 
     @pytest.mark.parametrize("found", ["x", {"a": 1}, [1], ["x" * 65], ["x"] * 65], ids=lambda found: str(found)[:9])
-    def test_capabilities_are_a_few_short_texts(self, found: Any) -> None:
+    def test_capabilities_are_a_few_short_strings(self, found: Any) -> None:
         """Whatever else is refused, with nothing kept."""
         state = HostState()
         with pytest.raises(ProtocolError, match="capabilities"):
@@ -477,7 +477,7 @@ class TestHalvesOfCharacters:
 
     @pytest.mark.parametrize("half", ["\\ud83d", "\\uDE42", "\\ud83dx", "\\udead\\ud83d"])
     def test_they_are_replaced(self, half: str) -> None:
-        """By a question mark, in texts and in keys, however deep; what comes out can be encoded."""
+        """By a question mark, in strings and in keys, however deep; what comes out can be encoded."""
         (message,) = CODEC.decode(f'{{"type":"x","payload":{{"{half}":["{half}"], "ok":"\\u00e4"}}}}')
         assert json.dumps(message.payload, ensure_ascii=False).encode()
         key, value = next(iter(message.payload.items()))

@@ -155,10 +155,10 @@ def test_a_result_with_too_many_parts_is_the_programs_failure() -> None:
 async def test_others_get_their_turn() -> None:
     """Many times, whatever a large text is made of."""
     unit = {"list": "[[[1]]],", "numbers": "1.5,", "rows": '{"a":[1,{"b":2}]},'}
-    texts = {name: f"[{one * (20_000 // len(one))}0]" for name, one in unit.items()}
-    texts |= {"string": f'"{"x" * 20_000}"', "escapes": '"' + "\\u00e4" * 3000 + '"'}
-    texts["members"] = json.dumps({f"key{n}": n for n in range(1500)})
-    for name, text in texts.items():
+    strings = {name: f"[{one * (20_000 // len(one))}0]" for name, one in unit.items()}
+    strings |= {"string": f'"{"x" * 20_000}"', "escapes": '"' + "\\u00e4" * 3000 + '"'}
+    strings["members"] = json.dumps({f"key{n}": n for n in range(1500)})
+    for name, text in strings.items():
         turns = 0
 
         async def take_turns() -> None:

@@ -135,7 +135,7 @@ class TestRequests:
             assert [result.value for result in await asyncio.gather(*tasks)] == [0, 1, 2, 3, 4]
 
     async def test_printing(self) -> None:
-        """Texts go to the other side as `print` would write them."""
+        """Strings go to the other side as `print` would write them."""
         async with opened() as (gateway, peer):
             await gateway.println("hello", 42)
             assert await peer.next() == Message("println", "", {"text": "hello 42"})

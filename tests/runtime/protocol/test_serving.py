@@ -273,7 +273,7 @@ class TestPrinting:
     """What the other side prints."""
 
     async def test_to_the_tools_output(self, testbed: GatewayTestbed) -> None:
-        """Both streams; what is no text is not printed."""
+        """Both streams; what is not text is not printed."""
         tools = Tools(testbed.index, testbed.docs, testbed.runner)
         async with served(testbed, tools=tools) as client:
             await client.say(

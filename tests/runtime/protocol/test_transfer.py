@@ -108,16 +108,16 @@ async def test_what_goes_over_the_line(bench: Bench) -> None:
     await bench.greet()
     large = bytes(range(256)) * 4096 + b"rest"
     task = asyncio.create_task(bench.talk.put_files({"a": b"1", "b": large, "c": b""}))
-    heard = [(await bench.hear())[0] for _ in range(5)]
-    assert [(kind, payload, len(data)) for kind, _, payload, data in heard] == [
+    received = [(await bench.hear())[0] for _ in range(5)]
+    assert [(kind, payload, len(data)) for kind, _, payload, data in received] == [
         ("put_file", {"path": "a", "last": True}, 1),
         ("put_file", {"path": "b", "last": False}, PIECE),
         ("put_file", {"path": "b", "last": True}, 4),
         ("put_file", {"path": "c", "last": True}, 0),
         ("files_end", {}, 0),
     ]
-    assert heard[1][3] + heard[2][3] == large
-    assert {message_id for _, message_id, _, _ in heard} == {"files1"}
+    assert received[1][3] + received[2][3] == large
+    assert {message_id for _, message_id, _, _ in received} == {"files1"}
     assert not task.done()
     await bench.say("response", "files1")
     await task
@@ -262,7 +262,7 @@ async def test_whoever_lies_about_files_is_cut_off(bench: Bench, pieces: Any, re
         await bench.talk.take_files()
 
 
-async def test_a_file_cannot_be_a_folder(bench: Bench) -> None:
+async def test_a_file_cannot_be_a_directory(bench: Bench) -> None:
     """Refuses such a file, which only shows at the end."""
     task = await bench.taking()
     for path in ("a", "a/b"):

@@ -47,7 +47,7 @@ class Bench:
         self.talk = Conversation(SocketStream(ours), self.connect if network else None)
         self.ex = Exec()
         self.running: asyncio.Task[Ending] | None = None
-        self._heard: list[Heard] = []
+        self._received: list[Heard] = []
         self._reader = FrameReader()
 
     async def connect(self, stream: Any) -> None:
@@ -78,19 +78,19 @@ class Bench:
 
     async def hear(self) -> Heard:
         """The next message: type, id, payload and data."""
-        while not self._heard:
+        while not self._received:
             data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.end, 1 << 18), LONG)
             assert data, "the host has hung up"
             for frame in self._reader.feed(data):
                 assert isinstance(frame, bytes)
                 if is_data_frame(frame):
                     message, data = read_data_frame(frame)
-                    self._heard.append((message.type, message.id, message.payload, data))
+                    self._received.append((message.type, message.id, message.payload, data))
                 else:
-                    self._heard += [(m["type"], m["id"], m["payload"], b"") for m in json.loads(frame)]
-        return self._heard.pop(0)
+                    self._received += [(m["type"], m["id"], m["payload"], b"") for m in json.loads(frame)]
+        return self._received.pop(0)
 
-    async def heard(self, kind: str, connection: str) -> Heard:
+    async def received(self, kind: str, connection: str) -> Heard:
         """The next message, which is known."""
         message = await self.hear()
         assert message[:2] == (kind, connection), message
@@ -99,7 +99,7 @@ class Bench:
     async def begin(self) -> Bench:
         """Greet, and begin a run."""
         await self.say("hello", protocol=PROTOCOL, version=VERSION)
-        await self.heard("hello", "0")
+        await self.received("hello", "0")
         await self.run("1")
         return self
 
@@ -107,7 +107,7 @@ class Bench:
         """Have the host run something."""
         tools = Tools(self.ex.index, self.ex.docs, self.ex.runner, output=Output())
         self.running = asyncio.create_task(self.talk.run(ExecuteRequest(code="x", gateway=tools)))
-        await self.heard("execute", run_id)
+        await self.received("execute", run_id)
 
     async def open(self, connection: str = "n1") -> Tunnel:
         """Open a connection, and give the host's end of it."""
@@ -172,14 +172,14 @@ async def test_bytes_go_both_ways_and_each_side_can_end(make: Any) -> None:
     await bench.data("n1", b"abc")
     await bench.data("n1", b"def")
     await bench.say("net_eof", "n1")
-    assert (await bench.heard("net_data", "n1"))[3] == b"fedcba"
-    await bench.heard("net_eof", "n1")
-    await bench.heard("net_close", "n1")
+    assert (await bench.received("net_data", "n1"))[3] == b"fedcba"
+    await bench.received("net_eof", "n1")
+    await bench.received("net_close", "n1")
     await bench.say("net_close", "n1")
     await bench.say("net_open", "n1")  # its ID is free again
     await bench.data("n1", b"xy")
     await bench.say("net_eof", "n1")
-    assert (await bench.heard("net_data", "n1"))[3] == b"yx"
+    assert (await bench.received("net_data", "n1"))[3] == b"yx"
 
 
 async def test_what_the_host_writes_waits_for_the_guest(bench: Bench) -> None:
@@ -187,20 +187,20 @@ async def test_what_the_host_writes_waits_for_the_guest(bench: Bench) -> None:
     stream = await bench.open()
     data = bytes(range(256)) * (WINDOW // 128)
     writing = asyncio.create_task(stream.write(data))
-    heard = b""
-    while len(heard) < WINDOW:
-        heard += (await bench.heard("net_data", "n1"))[3]
+    received = b""
+    while len(received) < WINDOW:
+        received += (await bench.received("net_data", "n1"))[3]
     await asyncio.sleep(0.02)
-    assert (len(heard), writing.done(), bench._heard) == (WINDOW, False, [])
+    assert (len(received), writing.done(), bench._received) == (WINDOW, False, [])
     await bench.say("net_ack", "n1", bytes=1)
-    assert len((await bench.heard("net_data", "n1"))[3]) == 1
+    assert len((await bench.received("net_data", "n1"))[3]) == 1
     await bench.say("net_ack", "n1", bytes=WINDOW)
-    heard += b"?"
-    while len(heard) < len(data):
-        heard += (await bench.heard("net_data", "n1"))[3]
+    received += b"?"
+    while len(received) < len(data):
+        received += (await bench.received("net_data", "n1"))[3]
     await writing
-    assert heard[:WINDOW] == data[:WINDOW]
-    assert heard[WINDOW + 1 :] == data[WINDOW + 1 :]
+    assert received[:WINDOW] == data[:WINDOW]
+    assert received[WINDOW + 1 :] == data[WINDOW + 1 :]
 
 
 async def test_what_the_guest_sends_is_acknowledged_when_it_was_read(bench: Bench) -> None:
@@ -209,9 +209,9 @@ async def test_what_the_guest_sends_is_acknowledged_when_it_was_read(bench: Benc
     for _ in range(16):
         await bench.data("n1", bytes(WINDOW // 16))
     await bench.until(lambda: stream.owed == WINDOW)
-    assert bench._heard == []
+    assert bench._received == []
     assert await stream.read() == bytes(WINDOW)
-    assert (await bench.heard("net_ack", "n1"))[2] == {"bytes": WINDOW}
+    assert (await bench.received("net_ack", "n1"))[2] == {"bytes": WINDOW}
     await bench.data("n1", bytes(1000))
     assert await stream.read() == bytes(1000)
     await bench.data("n1", bytes(WINDOW - 1000))
@@ -224,7 +224,7 @@ async def test_the_guest_closes(bench: Bench) -> None:
     stream = await bench.open()
     await bench.data("n1", b"last")
     await bench.say("net_close", "n1")
-    await bench.heard("net_close", "n1")
+    await bench.received("net_close", "n1")
     assert await stream.read() == b"last"
     with pytest.raises(ConnectionResetError):
         await stream.read()
@@ -234,7 +234,7 @@ async def test_the_guest_closes(bench: Bench) -> None:
     await stream.aclose()
     await bench.say("net_open", "n1")
     await bench.until(lambda: len(bench.streams) == 2)
-    assert bench._heard == []
+    assert bench._received == []
 
 
 async def test_whoever_waits_hears_of_the_end(bench: Bench) -> None:
@@ -256,11 +256,11 @@ async def test_the_host_closes(bench: Bench) -> None:
     await bench.data("n1", b"before")
     await bench.until(lambda: stream.owed)
     await stream.aclose()
-    await bench.heard("net_close", "n1")
+    await bench.received("net_close", "n1")
     await bench.data("n1", b"late")
     await bench.say("net_eof", "n1")
     await bench.say("net_open", "n1")
-    assert (await bench.heard("error", "n1"))[2]["code"] == "protocol"
+    assert (await bench.received("error", "n1"))[2]["code"] == "protocol"
     await bench.say("net_close", "n1")
     await bench.open("n1")
     with pytest.raises(ConnectionResetError):
@@ -280,7 +280,7 @@ async def test_the_end_of_a_run_ends_its_connections(bench: Bench) -> None:
     assert bench.cancelled == 2
     assert {(await bench.hear())[:2] for _ in range(2)} == {("net_close", "n1"), ("net_close", "n2")}
     await bench.say("net_open", "n3")  # of something that runs on
-    await bench.heard("net_close", "n3")
+    await bench.received("net_close", "n3")
     for connection in ("n1", "n2", "n3"):
         await bench.say("net_close", connection)
     await bench.run("2")
@@ -346,7 +346,7 @@ async def test_a_failure_ends_one_connection(
 
     bench = await make(fail)
     await bench.say("net_open", "n1")
-    await bench.heard("net_close", "n1")
+    await bench.received("net_close", "n1")
     assert ("a network connection of a guest failed" in caplog.text) is logged
     await bench.say("result", "1", value=1)
     assert (await bench.running).result == {"value": 1}
@@ -359,9 +359,9 @@ async def test_without_a_network_there_are_no_connections(make: Any) -> None:
     """To ask for one is an offence."""
     bench = await make(network=False)
     await bench.say("net_open", "n1")
-    assert "may not open" in (await bench.heard("error", "n1"))[2]["error"]
+    assert "may not open" in (await bench.received("error", "n1"))[2]["error"]
     await bench.data("n1", b"x")
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
     assert bench.streams == []
 
 
@@ -370,10 +370,10 @@ async def test_there_are_only_so_many(bench: Bench) -> None:
     for number in range(MAX_CONNECTIONS):
         await bench.say("net_open", f"n{number}")
     await bench.say("net_open", "more")
-    assert f"{MAX_CONNECTIONS} network connections" in (await bench.heard("error", "more"))[2]["error"]
+    assert f"{MAX_CONNECTIONS} network connections" in (await bench.received("error", "more"))[2]["error"]
     assert len(bench.streams) == MAX_CONNECTIONS
     await bench.say("net_close", "n0")
-    await bench.heard("net_close", "n0")
+    await bench.received("net_close", "n0")
     await bench.open("more")
 
 
@@ -382,9 +382,9 @@ async def test_who_opens_and_closes_without_end_is_turned_away(bench: Bench) -> 
     for number in range(2 * MAX_CONNECTIONS):
         await bench.say("net_open", f"n{number}")
         await bench.say("net_close", f"n{number}")
-        await bench.heard("net_close", f"n{number}")
+        await bench.received("net_close", f"n{number}")
     await bench.say("net_open", "more")
-    await bench.heard("net_close", "more")
+    await bench.received("net_close", "more")
     assert len(bench.streams) == 2 * MAX_CONNECTIONS
     assert bench.talk._offences == 0
 
@@ -394,7 +394,7 @@ async def test_an_id_is_used_once_at_a_time(bench: Bench, message_id: str) -> No
     """An ID must not be in use or empty."""
     await bench.open("n1")
     await bench.say("net_open", message_id)
-    assert "in use or empty" in (await bench.heard("error", message_id))[2]["error"]
+    assert "in use or empty" in (await bench.received("error", message_id))[2]["error"]
     assert len(bench.streams) == 1
 
 
@@ -405,7 +405,7 @@ async def test_connections_that_are_not_there(bench: Bench, kind: str) -> None:
         await bench.data("n9", b"x")
     else:
         await bench.say(kind, "n9", bytes=1)
-    assert "there is no network connection 'n9'" in (await bench.heard("error", "n9"))[2]["error"]
+    assert "there is no network connection 'n9'" in (await bench.received("error", "n9"))[2]["error"]
 
 
 async def test_more_than_the_window(bench: Bench) -> None:
@@ -414,12 +414,12 @@ async def test_more_than_the_window(bench: Bench) -> None:
     for _ in range(20):
         await bench.data("n1", bytes(WINDOW // 8))
     for _ in range(12):
-        await bench.heard("error", "n1")
+        await bench.received("error", "n1")
     assert (stream.owed, len(stream._incoming)) == (WINDOW, WINDOW)
     await stream.aclose()
-    await bench.heard("net_close", "n1")
+    await bench.received("net_close", "n1")
     await bench.data("n1", b"x")
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
 
 
 @pytest.mark.full
@@ -436,12 +436,12 @@ async def test_nothing_comes_after_the_end(bench: Bench) -> None:
     """Neither data nor another end; and data are never none."""
     stream = await bench.open()
     await bench.data("n1", b"")
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
     await bench.say("net_eof", "n1")
     await bench.data("n1", b"x")
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
     await bench.say("net_eof", "n1")
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
     assert await stream.read() == b""
     assert await stream.read() == b""
 
@@ -451,9 +451,9 @@ async def test_only_what_was_sent_is_acknowledged(bench: Bench, size: Any) -> No
     """Anything else would let the host send without bounds."""
     stream = await bench.open()
     await stream.write(b"abc")
-    await bench.heard("net_data", "n1")
+    await bench.received("net_data", "n1")
     await bench.say("net_ack", "n1", bytes=size)
-    await bench.heard("error", "n1")
+    await bench.received("error", "n1")
     await bench.say("net_ack", "n1", bytes=3)
     await bench.until(lambda: stream._credit == WINDOW)
 

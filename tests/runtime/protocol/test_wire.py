@@ -39,7 +39,7 @@ from toolexec.runtime.protocol.wire import (
 )
 
 VIOLATIONS = [
-    Violation(path="/a", keyword="type", message="5 is no text", expected="string", got=5),
+    Violation(path="/a", keyword="type", message="5 is not text", expected="string", got=5),
     Violation(path="", keyword="required", message="'b' is missing"),
 ]
 
@@ -138,7 +138,7 @@ class TestErrors:
         assert type(error) is kind
         assert error.code == kind.code
 
-    def test_texts_are_bounded(self) -> None:
+    def test_strings_are_bounded(self) -> None:
         """A flood in a message, an ID or a code does not get through either way."""
         flood = "x" * 100_000
         sent = error_payload(ToolExecError(flood, tool_id=flood, op=flood, backend=flood))
@@ -231,7 +231,7 @@ class TestProgramErrors:
         assert (error.line, error.column, error.source, error.kind, error.traceback) == (0, 0, "", "", "")
 
     def test_floods(self) -> None:
-        """Texts are cut, true is no line."""
+        """Strings are cut, true is no line."""
         flood = "x" * 100_000
         error = read_code_error({"message": flood, "source": flood, "kind": flood, "traceback": flood, "line": True})
         assert [len(text) for text in (error.message, error.source, error.kind, error.traceback)] == [
@@ -289,7 +289,7 @@ class TestResults:
             "durationMs": 12.5,
             "backendKind": "local",
             "binding": {"kind": "local", "local": {"name": "a:b"}},
-            "warnings": [{"path": "/a", "keyword": "type", "message": "5 is no text", "expected": "string", "got": 5}],
+            "warnings": [{"path": "/a", "keyword": "type", "message": "5 is not text", "expected": "string", "got": 5}],
             "mcpResult": {"content": [{"type": "text", "text": "5"}], "_meta": {"m": 1}},
         }
 

@@ -180,7 +180,7 @@ async def test_half_a_frame_and_an_exit_is_a_dead_sandbox(host: Any) -> None:
 
 
 async def test_garbage_is_answered_and_forgotten(host: Any) -> None:
-    """A frame that is no JSON, one of an unknown type, a request with an ID in use: the run goes on."""
+    """A frame that is not JSON, one of an unknown type, a request with an ID in use: the run goes on."""
     code = (
         LINE
         + """

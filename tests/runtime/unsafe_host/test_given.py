@@ -53,13 +53,13 @@ async def test_a_flood_of_output_is_cut(host: Any, code: str) -> None:
     assert "output limit reached" in result.stdout
 
 
-async def test_output_is_heard_while_the_program_runs(host: Any) -> None:
+async def test_output_is_received_while_the_program_runs(host: Any) -> None:
     """Not only in the end."""
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     done = asyncio.Event()
 
     def tell(stream: str, text: str) -> None:
-        heard.append((stream, text))
+        received.append((stream, text))
         done.set()
 
     code = "import os\nprint('now')\ntools.test.wait()"
@@ -68,7 +68,7 @@ async def test_output_is_heard_while_the_program_runs(host: Any) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert heard == [("stdout", "now\n")]
+    assert received == [("stdout", "now\n")]
 
 
 async def test_nothing_of_the_hosts_environment_is_passed_on(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,11 +79,11 @@ import os, subprocess
 out = subprocess.run(["env"], capture_output=True, text=True).stdout
 return [dict(os.environ), "hunter2" in out, os.getcwd()]
 """
-    env, leaked, folder = await host.value(code, env={"MINE": "1"})
+    env, leaked, directory = await host.value(code, env={"MINE": "1"})
     assert not leaked
     assert set(env) <= {"PATH", "LANG", "HOME", "TMPDIR", "MINE", "TOOLEXEC_RUN", "LC_CTYPE"}
     assert env["MINE"] == "1"
-    assert env["HOME"] == env["TMPDIR"] == folder
+    assert env["HOME"] == env["TMPDIR"] == directory
 
 
 async def test_no_descriptor_of_the_host_is_inherited(host: Any, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_files_over_the_bound_are_left_out_and_named(host: Any) -> None:
     assert result.backend.details["files_left_out"] == ["big"]
 
 
-async def test_a_file_that_would_leave_the_folder_is_refused(host: Any) -> None:
+async def test_a_file_that_would_leave_the_directory_is_refused(host: Any) -> None:
     """Nothing runs then."""
     with pytest.raises(InvalidRequestError, match="relative and plain"):
         await host.run("1", files={"../x": b""})

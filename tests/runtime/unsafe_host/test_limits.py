@@ -121,7 +121,7 @@ async def test_a_file_is_bounded_though_the_disk_is_not(host: Any) -> None:
 
 
 @pytest.mark.full
-async def test_a_session_gets_its_cpu_time_anew_with_each_run(host: Any) -> None:
+async def test_a_session_gets_its_cpu_time_again_with_each_run(host: Any) -> None:
     """CPU time of earlier runs does not count."""
     session = await host.backend.open_session(host.request("None"))
     code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n1"

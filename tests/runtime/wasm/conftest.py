@@ -43,10 +43,10 @@ SAMPLE = {
 
 
 def write_wheel(
-    folder: Path, name: str, files: Mapping[str, str], *, tag: str = "py3-none-any", needs: str = ""
+    directory: Path, name: str, files: Mapping[str, str], *, tag: str = "py3-none-any", needs: str = ""
 ) -> None:
     """Put a wheel of package *name* 1.0 with *files* into *directory*."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     info = f"{name}-1.0.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n" + (f"Requires-Dist: {needs}\n" if needs else "")
     written = {
@@ -55,30 +55,30 @@ def write_wheel(
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     record = "".join(f"{path},,\n" for path in [*written, f"{info}/RECORD"])
-    with zipfile.ZipFile(folder / f"{name}-1.0-{tag}.whl", "w") as wheel:
+    with zipfile.ZipFile(directory / f"{name}-1.0-{tag}.whl", "w") as wheel:
         for path, text in {**written, f"{info}/RECORD": record}.items():
             wheel.writestr(path, text)
 
 
-def write_guest(folder: Path, files: Mapping[str, str]) -> Path:
+def write_guest(directory: Path, files: Mapping[str, str]) -> Path:
     """Put a guest program into *directory*."""
     for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
-    return folder
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text, "utf-8")
+    return directory
 
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of wheels: `sample_tools` with all that a package may have, what it needs, and some that are refused."""
-    folder = tmp_path_factory.mktemp("wheels")
-    write_wheel(folder, "sample_tools", SAMPLE, needs="sample_needed")
-    write_wheel(folder, "sample_needed", {"sample_needed.py": "NEEDED = 41\n"})
-    write_wheel(folder, "sample_native", {"sample_native.py": ""}, tag="cp314-cp314-manylinux_2_28_x86_64")
-    write_wheel(folder, "sample_liar", {"sample_liar/__init__.py": "", "sample_liar/fast.so": "machine code"})
-    write_wheel(folder, "sample_asks", {"sample_asks.py": ""}, needs="sample_native")
-    write_wheel(folder, "sample_fails", {"sample_fails.py": "raise OSError('no such device')\n"})
-    return folder
+    directory = tmp_path_factory.mktemp("wheels")
+    write_wheel(directory, "sample_tools", SAMPLE, needs="sample_needed")
+    write_wheel(directory, "sample_needed", {"sample_needed.py": "NEEDED = 41\n"})
+    write_wheel(directory, "sample_native", {"sample_native.py": ""}, tag="cp314-cp314-manylinux_2_28_x86_64")
+    write_wheel(directory, "sample_liar", {"sample_liar/__init__.py": "", "sample_liar/fast.so": "machine code"})
+    write_wheel(directory, "sample_asks", {"sample_asks.py": ""}, needs="sample_native")
+    write_wheel(directory, "sample_fails", {"sample_fails.py": "raise OSError('no such device')\n"})
+    return directory
 
 
 @pytest.fixture
@@ -122,17 +122,19 @@ def built(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Built:
     It has `EMPTY_WORLD` of WASI, in which random bytes are zero and time stands still; whoever asks for more ends the
     instance. With a list as *asked* it gets the names of the functions that were called after the start.
     """
-    folder = tmp_path_factory.mktemp("component")
-    guest = write_guest(folder / "guest", SMALL_GUEST)
+    directory = tmp_path_factory.mktemp("component")
+    guest = write_guest(directory / "guest", SMALL_GUEST)
     steps: list[BuildStep] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_FIND_LINKS", str(wheels))
-        about = build_component(folder / "python.wasm", packages=["Sample.Tools"], guest=guest, progress=steps.append)
+        about = build_component(
+            directory / "python.wasm", packages=["Sample.Tools"], guest=guest, progress=steps.append
+        )
     config = Config()
     config.cranelift_opt_level = "none"
     engine = Engine(config)
-    compiled = Compiled(engine, (folder / "python.wasm").read_bytes())
+    compiled = Compiled(engine, (directory / "python.wasm").read_bytes())
     with compiled.type as kind:
         imports = {name.partition("@")[0]: name for name in kind.imports(engine)}
 
@@ -168,7 +170,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Built:
             asked.extend(name for name in noted if name not in AT_START)
         return value
 
-    return Built(folder / "python.wasm", about, tuple(steps), guest, _run)
+    return Built(directory / "python.wasm", about, tuple(steps), guest, _run)
 
 
 class TestHost:

@@ -21,7 +21,7 @@ from wasmtime.component import Component as Compiled
 
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.runtime.wasm import cache as module
-from toolexec.runtime.wasm.cache import BuildStep, ComponentCache, default_folder
+from toolexec.runtime.wasm.cache import BuildStep, ComponentCache, default_directory
 from toolexec.runtime.wasm.component import Component, builder_version, inputs_digest
 
 ENGINE = Engine()
@@ -44,9 +44,9 @@ def about(data: bytes, packages: Sequence[str] = (), **changes: Any) -> Componen
 class Workshop:
     """Builds empty components, compiles and loads them for real, and counts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "sandbox"
-        self.shipped = folder / "python.wasm"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "sandbox"
+        self.shipped = directory / "python.wasm"
         self.builds: list[tuple[str, ...]] = []
         self.compiles = 0
         self.text = "(component)"
@@ -67,7 +67,7 @@ class Workshop:
     @property
     def cache(self) -> ComponentCache:
         """The cache as a new process sees it."""
-        return ComponentCache(self.folder, shipped=self.shipped, build=self.build)
+        return ComponentCache(self.directory, shipped=self.shipped, build=self.build)
 
     def load(self, fingerprint: str = "f", **options: Any) -> Compiled:
         """A loaded component."""
@@ -92,7 +92,7 @@ class Workshop:
 
     def file(self, suffix: str) -> Path:
         """The one file of this kind."""
-        (path,) = self.folder.glob(f"*{suffix}")
+        (path,) = self.directory.glob(f"*{suffix}")
         return path
 
 
@@ -130,7 +130,7 @@ SPOILED: dict[str, tuple[Callable[[Workshop], object], tuple[int, int]]] = {
     "component gone": (_spoil(".wasm", lambda path: path.unlink()), (1, 1)),
     "component description gone": (_spoil(".wasm.json", lambda path: path.unlink()), (2, 2)),
     "component description garbage": (_spoil(".wasm.json", lambda path: path.write_text('{"about": {}}')), (2, 2)),
-    "folder world-writable": (lambda shop: shop.folder.chmod(0o777), (2, 2)),
+    "directory world-writable": (lambda shop: shop.directory.chmod(0o777), (2, 2)),
 }
 
 
@@ -290,7 +290,7 @@ def test_nothing_to_build_with(shop: Workshop) -> None:
     def _build(*_: Any, **__: Any) -> Component:
         raise MissingExtraError("sandbox-build", needed_for="building the sandbox")
 
-    cache = ComponentCache(shop.folder, shipped=shop.shipped, build=_build)
+    cache = ComponentCache(shop.directory, shipped=shop.shipped, build=_build)
     with pytest.raises(ConfigurationError, match=r"a source tree does not.*pip install 'toolexec\[sandbox-build\]'"):
         cache.get(fingerprint="f", compile=shop.compile)
     with pytest.raises(MissingExtraError):
@@ -306,7 +306,7 @@ def test_failures_leave_nothing(shop: Workshop) -> None:
 
     with pytest.raises(MemoryError):
         shop.cache.get(fingerprint="f", compile=_fail)
-    assert list(shop.folder.glob("*.cwasm*")) == []
+    assert list(shop.directory.glob("*.cwasm*")) == []
     shop.load()
     assert shop.work == (1, 1)
 
@@ -321,15 +321,15 @@ def test_progress(shop: Workshop) -> None:
     assert steps == []
 
 
-def test_folder_in_use_by_a_stranger(shop: Workshop) -> None:
+def test_directory_in_use_by_a_stranger(shop: Workshop) -> None:
     """A directory that cannot be used is an error before anything is built."""
-    shop.folder.write_text("a file")
+    shop.directory.write_text("a file")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"):
         shop.load()
     assert shop.work == (0, 0)
 
 
-def test_forgetful_folder(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetful_directory(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not keep what is written is distinguished from success."""
     monkeypatch.setattr(module.PrivateDirectory, "open", lambda *_: None)
     with pytest.raises(ConfigurationError, match="does not keep what is written"):
@@ -342,7 +342,7 @@ def test_list(shop: Workshop) -> None:
     shop.load()
     shop.load("another")
     shop.load(packages=["left"])
-    for path in shop.folder.glob("*.wasm"):
+    for path in shop.directory.glob("*.wasm"):
         os.utime(path, (100, 100))
     rows = {row.requirements: row for row in shop.cache.list()}
     assert {wanted: (row.compiled, row.shipped, row.current) for wanted, row in rows.items()} == {
@@ -350,7 +350,7 @@ def test_list(shop: Workshop) -> None:
         ("left",): (1, False, True),
     }
     assert rows["left",].packages == {"left": "1.0"}
-    assert sum(row.size for row in rows.values()) == sum(path.stat().st_size for path in shop.folder.glob("[!.]*"))
+    assert sum(row.size for row in rows.values()) == sum(path.stat().st_size for path in shop.directory.glob("[!.]*"))
     assert all(row.used is not None and row.used.year > 2000 for row in rows.values())
 
 
@@ -358,8 +358,8 @@ def test_list_of_another_version(shop: Workshop, monkeypatch: pytest.MonkeyPatch
     """Lists the entries of another version as such, and nothing that is not a sandbox."""
     shop.load()
     monkeypatch.setattr(module, "inputs_digest", lambda: "another")
-    with module.PrivateDirectory(shop.folder) as folder, folder.locked():
-        folder.store("note", b"x", {})
+    with module.PrivateDirectory(shop.directory) as directory, directory.locked():
+        directory.store("note", b"x", {})
     assert [row.current for row in shop.cache.list()] == [False]
 
 
@@ -373,16 +373,18 @@ def test_remove(shop: Workshop) -> None:
     assert shop.cache.remove([]) == sizes[()]
     assert [row.requirements for row in shop.cache.list()] == [("right",)]
     assert shop.cache.remove() == sizes["right",]
-    assert [path.name for path in shop.folder.iterdir()] == [".lock"]
+    assert [path.name for path in shop.directory.iterdir()] == [".lock"]
 
 
 def test_pruned(shop: Workshop) -> None:
     """Old compiled forms go, those last used stay."""
     for number in range(9):
         shop.load(str(number))
-        os.utime(max(shop.folder.glob("*.cwasm"), key=lambda path: path.stat().st_mtime), (number + 100, number + 100))
+        os.utime(
+            max(shop.directory.glob("*.cwasm"), key=lambda path: path.stat().st_mtime), (number + 100, number + 100)
+        )
         shop.load("0")
-    assert len(list(shop.folder.glob("*.cwasm"))) == 6
+    assert len(list(shop.directory.glob("*.cwasm"))) == 6
     before = shop.compiles
     shop.load("0")
     shop.load("8")
@@ -398,11 +400,11 @@ sys.path.insert(0, sys.argv[1])
 import importlib.util
 spec = importlib.util.spec_from_file_location("parts", sys.argv[2])
 parts = importlib.util.module_from_spec(spec); sys.modules["parts"] = parts; spec.loader.exec_module(parts)
-folder = Path(sys.argv[3])
-shop = parts.Workshop(folder)
+directory = Path(sys.argv[3])
+shop = parts.Workshop(directory)
 real = shop.build
 def build(*args, **options):
-    with (folder / "builds").open("a") as log:
+    with (directory / "builds").open("a") as log:
         log.write("built\\n")
     time.sleep(float(sys.argv[4]))
     return real(*args, **options)
@@ -414,13 +416,13 @@ print("loaded", flush=True)
 """
 
 
-def _process(folder: Path, seconds: float) -> subprocess.Popen[str]:
+def _process(directory: Path, seconds: float) -> subprocess.Popen[str]:
     source = str(Path(module.__file__).parents[3])
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, source, __file__, str(folder), str(seconds)],
+        [sys.executable, "-c", SCRIPT, source, __file__, str(directory), str(seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(folder)},
+        env={**os.environ, "TMPDIR": str(directory)},
         text=True,
     )
 
@@ -490,26 +492,26 @@ def test_threads_at_once(shop: Workshop) -> None:
         ({}, "/home-of-tests/.cache/toolexec/sandbox"),
     ],
 )
-def test_default_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
+def test_default_directory(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
     """The directory follows the variables in their order; a relative XDG_CACHE_HOME does not count."""
     monkeypatch.setenv("HOME", "/home-of-tests")
     for name in ("TOOLEXEC_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert default_folder() == Path(expected)
-    assert ComponentCache().folder == Path(expected)
+    assert default_directory() == Path(expected)
+    assert ComponentCache().directory == Path(expected)
 
 
-def test_relative_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A relative TOOLEXEC_CACHE is taken from the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOOLEXEC_CACHE", "here")
-    assert default_folder() == tmp_path / "here" / "sandbox"
+    assert default_directory() == tmp_path / "here" / "sandbox"
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a home directory the error says what to set."""
     monkeypatch.setenv("TOOLEXEC_CACHE", "~no-such-user-at-all/x")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"):
-        default_folder()
+        default_directory()

@@ -22,7 +22,7 @@ def test_each_is_loaded_once() -> None:
     first = load_program()
     assert isinstance(first, Program)
     assert load_program(()) is first
-    assert load_program(folder=ComponentCache().folder) is first
+    assert load_program(folder=ComponentCache().directory) is first
 
 
 def test_a_cache_that_cannot_be_used(tmp_path: Path) -> None:

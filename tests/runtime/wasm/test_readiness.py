@@ -28,7 +28,7 @@ def nothing_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_in_the_cache_is_ready() -> None:
     """With the version of what runs it."""
     load_program()
-    state = sandbox_availability(WasmConfig(cache_folder=ComponentCache().folder))
+    state = sandbox_availability(WasmConfig(cache_folder=ComponentCache().directory))
     assert (state.ok, state.reason) == (True, "")
     assert state.version.startswith("wasmtime ")
 

@@ -25,7 +25,7 @@ def test_one_spelling() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "-r file.txt", "--index" + "-url=x", "./folder", "/folder", "a @ file:///a", "git+ssh://a", "a;python_version>'3'",
+    ["", " ", "-r file.txt", "--index" + "-url=x", "./directory", "/directory", "a @ file:///a", "git+ssh://a", "a;python_version>'3'",
      "a b", "a==", "a>=1,", "a[", "a\nb", "é", "a==1 --hash=x"],
 )  # fmt: skip
 def test_refused(text: str) -> None:

@@ -273,32 +273,32 @@ async def test_given_files_must_fit(language: ScienceLanguage, kit: Kit) -> None
 @pytest.fixture
 def files() -> ProvidedFiles:
     """A directory with a file, and a file beside it."""
-    return ProvidedFiles({"folder/a": b"aa", "b": b"b"}, 10)
+    return ProvidedFiles({"directory/a": b"aa", "b": b"b"}, 10)
 
 
-def test_files_and_folders_are_listed(files: ProvidedFiles) -> None:
+def test_files_and_directories_are_listed(files: ProvidedFiles) -> None:
     """By name, with their kinds; a stat has the size."""
-    assert files.list("/") == [("b", "file"), ("folder", "dir")]
-    assert files.list("/folder") == [("a", "file")]
-    assert (files.stat("/folder").kind, files.stat("/folder/a").size) == ("dir", 2)
+    assert files.list("/") == [("b", "file"), ("directory", "dir")]
+    assert files.list("/directory") == [("a", "file")]
+    assert (files.stat("/directory").kind, files.stat("/directory/a").size) == ("dir", 2)
     assert files.read("/b") == b"b"
 
 
 def test_what_changed_is_told(files: ProvidedFiles) -> None:
     """New files and changed ones, not those that are as they were."""
     files.write("/b", b"b")
-    files.write("/folder/c", b"c")
-    files.write("/folder/a", b"A")
+    files.write("/directory/c", b"c")
+    files.write("/directory/a", b"A")
     files.remove("/b")
-    assert files.changed() == {"folder/c": b"c", "folder/a": b"A"}
+    assert files.changed() == {"directory/c": b"c", "directory/a": b"A"}
 
 
-def test_files_and_folders_can_be_moved(files: ProvidedFiles) -> None:
+def test_files_and_directories_can_be_moved(files: ProvidedFiles) -> None:
     """A directory with all in it; what is in the way is replaced where POSIX says so."""
-    files.mkdir("/folder/inner")
-    files.write("/folder/inner/x", b"x")
+    files.mkdir("/directory/inner")
+    files.write("/directory/inner/x", b"x")
     files.mkdir("/empty")
-    files.rename("/folder", "/empty")
+    files.rename("/directory", "/empty")
     assert files.list("/empty") == [("a", "file"), ("inner", "dir")]
     assert files.read("/empty/inner/x") == b"x"
     files.rename("/b", "/empty/a")
@@ -313,23 +313,23 @@ def test_files_and_folders_can_be_moved(files: ProvidedFiles) -> None:
     ("method", "arguments", "kind"),
     [
         ("read", ("/missing",), FileNotFoundError),
-        ("read", ("/folder",), IsADirectoryError),
+        ("read", ("/directory",), IsADirectoryError),
         ("stat", ("/missing",), FileNotFoundError),
         ("list", ("/b",), NotADirectoryError),
         ("list", ("/missing",), FileNotFoundError),
-        ("write", ("/folder", b""), IsADirectoryError),
+        ("write", ("/directory", b""), IsADirectoryError),
         ("write", ("/missing/x", b""), FileNotFoundError),
         ("write", ("/b/x", b""), NotADirectoryError),
         ("write", ("/new", b"x" * 11), OSError),
-        ("mkdir", ("/folder",), FileExistsError),
+        ("mkdir", ("/directory",), FileExistsError),
         ("mkdir", ("/missing/x",), FileNotFoundError),
-        ("remove", ("/folder",), IsADirectoryError),
-        ("rmdir", ("/folder",), OSError),
+        ("remove", ("/directory",), IsADirectoryError),
+        ("rmdir", ("/directory",), OSError),
         ("rmdir", ("/b",), NotADirectoryError),
         ("rename", ("/missing", "/x"), FileNotFoundError),
-        ("rename", ("/b", "/folder"), IsADirectoryError),
-        ("rename", ("/folder", "/b"), NotADirectoryError),
-        ("rename", ("/folder", "/folder/inner"), OSError),
+        ("rename", ("/b", "/directory"), IsADirectoryError),
+        ("rename", ("/directory", "/b"), NotADirectoryError),
+        ("rename", ("/directory", "/directory/inner"), OSError),
     ],
 )
 def test_what_cannot_be_done_leaves_everything(
@@ -339,7 +339,7 @@ def test_what_cannot_be_done_leaves_everything(
     with pytest.raises(kind):
         getattr(files, method)(*arguments)
     assert files.changed() == {}
-    assert files.list("/") == [("b", "file"), ("folder", "dir")]
+    assert files.list("/") == [("b", "file"), ("directory", "dir")]
 
 
 def test_the_root_stays() -> None:

@@ -61,8 +61,8 @@ class Issuer:
     def settings(self, **more: Any) -> JwtSettings:
         return JwtSettings(**({"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": self.url} | more))
 
-    def file(self, folder: Path) -> str:
-        path = folder / "jwks.json"
+    def file(self, directory: Path) -> str:
+        path = directory / "jwks.json"
         path.write_bytes(self.jwks())
         return str(path)
 

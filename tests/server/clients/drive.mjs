@@ -1,5 +1,5 @@
 // Drives a server with the official TypeScript clients and prints what came of it as JSON.
-// node drive.mjs v1|legacy|modern node_modules-folder answer stdio COMMAND ARGS... | http URL
+// node drive.mjs v1|legacy|modern node_modules-directory answer stdio COMMAND ARGS... | http URL
 import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";

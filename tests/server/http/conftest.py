@@ -165,7 +165,7 @@ class Certificate:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """A certificate that signs itself."""
-    folder = tmp_path_factory.mktemp("tls")
+    directory = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
@@ -181,11 +181,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    (folder / "cert.pem").write_bytes(cert.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
+    (directory / "cert.pem").write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+    (directory / "key.pem").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
-    return Certificate(str(folder / "cert.pem"), str(folder / "key.pem"))
+    return Certificate(str(directory / "cert.pem"), str(directory / "key.pem"))
 
 
 def text(result: Any) -> str:

@@ -122,7 +122,7 @@ async def test_garbage(serve: Serve, body: bytes, era: dict[str, str]) -> None:
     ],
 )
 def test_depth_is_that_of_the_structure(document: str, deep: bool) -> None:
-    """Brackets within texts do not count, whatever is escaped in them."""
+    """Brackets within strings do not count, whatever is escaped in them."""
     assert too_deep(document.encode(), 3) is deep
 
 

@@ -97,16 +97,16 @@ class TestProgress:
 
     def test_they_only_grow(self) -> None:
         """Drops progress that is not greater, not finite, early or late."""
-        heard: list[Progress] = []
-        notices = Notices(heard.append)
+        received: list[Progress] = []
+        notices = Notices(received.append)
         notices.hear(Progress(done=5))
         notices.start()
         for done in (0, 2, 1, 2, math.nan, math.inf, 3.5):
             notices.hear(Progress(done=done))
         notices.end("over")
         notices.hear(Progress(done=99))
-        assert [p.done for p in heard] == [0, 2, 3.5, 4.5]
-        assert heard[-1].message == "over"
+        assert [p.done for p in received] == [0, 2, 3.5, 4.5]
+        assert received[-1].message == "over"
 
     def test_nobody_listens(self) -> None:
         """Nothing happens, and there is nothing to pass on."""
@@ -118,12 +118,12 @@ class TestProgress:
 
     def test_an_unfinished_total(self) -> None:
         """The end is the total."""
-        heard: list[Progress] = []
-        notices = Notices(heard.append)
+        received: list[Progress] = []
+        notices = Notices(received.append)
         notices.start(4)
         notices.hear(Progress(done=1, total=4))
         notices.end()
-        assert [(p.done, p.total) for p in heard] == [(0, 4), (1, 4), (4, 4)]
+        assert [(p.done, p.total) for p in received] == [(0, 4), (1, 4), (4, 4)]
 
 
 def test_parts_have_room_for_16_mib() -> None:

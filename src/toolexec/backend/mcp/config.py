@@ -117,7 +117,7 @@ class MCPServer:
         return self.scrubber().text(text)
 
     def scrubber(self) -> Scrubber:
-        """Return what `redact` does, for many texts."""
+        """Return what `redact` does, for many strings."""
         values = {*self.hidden, *self.env.values(), *self.headers.values()}
         values |= {word for value in self.headers.values() for word in value.split()}
         if self.url:
@@ -138,7 +138,7 @@ class MCPServer:
         """
         if self.secrets is None:
             return self
-        texts = {"command": self.command, "cwd": str(self.cwd or ""), "url": self.url}
+        strings = {"command": self.command, "cwd": str(self.cwd or ""), "url": self.url}
         args = {f"args[{number}]": arg for number, arg in enumerate(self.args)}
         env = {f"env.{name}": value for name, value in self.env.items()}
         headers = {f"headers.{name}": value for name, value in self.headers.items()}
@@ -150,8 +150,10 @@ class MCPServer:
                 label,
             )
         where = f"MCP server {self.name}"
-        found = self.secrets.expand(texts | args | env | headers, where, public={"command", "cwd", *args}, fresh=fresh)
-        values = found.texts
+        found = self.secrets.expand(
+            strings | args | env | headers, where, public={"command", "cwd", *args}, fresh=fresh
+        )
+        values = found.strings
         for label in headers:
             if any(character in values[label] for character in "\r\n\0"):
                 raise SecretError(f"{where}: {label}: what was filled in has a line break, which a header cannot have")

@@ -252,7 +252,7 @@ class MCPConnection:
         return self.target.redact(f"the connection was lost{f': {diagnosis}' if diagnosis else ''}")
 
     async def _find_target(self) -> None:
-        """Fill in what the configuration refers to; secrets that were in use before are asked for anew."""
+        """Fill in what the configuration refers to; secrets that were in use before are asked for again."""
         if self.server.secrets is None:
             return
         try:
@@ -338,7 +338,7 @@ class MCPConnection:
             self._changed.set()
 
     async def _follow_changes(self, client: Client) -> None:
-        """Read the tools anew, once for a burst of notifications."""
+        """Read the tools again, once for a burst of notifications."""
         pause = _DEBOUNCE
         while True:
             asked = time.monotonic()

@@ -68,7 +68,7 @@ def _describe(server: MCPServer, error: BaseException, status: int | None) -> st
 
 def _describe_start(server: MCPServer, error: OSError) -> str:
     if server.cwd is not None and not Path(server.cwd).is_dir():
-        return f"cannot start it in {str(server.cwd)!r}: there is no such folder"
+        return f"cannot start it in {str(server.cwd)!r}: there is no such directory"
     if isinstance(error, FileNotFoundError):
         return f"the command {server.command!r} was not found; is it installed and on PATH?"
     return f"the command {server.command!r} cannot be run: {error.strerror}"

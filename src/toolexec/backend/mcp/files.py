@@ -90,7 +90,7 @@ def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None)
     """Return the servers of a JSON file in the form that Claude Desktop, Cursor (`mcpServers`) and VS Code (`servers`)
     write.
 
-    Each is read as `read_mcp_server` does; a relative `cwd` counts from the file's folder. Raises ConfigurationError
+    Each is read as `read_mcp_server` does; a relative `cwd` counts from the file's directory. Raises ConfigurationError
     that names the file, the server and the key.
     """
     path = Path(path)
@@ -104,7 +104,7 @@ def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None)
     if not isinstance(servers, Mapping):
         raise ConfigurationError(f'{path} has no "mcpServers" object')
     found = [
-        read_mcp_server(str(name), entry, where=str(path), folder=path.parent, secrets=secrets)
+        read_mcp_server(str(name), entry, where=str(path), directory=path.parent, secrets=secrets)
         for name, entry in servers.items()
     ]
     names = [server.name for server in found]
@@ -126,17 +126,17 @@ def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_mcp_server(
-    name: str, entry: Any, *, where: str, folder: Path, secrets: SecretResolver | None = None
+    name: str, entry: Any, *, where: str, directory: Path, secrets: SecretResolver | None = None
 ) -> MCPServer:
     """Return one server of an `mcpServers` table.
 
-    A name that cannot be part of an ID is made legal; a relative `cwd` counts from *folder*. Keys of other programs are
-    ignored. References are filled in by *secrets* when the server is connected, and left as they are without it. Raises
-    ConfigurationError, which begins with *where* and names the server and the key.
+    A name that cannot be part of an ID is made legal; a relative `cwd` counts from *directory*. Keys of other programs
+    are ignored. References are filled in by *secrets* when the server is connected, and left as they are without it.
+    Raises ConfigurationError, which begins with *where* and names the server and the key.
     """
     where = f"{where}: server {name!r}"
     try:
-        return _read(name, entry, folder, secrets)
+        return _read(name, entry, directory, secrets)
     except (ConfigurationError, TypeError) as error:
         colon = "" if isinstance(error, _EntryError) else ":"
         raise ConfigurationError(f"{where}{colon} {error}") from error
@@ -146,7 +146,7 @@ class _EntryError(ConfigurationError):
     """What is wrong with an entry, as the end of a sentence that begins with its name."""
 
 
-def _read(name: str, entry: Any, folder: Path, secrets: SecretResolver | None) -> MCPServer:
+def _read(name: str, entry: Any, directory: Path, secrets: SecretResolver | None) -> MCPServer:
     if not isinstance(entry, Mapping):
         raise _EntryError("must be an object")
     for key, close in misspelt_keys(entry).items():
@@ -159,9 +159,9 @@ def _read(name: str, entry: Any, folder: Path, secrets: SecretResolver | None) -
     server = MCPServer(
         name=clean_segment(name),
         command=_typed(entry, "command", str) or "",
-        args=tuple(_texts(entry, "args")),
+        args=tuple(_strings(entry, "args")),
         env=_text_map(entry, "env"),
-        cwd=_located(folder, cwd, secrets) if cwd else None,
+        cwd=_located(directory, cwd, secrets) if cwd else None,
         url=next(filter(None, (_typed(entry, key, str) for key in ("url", "serverUrl", "httpUrl"))), ""),
         headers=_text_map(entry, "headers"),
         transport=_TRANSPORTS[kind] if kind else "auto",
@@ -175,9 +175,9 @@ def _read(name: str, entry: Any, folder: Path, secrets: SecretResolver | None) -
     return replace(server, **numbers) if numbers else server
 
 
-def _located(folder: Path, cwd: str, secrets: SecretResolver | None) -> str | Path:
+def _located(directory: Path, cwd: str, secrets: SecretResolver | None) -> str | Path:
     begins_later = secrets is not None and cwd.startswith(("${", "secretref:"))
-    return cwd if begins_later else folder / cwd
+    return cwd if begins_later else directory / cwd
 
 
 def _typed(entry: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -187,17 +187,17 @@ def _typed(entry: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def _texts(entry: Mapping[str, Any], key: str) -> list[str]:
+def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
     values = _typed(entry, key, list) or []
     if not all(isinstance(value, str | int | float) for value in values):
-        raise ConfigurationError(f"{key} must be a list of texts")
+        raise ConfigurationError(f"{key} must be a list of strings")
     return [_text(value) for value in values]
 
 
 def _text_map(entry: Mapping[str, Any], key: str) -> dict[str, str]:
     values = _typed(entry, key, dict) or {}
     if not all(isinstance(value, str | int | float) for value in values.values()):
-        raise ConfigurationError(f"{key} must map names to texts")
+        raise ConfigurationError(f"{key} must map names to strings")
     return {name: _text(value) for name, value in values.items()}
 
 

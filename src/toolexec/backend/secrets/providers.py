@@ -41,14 +41,14 @@ def ask_environment(environment: Mapping[str, str]) -> SecretProvider:
 def read_secret_file(ref: str) -> str:
     """Return the provider `file`: the text of the file with this path, without one line break at its end.
 
-    `~` is the home folder. A file that other users may read is used with a warning. Raises SecretError when there is no
-    such regular file, or it has more than 64 KiB, no text or nothing in it.
+    `~` is the home directory. A file that other users may read is used with a warning. Raises SecretError when there is
+    no such regular file, or it has more than 64 KiB, no text or nothing in it.
     """
     try:
         path = Path(ref).expanduser()
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
-            raise SecretError(f"{path} is no regular file")
+            raise SecretError(f"{path} is not a regular file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
@@ -138,7 +138,7 @@ def _decode(data: bytes, what: str) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise SecretError(f"{what} is no UTF-8 text") from None
+        raise SecretError(f"{what} is not UTF-8 text") from None
     if not text.strip():
         raise SecretError(f"{what} is empty")
     return text

@@ -41,7 +41,7 @@ _TELLING = re.compile(
     r"token|secret|passw|pwd|key|auth|cred|cookie|session|dsn|bearer|(?:^|_)(?:pat|pin)(?:_|$)", re.IGNORECASE
 )
 _PLAIN_ENDS = re.compile(
-    r"(?:.*_)?(?:path|dirs?|folder|root|home|file|host(?:name)?|port|region|zone|lang|locale|tz|user(?:name)?|logname"
+    r"(?:.*_)?(?:path|dirs?|directory|root|home|file|host(?:name)?|port|region|zone|lang|locale|tz|user(?:name)?|logname"
     r"|shell|term|editor|pwd|tmpdir|level|mode|env|environment|stage|debug|verbose|timeout|enabled|disabled|version)",
     re.IGNORECASE,
 )
@@ -49,15 +49,15 @@ _PLAIN_ENDS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expanded:
-    """Texts without references, by label, and the values among them that nobody should read."""
+    """Strings without references, by label, and the values among them that nobody should read."""
 
-    texts: Mapping[str, str]
+    strings: Mapping[str, str]
     secrets: frozenset[str] = field(repr=False)
 
 
 @dataclass(slots=True)
 class _Work:
-    """What has come up while texts were expanded."""
+    """What has come up while strings were expanded."""
 
     problems: list[str] = field(default_factory=list[str])
     secrets: set[str] = field(default_factory=set[str])
@@ -100,7 +100,7 @@ class SecretResolver:
 
     Every secret is made known to *redact*, and so is every variable unless its name (`..._HOST`, `..._DIR`, `HOME`) or
     its value (the path of something that exists) shows that it is none. Secrets of providers are kept for 10 minutes.
-    *environment* is read anew each time. With *strict* false a variable that is not set stays as it is written.
+    *environment* is read again each time. With *strict* false a variable that is not set stays as it is written.
 
     Methods block as long as a provider does. They may be called from any thread.
     """
@@ -135,14 +135,14 @@ class SecretResolver:
 
         Raises SecretError, which names *where* and what is missing but never a value, and MissingExtraError.
         """
-        return self.expand({"": text}, where).texts[""]
+        return self.expand({"": text}, where).strings[""]
 
-    def resolve_all(self, texts: Mapping[str, str], where: str) -> dict[str, str]:
-        """Several texts at once; raises as `resolve`, with everything that is missing in one error."""
-        return dict(self.expand(texts, where).texts)
+    def resolve_all(self, strings: Mapping[str, str], where: str) -> dict[str, str]:
+        """Several strings at once; raises as `resolve`, with everything that is missing in one error."""
+        return dict(self.expand(strings, where).strings)
 
     def expand(
-        self, texts: Mapping[str, str], where: str, *, public: Collection[str] = (), fresh: bool = False
+        self, strings: Mapping[str, str], where: str, *, public: Collection[str] = (), fresh: bool = False
     ) -> Expanded:
         """As `resolve_all`, with what of it is secret.
 
@@ -151,7 +151,7 @@ class SecretResolver:
         """
         work = _Work()
         found: dict[str, str] = {}
-        for label, text in texts.items():
+        for label, text in strings.items():
             problems = len(work.problems)
             found[label] = self._expand(text, work, public=label in public, fresh=fresh)
             if label:
@@ -161,7 +161,7 @@ class SecretResolver:
         if work.problems:
             problems = list(dict.fromkeys(work.problems))
             raise SecretError(f"{where}: {'; '.join(problems)}", details={"where": where, "problems": problems})
-        return Expanded(texts=found, secrets=frozenset(work.secrets))
+        return Expanded(strings=found, secrets=frozenset(work.secrets))
 
     def _expand(self, text: str, work: _Work, *, public: bool, fresh: bool) -> str:
         if text.startswith(_PREFIX):

@@ -23,31 +23,31 @@ class Scrubber:
     """Replaces *values*, in every spelling that `spellings` knows, by *mark*. False when there is nothing to replace;
     values of less than 6 characters are left alone."""
 
-    __slots__ = ("_mark", "_texts", "_written")
+    __slots__ = ("_mark", "_strings", "_written")
 
     def __init__(self, values: Iterable[str], mark: str = REDACTED) -> None:
         found = {text for value in values for text in spellings(value)}
-        self._texts = sorted(found, key=len, reverse=True)  # the longer first: it may contain the shorter
-        self._written = [_write(text)[1:-1] for text in self._texts]
+        self._strings = sorted(found, key=len, reverse=True)  # the longer first: it may contain the shorter
+        self._written = [_write(text)[1:-1] for text in self._strings]
         self._mark = mark
 
     def __bool__(self) -> bool:
-        return bool(self._texts)
+        return bool(self._strings)
 
     @property
     def longest(self) -> int:
         """The length of the longest text that is replaced, 0 when there is none."""
-        return len(self._texts[0]) if self._texts else 0
+        return len(self._strings[0]) if self._strings else 0
 
     def text(self, text: str) -> str:
         """*text* without the values."""
-        for secret in self._texts:
+        for secret in self._strings:
             if secret in text:
                 text = text.replace(secret, self._mark)
         return text
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without the values, in keys and texts at any depth; the same object where there are
+        """Return a JSON value without the values, in keys and strings at any depth; the same object where there are
         none.
         """
         written = _write(value)  # far quicker than looking at each part, and most replies have nothing to hide

@@ -1,4 +1,4 @@
-"""The Git repository that the demo works on: the one around the current folder, or a small one made for it."""
+"""The Git repository that the demo works on: the one around the current directory, or a small one made for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Repository:
 
 @contextmanager
 def some_repository() -> Generator[Repository, None, None]:
-    """Yield the repository around the current folder if it has commits, else a temporary one that is deleted at the
+    """Yield the repository around the current directory if it has commits, else a temporary one that is deleted at the
     end.
 
     Raises ConfigurationError when git is not installed.
@@ -53,8 +53,8 @@ def some_repository() -> Generator[Repository, None, None]:
     if root and _git(git, Path(root), "rev-parse", "--verify", "HEAD"):
         yield Repository(Path(root))
         return
-    with tempfile.TemporaryDirectory(prefix="toolexec-demo-") as folder:
-        made = Path(folder).resolve()
+    with tempfile.TemporaryDirectory(prefix="toolexec-demo-") as directory:
+        made = Path(directory).resolve()
         _fill(git, made)
         yield Repository(made, made=True)
 
@@ -83,9 +83,9 @@ def _data(text: str) -> str:
     return f"data {len(text.encode())}\n{text}\n"
 
 
-def _git(git: str, folder: Path, *words: str, stdin: str = "") -> str:
+def _git(git: str, directory: Path, *words: str, stdin: str = "") -> str:
     """What git prints, or nothing when it fails."""
     done = subprocess.run(  # noqa: S603 - a fixed command, without a shell
-        [git, "-C", str(folder), *words], input=stdin, capture_output=True, text=True, errors="replace", check=False
+        [git, "-C", str(directory), *words], input=stdin, capture_output=True, text=True, errors="replace", check=False
     )
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -96,7 +96,9 @@ async def stream(stage: Stage) -> Outcome:
     )
     with bar:
         task = bar.add_task("  counting lines", total=None)
-        async with aclosing(stage.ex.stream_tool("demo:count_lines", {"folder": str(stage.repository.root)})) as events:
+        async with aclosing(
+            stage.ex.stream_tool("demo:count_lines", {"directory": str(stage.repository.root)})
+        ) as events:
             async for event in events:
                 if event.error is not None:
                     raise event.error
@@ -171,7 +173,7 @@ await ex.run_chain([
     Step(tool_id="demo:bar_chart", use_previous=True),
 ])""",
     "stream": """
-async for event in ex.stream_tool("demo:count_lines", {"folder": "."}):
+async for event in ex.stream_tool("demo:count_lines", {"directory": "."}):
     ...  # progress, progress, ..., done""",
     "measure": """
 for _ in range(1000):

@@ -74,15 +74,15 @@ def bar_chart(title: str, counts: dict[str, int], width: int = 40) -> str:
 
 
 @tool(namespace="demo", read_only=True, idempotent=True, tags=["files", "statistics"])
-def count_lines(folder: str, ctx: ToolContext) -> list[FileType]:
+def count_lines(directory: str, ctx: ToolContext) -> list[FileType]:
     """Counts files and lines by type of file in a Git repository, ignoring what git ignores.
 
     Args:
-        folder: a folder in the repository
+        directory: a directory in the repository
     """
-    root = Path(folder)
+    root = Path(directory)
     listed = subprocess.run(  # noqa: S603 - a fixed command, without a shell
-        ["git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        ["git", "-C", directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
         capture_output=True,
         check=True,
     )

@@ -268,7 +268,7 @@ class JsonLines:
         tail = read_line(first[: first.find(b"\n") + 1], self._key, str(self.path))
         header = Header.read(tail.data)
         if header is None:
-            raise AuditError(f"{self.path} is no audit log: its first record is not one's header", op="audit")
+            raise AuditError(f"{self.path} is not an audit log: its first record is not one's header", op="audit")
         return header
 
     def _lock(self) -> None:

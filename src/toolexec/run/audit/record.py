@@ -40,7 +40,7 @@ _pieces: Final = _encoder.c_make_encoder(None, _refuse, _encoder.encode_basestri
 
 
 def inside(facts: Mapping[str, Any]) -> str:
-    """Facts as the inside of a JSON object, without those that are empty; long texts are cut."""
+    """Facts as the inside of a JSON object, without those that are empty; long strings are cut."""
     kept = {key: _cut(value) for key, value in facts.items() if value not in ("", None, (), [])}
     return _encode(kept)[1:-1]
 

@@ -91,7 +91,7 @@ class SqliteLines:
                 first = database.execute(_FIRST).fetchone()
         header = Header.read(read_line(first[0].encode() + b"\n", self._key, str(self.path)).data)
         if header is None:
-            raise AuditError(f"{self.path} is no audit log: its first record is not one's header", op="audit")
+            raise AuditError(f"{self.path} is not an audit log: its first record is not one's header", op="audit")
         self.header: Header = header
 
     def _insert(self, database: sqlite3.Connection, body: str, moment: str, *, new: bool = False) -> None:

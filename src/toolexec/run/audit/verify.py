@@ -186,7 +186,7 @@ class _Check:
         if seq != before.following.seq:
             self.wrong(place, f"record {seq} follows {before.following.seq - 1}: some were taken out, put in or moved")
         elif prev != before.hash:
-            self.wrong(place, "it is not sealed to the record before it: one was put in, or the chain was begun anew")
+            self.wrong(place, "it is not sealed to the record before it: one was put in, or the chain was begun again")
 
     def _header(self, place: str, tail: Tail) -> None:
         header = Header.read(tail.data)

@@ -30,9 +30,9 @@ _NOTE_BYTES: Final = 400
 class Budget:
     """Keeps what a call gives back within *max_bytes* of JSON (None: the store's budget of one reply).
 
-    A larger value is kept in *store*; an outline takes its place, and `Result.handle` says so. Texts among the parts of
-    a reply and the details of an error are cut alike. Images and other parts have *max_media_bytes* together; one that
-    is over that becomes a note with a handle.
+    A larger value is kept in *store*; an outline takes its place, and `Result.handle` says so. Strings among the parts
+    of a reply and the details of an error are cut alike. Images and other parts have *max_media_bytes* together; one
+    that is over that becomes a note with a handle.
 
     Only calls that are made for themselves are cut: the steps of a chain and the calls of code get whole values, and
     what comes out of the whole is cut where it is shown. The last event of a stream is cut, chunks are not. Raises
@@ -71,23 +71,23 @@ class Budget:
         return result
 
     def _cut_reply(self, reply: ToolReply, value: Any, result: Result, origin: Origin) -> ToolReply:
-        texts, media = self.max_bytes, self.max_media_bytes
+        strings, media = self.max_bytes, self.max_media_bytes
         content: list[Mapping[str, Any]] = []
         for part in reply.content:
             shown: Mapping[str, Any] = part
             cost = size(part)
             if part.get("type") == "text" and isinstance(part.get("text"), str):
-                if cost > texts:
+                if cost > strings:
                     known = result.handle if part["text"] == value else ""
-                    shown = {**part, "text": self._cut_text(part["text"], max(texts, MIN_BYTES), known, origin)}
+                    shown = {**part, "text": self._cut_text(part["text"], max(strings, MIN_BYTES), known, origin)}
                     cost = size(shown)
-                texts -= cost
+                strings -= cost
             elif cost > media:
                 shown = text(self._note(part, cost, origin))
-                texts -= size(shown)
+                strings -= size(shown)
             else:
                 media -= cost
-            if texts < 0 and content:
+            if strings < 0 and content:
                 content.append(text(f"[{len(reply.content) - len(content)} more parts are left out]"))
                 break
             content.append(shown)

@@ -48,7 +48,7 @@ class Rate:
         if not (_is_number(self.per_second) and 0 < self.per_second < math.inf):
             raise ConfigurationError(f"a rate must be above 0 calls a second, not {self.per_second!r}")
         if not (_is_number(self.burst) and self.burst >= 1 and self.burst == int(self.burst)):
-            raise ConfigurationError(f"the burst of a rate must be a whole number from 1 on, not {self.burst!r}")
+            raise ConfigurationError(f"the burst of a rate must be an integer from 1 on, not {self.burst!r}")
 
     @classmethod
     def parse(cls, text: str) -> Rate:

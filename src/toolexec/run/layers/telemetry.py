@@ -29,7 +29,7 @@ class Telemetry:
     `error.type` failed), for at most 2,000 tools.
 
     *tracer_provider* and *meter_provider* take the place of the global ones. With *record_args* a span has the first
-    4,096 characters of the call's arguments as JSON; results are never recorded. Texts pass through *redact* first.
+    4,096 characters of the call's arguments as JSON; results are never recorded. Strings pass through *redact* first.
     Raises MissingExtraError without the OpenTelemetry API (the `otel` extra has it, and the SDK).
     """
 

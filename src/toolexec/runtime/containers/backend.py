@@ -113,7 +113,7 @@ class ContainerBackend:
         return self._pool.idle
 
     def forget_check(self) -> None:
-        """Have the next `check` ask the engine anew."""
+        """Have the next `check` ask the engine again."""
         self._known_until = 0.0
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:

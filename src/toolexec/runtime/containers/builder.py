@@ -48,7 +48,7 @@ class ContainerSpecBuilder:
         return self._with(env={**self._spec.env, name: value})
 
     def env_list(self, variables: Iterable[str]) -> Self:
-        """More environment variables, as texts `NAME=value`; raises InvalidRequestError for a text without `=`."""
+        """More environment variables, as strings `NAME=value`; raises InvalidRequestError for a text without `=`."""
         for variable in variables:
             name, sign, value = variable.partition("=")
             if not sign:
@@ -61,11 +61,11 @@ class ContainerSpecBuilder:
         return self._with(mounts=(*self._spec.mounts, mount))
 
     def bind_mount(self, source: str, target: str, *, read_only: bool = True) -> Self:
-        """Add a folder or file of the host."""
+        """Add a directory or file of the host."""
         return self.mount(Mount(type="bind", source=source, target=target, read_only=read_only))
 
     def tmpfs(self, target: str, size_bytes: int) -> Self:
-        """Add an empty folder in memory, for at most *size_bytes*."""
+        """Add an empty directory in memory, for at most *size_bytes*."""
         return self.mount(Mount(type="tmpfs", target=target, size_bytes=size_bytes))
 
     def resources(self, resources: Resources) -> Self:
@@ -180,7 +180,7 @@ def spec_for(
 
 
 def tmpfs_mounts(disk_bytes: int) -> tuple[Mount, ...]:
-    """Return the folders that can be written, for *disk_bytes* in all.
+    """Return the directories that can be written, for *disk_bytes* in all.
 
     `/tmp` gets a quarter of the bound and `/dev/shm` a thirty-second, each 64 MiB at most, and `/work` the rest. The
     smallest of each is a page, as a tmpfs of size 0 would have no bound.

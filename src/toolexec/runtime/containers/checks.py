@@ -43,11 +43,11 @@ _PRIVATE: Final = (
     "/var/lib/kubelet",
     "/var/run",
 )
-"""Folders of the host that no container gets, nor anything in them or around them."""
+"""Directories of the host that no container gets, nor anything in them or around them."""
 _HOMES: Final = "/home"
 _SOCKETS: Final = re.compile(r"(docker|dockerd|containerd|podman|crio|cri-dockerd|dockershim|buildkitd)\.sock.*")
 _OWN: Final = ("/proc", "/sys", "/dev")
-"""Folders of a container that belong to its engine."""
+"""Directories of a container that belong to its engine."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside of a container
 
 
@@ -56,8 +56,8 @@ def check_spec(spec: ContainerSpec) -> None:
 
     Under any profile but `dev` the root is read-only, there is no network, nothing can gain rights, and nothing has
     any. Under all profiles root as the user, privileged containers, the host's network, and mounts of the host's own
-    folders and of the sockets of container engines are refused. Bind sources are looked at as they are written and as
-    symbolic links on this machine resolve.
+    directories and of the sockets of container engines are refused. Bind sources are looked at as they are written and
+    as symbolic links on this machine resolve.
 
     Raises SandboxDeniedError if a rule forbids something, else InvalidRequestError if something makes no sense; both
     with all that was found in `details["problems"]`.
@@ -65,12 +65,12 @@ def check_spec(spec: ContainerSpec) -> None:
     problems = [*_problems(spec)]
     if not problems:
         return
-    texts = [text for _, text in problems]
+    strings = [text for _, text in problems]
     denied = [text for kind, text in problems if kind == "denied"]
-    first, more = (denied or texts)[0], len(texts) - 1
+    first, more = (denied or strings)[0], len(strings) - 1
     message = f"this container is refused: {first}" + (f" (and {more} more)" if more else "")
     error = SandboxDeniedError if denied else InvalidRequestError
-    raise error(message, details={"problems": texts})
+    raise error(message, details={"problems": strings})
 
 
 def _problems(spec: ContainerSpec) -> Iterator[_Problem]:
@@ -96,7 +96,7 @@ def _program(spec: ContainerSpec) -> Iterator[_Problem]:
     if not spec.image:
         yield "invalid", "an image is required"
     elif spec.image.startswith("-") or len(spec.image) > _MAX_IMAGE or _CONTROL.search(spec.image) or " " in spec.image:
-        yield "invalid", f"{spec.image[:100]!r} is no name of an image"
+        yield "invalid", f"{spec.image[:100]!r} is not a name of an image"
     if not spec.command or not spec.command[0]:
         yield "invalid", "a command is required"
     for number, word in enumerate(spec.command):
@@ -107,13 +107,13 @@ def _program(spec: ContainerSpec) -> Iterator[_Problem]:
     if not _is_plain(spec.working_dir):
         yield "invalid", f"the working directory must be a plain absolute path, not {spec.working_dir!r}"
     if spec.runtime and not _RUNTIME.fullmatch(spec.runtime):
-        yield "invalid", f"{spec.runtime!r} is no name of a runtime"
+        yield "invalid", f"{spec.runtime!r} is not a name of a runtime"
 
 
 def _environment(env: Mapping[str, str]) -> Iterator[_Problem]:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
-            yield "invalid", f"env: {name!r} is no name of a variable"
+            yield "invalid", f"env: {name!r} is not a name of a variable"
         if "\0" in value:
             yield "invalid", f"env: the value of {name!r} contains NUL"
         if _size(name) + _size(value) + 1 > _MAX_ARGUMENT:
@@ -135,7 +135,7 @@ def _labels(labels: Mapping[str, str]) -> Iterator[_Problem]:
 
 def _security(security: Security, *, dev: bool) -> Iterator[_Problem]:
     if security.privileged:
-        yield "denied", "a privileged container is no sandbox"
+        yield "denied", "a privileged container is not a sandbox"
     if security.network == "host":
         yield "denied", "the host's network is not allowed"
     elif security.network not in get_args(Network):
@@ -169,7 +169,7 @@ def _user(user: str) -> Iterator[_Problem]:
         if name == "root" or (name.isdecimal() and int(name) == 0):
             yield "denied", f"root as the {what} is not allowed"
         elif name.isdecimal() and int(name) >= (1 << 32) - 1:
-            yield "invalid", f"{name} is no number of a {what}"
+            yield "invalid", f"{name} is not a number of a {what}"
 
 
 def _resources(resources: Resources) -> Iterator[str]:
@@ -201,7 +201,7 @@ def _mount(mount: Mount) -> Iterator[_Problem]:
     if mount.type == "bind":
         yield from _bind(mount.source)
     if mount.type == "volume" and not _VOLUME.fullmatch(mount.source):
-        what = f"{mount.source!r} is no name of a volume" if mount.source else "a source is required for a volume"
+        what = f"{mount.source!r} is not a name of a volume" if mount.source else "a source is required for a volume"
         yield "invalid", what
 
 
@@ -214,7 +214,7 @@ def _bind(source: str) -> Iterator[_Problem]:
         return
     try:
         resolved = str(Path(source).resolve())
-    except (OSError, RuntimeError):  # a circle of links, or folders of somebody else
+    except (OSError, RuntimeError):  # a circle of links, or directories of somebody else
         resolved = source
     problem = _is_not_for_containers(source) or _is_not_for_containers(resolved)
     if problem:
@@ -224,18 +224,18 @@ def _bind(source: str) -> Iterator[_Problem]:
 def _is_not_for_containers(path: str) -> str:
     if any(_SOCKETS.fullmatch(part) for part in path.split("/")):
         return "is the socket of a container engine, which would give away the host"
-    if any(_is_in(path, folder) or _is_in(folder, path) for folder in _PRIVATE) or _is_home(path):
+    if any(_is_in(path, directory) or _is_in(directory, path) for directory in _PRIVATE) or _is_home(path):
         return "belongs to the host, and is not for containers"
     return ""
 
 
 def _is_home(path: str) -> bool:
-    """The folder of all homes, and the whole home of somebody: keys are there."""
+    """The directory of all homes, and the whole home of somebody: keys are there."""
     return path == _HOMES or posixpath.dirname(path) == _HOMES or (_is_in(_HOMES, path))
 
 
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _is_plain(path: str) -> bool:

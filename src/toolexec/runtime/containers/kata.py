@@ -27,7 +27,7 @@ Hypervisor: TypeAlias = Literal["qemu", "cloud-hypervisor", "firecracker"]
 
 _PREFIX: Final = "io.katacontainers."
 _SETTINGS: Final[Mapping[str, str]] = {"qemu": "qemu", "cloud-hypervisor": "clh", "firecracker": "fc"}
-_FOLDERS: Final = (
+_DIRECTORIES: Final = (
     Path("/etc/kata-containers"),
     Path("/opt/kata/share/defaults/kata-containers"),
     Path("/usr/share/defaults/kata-containers"),
@@ -82,7 +82,7 @@ class KataEngine(ContainerdEngine):
             name = _settings_name(self._kata.hypervisor)
             problem = Availability(
                 ok=False,
-                reason=f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_FOLDERS[1]}",
+                reason=f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_DIRECTORIES[1]}",
                 remedy="install the full release of Kata Containers, or give the path as `settings`",
             )
         return found if problem is None else replace(problem, version=found.version)
@@ -109,7 +109,7 @@ class KataEngine(ContainerdEngine):
         if self._kata.settings or self._kata.hypervisor == "qemu":
             return self._kata.settings
         name = _settings_name(self._kata.hypervisor)
-        return next((str(folder / name) for folder in _FOLDERS if (folder / name).is_file()), "")
+        return next((str(directory / name) for directory in _DIRECTORIES if (directory / name).is_file()), "")
 
 
 @checked("KataBackend")

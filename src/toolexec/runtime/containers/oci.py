@@ -73,8 +73,8 @@ def oci_config(
     A runtime makes a mount's target in *root* if it is not there: an image that several containers share had better
     have `/work`.
 
-    Raises InvalidRequestError for a user that is no number, for volumes and for a network, none of which a bundle can
-    have, and ConfigurationError for a seccomp profile that cannot be used.
+    Raises InvalidRequestError for a user that is not a number, for volumes and for a network, none of which a bundle
+    can have, and ConfigurationError for a seccomp profile that cannot be used.
     """
     if spec.security.network != "none":
         raise InvalidRequestError(f"an OCI bundle has no network {spec.security.network!r}; use none")

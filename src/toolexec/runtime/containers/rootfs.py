@@ -1,4 +1,4 @@
-"""Root file systems of containers that no daemon keeps: images of the store, or folders named by their path."""
+"""Root file systems of containers that no daemon keeps: images of the store, or directories named by their path."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SYSTEM: Final = (
     "/var",
     "/var/lib",
 )
-"""Folders of the host that are no root file system of a container, and are in none."""
+"""Directories of the host that are no root file system of a container, and are in none."""
 _LOOKED_FOR: Final = ("usr/bin/python3", "bin/python3", "usr/local/bin/python3")
 
 
@@ -50,7 +50,7 @@ class RootFilesystems:
         """Return the image *name*, whose reference is the path of its root; a name that begins with `/` is such a path
         itself.
 
-        Raises SandboxUnavailableError for one that is not there, and for a folder of the host's own system.
+        Raises SandboxUnavailableError for one that is not there, and for a directory of the host's own system.
         """
         if name.startswith("/"):
             return Image(name=name, reference=str(_own_root(name)))
@@ -80,7 +80,7 @@ class RootFilesystems:
 
 
 def _own_root(name: str) -> Path:
-    """The folder *name*, if that is a root file system and none of this system's own."""
+    """The directory *name*, if that is a root file system and none of this system's own."""
     try:
         root = Path(name).resolve(strict=True)
         here = root.stat()
@@ -92,16 +92,16 @@ def _own_root(name: str) -> Path:
         with suppress(OSError):
             if os.path.samestat(here, place.stat()) or root in place.resolve().parents:
                 raise SandboxUnavailableError(
-                    f"{name} is a part of this system itself, which code must not see; give the folder of a root file "
+                    f"{name} is a part of this system itself, which code must not see; give the directory of a root "
                     "system that was made for it, or name an image of the store"
                 )
     if not any(os.path.lexists(root / program) for program in _LOOKED_FOR):
         raise SandboxUnavailableError(
-            f"the folder {name} is no root file system with python3 in it; unpack one there, or name an image of the "
+            f"the directory {name} has no root file system with python3; unpack one there, or name an image of the "
             "store"
         )
     if not (root / WORK.lstrip("/")).is_dir():  # who made it there would change what others use, too
         raise SandboxUnavailableError(
-            f"the root file system {name} has no folder for the code to work in; make it: mkdir -m 755 {root}{WORK}"
+            f"the root file system {name} has no directory for the code to work in; make it: mkdir -m 755 {root}{WORK}"
         )
     return root

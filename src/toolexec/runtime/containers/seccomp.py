@@ -240,7 +240,7 @@ class _Reader:
         item = _object(data, where)
         names: Any = item.get("names") or [item.get("name")]
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-            raise _FormError(f"{where} must have names, a list of texts")
+            raise _FormError(f"{where} must have names, a list of strings")
         action = _action(item, where, "action", "errnoRet", errno.EPERM)
         args = item.get("args") or []
         if not isinstance(args, list) or len(args) > 6:
@@ -258,9 +258,9 @@ class _Reader:
         excludes = _object(item.get("excludes") or {}, f"{where}.excludes")
         if includes.get("caps"):
             return False
-        if includes.get("arches") and self._arch not in _texts(includes["arches"], f"{where}.includes.arches"):
+        if includes.get("arches") and self._arch not in _strings(includes["arches"], f"{where}.includes.arches"):
             return False
-        if excludes.get("arches") and self._arch in _texts(excludes["arches"], f"{where}.excludes.arches"):
+        if excludes.get("arches") and self._arch in _strings(excludes["arches"], f"{where}.excludes.arches"):
             return False
         least, above = includes.get("minKernel"), excludes.get("minKernel")
         return (not least or self._kernel >= _version(least)) and (not above or self._kernel < _version(above))
@@ -316,9 +316,9 @@ def _object(data: Any, where: str) -> dict[str, Any]:
     return data
 
 
-def _texts(data: Any, where: str) -> list[str]:
+def _strings(data: Any, where: str) -> list[str]:
     if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
-        raise _FormError(f"{where} must be a list of texts")
+        raise _FormError(f"{where} must be a list of strings")
     return data
 
 
@@ -326,5 +326,5 @@ def _version(text: Any) -> tuple[int, int]:
     """The first two numbers of a kernel's version."""
     found = re.match(r"(\d{1,5})\.(\d{1,5})", text) if isinstance(text, str) else None
     if found is None:
-        raise _FormError(f"{text!r} is no version of a kernel")
+        raise _FormError(f"{text!r} is not a version of a kernel")
     return int(found[1]), int(found[2])

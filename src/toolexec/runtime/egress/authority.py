@@ -159,8 +159,8 @@ def _load(context: ssl.SSLContext, pem: bytes) -> None:
         finally:
             os.close(descriptor)
         return
-    with tempfile.TemporaryDirectory(prefix="toolexec-egress-") as folder:  # others may not look into it
-        path = Path(folder) / "leaf.pem"
+    with tempfile.TemporaryDirectory(prefix="toolexec-egress-") as directory:  # others may not look into it
+        path = Path(directory) / "leaf.pem"
         path.write_bytes(pem)
         context.load_cert_chain(path)
 

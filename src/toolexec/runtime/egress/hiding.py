@@ -233,17 +233,17 @@ def _decoder_for(head: bytes) -> Any:
 
 
 def _targets(value: str) -> Iterator[_Target]:
-    """The texts that *value* may be there as."""
+    """The strings that *value* may be there as."""
     data = value.encode(errors="surrogatepass")
     lines = [line.encode(errors="surrogatepass") for line in value.splitlines() if len(line) >= _LONG_LINE]
-    texts = {data, value.strip().encode(errors="surrogatepass"), *lines}
+    strings = {data, value.strip().encode(errors="surrogatepass"), *lines}
     if not value.isascii():
         for name in ("latin-1", "utf-16-le", "utf-16-be"):
             try:
-                texts.add(value.encode(name))
+                strings.add(value.encode(name))
             except UnicodeEncodeError:
                 continue
-    for text in texts:
+    for text in strings:
         yield _Target(text.replace(b"\0", b""))
     for text in (data, value.encode("utf-16-le", "surrogatepass"), value.encode("utf-16-be", "surrogatepass")):
         for digits in (text.hex(), text.hex().upper()):

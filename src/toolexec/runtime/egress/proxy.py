@@ -37,7 +37,7 @@ _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnec
 class EgressProxy:
     """Serves the connections of code in sandboxes, which speak HTTP/1.1 as to any proxy: whole URLs, and CONNECT.
 
-    TLS ends here and begins anew towards the host, whose certificate is verified; so each request is seen, and is
+    TLS ends here and begins again towards the host, whose certificate is verified; so each request is seen, and is
     refused unless its target, its Host header and the name in the TLS greeting are one host that *policy* allows.
     *resolve_secret* gives the secrets of the policy (see `resolve_with`). They are never logged or recorded. A secret
     that was used is hidden in heads and bodies of responses in every spelling that `Mask` knows; responses that come
@@ -152,7 +152,7 @@ class _Connection:
         try:
             return await client.head(self._policy.idle_seconds, self._policy.header_seconds)
         except h11.RemoteProtocolError as error:
-            refused = RefusedError(error.error_status_hint, f"this is no valid request: {error}")
+            refused = RefusedError(error.error_status_hint, f"this is not a valid request: {error}")
         except TimeoutError:
             refused = RefusedError(408, "the request did not come in time")
         self._report(None, None, refused.status, reason=str(refused), allowed=False)

@@ -59,10 +59,10 @@ exec(read(int.from_bytes(read(4), "big")), {"read": read, "settings": sys.argv[1
 _LOADER: Final = """\
 import marshal, sys
 import _frozen_importlib_external
-magic, modules, texts = marshal.loads(read(int.from_bytes(read(4), "big")))
+magic, modules, strings = marshal.loads(read(int.from_bytes(read(4), "big")))
 Spec = type(sys.__spec__)  # to import importlib.machinery takes longer
 class Finder:
-    texts = texts
+    strings = strings
     same = magic == _frozen_importlib_external.MAGIC_NUMBER
     def find_spec(self, name, path=None, target=None):
         if name in modules:
@@ -124,9 +124,9 @@ def boot_bytes() -> bytes:
     for name, (whole, inside) in _sources(_BOXED).items():
         text = _ANNOTATIONS.sub("", whole)  # which nobody evaluates; typing takes longer to import than all the rest
         modules[name] = inside, text, _compiled(name, text)
-    texts = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
+    strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
     # version 2 of the format is what every Python reads
-    return _sized(_LOADER.encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, texts), 2))
+    return _sized(_LOADER.encode()) + _sized(marshal.dumps((importlib.util.MAGIC_NUMBER, modules, strings), 2))
 
 
 @cache

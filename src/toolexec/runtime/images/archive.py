@@ -100,8 +100,8 @@ def write_archive(target: Path, root: Path, digest: str, layer_bytes: int, parts
         _add(file, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _add(file, "index.json", parts.index)
         _add(file, "manifest.json", parts.docker)
-        for folder in ("blobs", "blobs/sha256"):
-            _head(file, folder, 0, tarfile.DIRTYPE)
+        for directory in ("blobs", "blobs/sha256"):
+            _head(file, directory, 0, tarfile.DIRTYPE)
         for data in (parts.config, parts.manifest):
             _add(file, _blob(_digest(data)), data)
         _head(file, _blob(digest), layer_bytes)

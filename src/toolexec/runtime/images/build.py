@@ -52,7 +52,9 @@ class Recipe:
     def __post_init__(self) -> None:
         object.__setattr__(self, "packages", normal_requirements(self.packages))
         if not _SUITE.fullmatch(self.suite):
-            raise ConfigurationError(f"{self.suite!r} is no release of Debian; give its name, as in {DEFAULT_SUITE!r}")
+            raise ConfigurationError(
+                f"{self.suite!r} is not a release of Debian; give its name, as in {DEFAULT_SUITE!r}"
+            )
         if self.mirror and not _MIRROR.fullmatch(self.mirror):
             raise ConfigurationError(
                 "this is no mirror that can be used; give an address without a user's name or password in it, as in "

@@ -12,7 +12,7 @@ from toolexec.runtime.images.tree import remove_tree, walk
 
 __all__ = ["make_small", "settle"]
 
-# Caches, logs, texts for people, and the places where each sandbox has file systems of its own.
+# Caches, logs, strings for people, and the places where each sandbox has file systems of its own.
 _EMPTIED: Final = (
     *("boot", "dev", "proc", "root", "run", "sys", "tmp", "var/backups", "var/cache", "var/log", "var/tmp"),
     *("var/lib/apt/lists", "usr/share/bug", "usr/share/info", "usr/share/lintian", "usr/share/man"),
@@ -80,10 +80,10 @@ def settle(root: Path, began: int) -> None:
         os.utime(path, ns=(moment, moment), follow_symlinks=False)
 
 
-def _empty(folder: Path) -> None:
-    if folder.is_symlink() or not folder.is_dir():
+def _empty(directory: Path) -> None:
+    if directory.is_symlink() or not directory.is_dir():
         return
-    for path in [*folder.iterdir()]:
+    for path in [*directory.iterdir()]:
         if path.is_dir() and not path.is_symlink():
             remove_tree(path)
         else:

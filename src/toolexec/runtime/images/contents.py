@@ -1,7 +1,7 @@
 """What is to become a root file system, as data: put together from layers that nobody has vouched for, then written.
 
 Nothing of a layer touches the disk before all of them are in. Links are resolved here, inside of the tree, and when it
-is written each folder is a new one that is entered by descriptor: no name and no link leads out of it.
+is written each directory is a new one that is entered by descriptor: no name and no link leads out of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolexec.runtime.images.region import Region
 __all__ = ["MAX_BYTES", "MAX_ENTRIES", "Contents", "Node"]
 
 MAX_ENTRIES: Final = 400_000
-"""How many files, folders and links the layers of an image may have together."""
+"""How many files, directories and links the layers of an image may have together."""
 MAX_BYTES: Final = 16 << 30
 """How much they may hold together."""
 
@@ -29,17 +29,17 @@ _MAX_NAME: Final = 255
 _MAX_LINKS: Final = 40
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Sandboxes have file systems of their own there, and what an archive has (devices, say) is of no use.
 _PLACES: Final = {"dev": 0o755, "proc": 0o555, "sys": 0o555, "tmp": 0o1777, "work": 0o755}
 
-Kind: TypeAlias = Literal["file", "folder", "link"]
+Kind: TypeAlias = Literal["file", "directory", "link"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Node:
-    """One file, folder or symbolic link. A file in the tree twice is a hard link."""
+    """One file, directory or symbolic link. A file in the tree twice is a hard link."""
 
     kind: Kind
     mode: int = 0o755
@@ -60,7 +60,7 @@ class Contents:
     """
 
     def __init__(self) -> None:
-        self.root: Node = Node(kind="folder")
+        self.root: Node = Node(kind="directory")
         self._layer = 0
         self._entries = 0
         self._bytes = 0
@@ -83,12 +83,12 @@ class Contents:
         self._count(node.content.size if node.content is not None else 0)
         node.layer = self._layer
         if not parts:
-            if node.kind == "folder":
+            if node.kind == "directory":
                 self._take_over(self.root, node)
             return
         if parts[0] in _PLACES:
             return
-        parent = self._folder(parts[:-1])
+        parent = self._directory(parts[:-1])
         name = parts[-1]
         if name == _OPAQUE:
             self._hide_all(parent)
@@ -96,7 +96,7 @@ class Contents:
             self._hide(parent, name.removeprefix(_WHITEOUT))
         else:
             known = parent.children.get(name)
-            if known is not None and known.kind == node.kind == "folder":
+            if known is not None and known.kind == node.kind == "directory":
                 self._take_over(known, node)
             else:
                 parent.children[name] = node
@@ -107,10 +107,10 @@ class Contents:
         self._count(0)
         if not parts or parts[0] in _PLACES:
             return
-        found = self._folder(source[:-1]).children.get(source[-1]) if source else None
-        if found is None or found.kind == "folder":
-            raise _refusal(path, f"it is a link to {target[:200]!r}, which is no file of the image")
-        self._folder(parts[:-1]).children[parts[-1]] = found
+        found = self._directory(source[:-1]).children.get(source[-1]) if source else None
+        if found is None or found.kind == "directory":
+            raise _refusal(path, f"it is a link to {target[:200]!r}, which is not a file of the image")
+        self._directory(parts[:-1]).children[parts[-1]] = found
 
     def find(self, path: str) -> Node | None:
         """Return what is at *path* once all links are followed; None for nothing."""
@@ -120,19 +120,19 @@ class Contents:
             return None
 
     def write(self, root: Path, report: Callable[[], None] = lambda: None) -> None:
-        """Make it real as the new folder *root*; *report* is called now and then, and may raise.
+        """Make it real as the new directory *root*; *report* is called now and then, and may raise.
 
         Only root gives files to their owners; for others all belongs to them. Rights to run as somebody else, devices
         and extended attributes are left out. Raises OSError.
         """
         for name, mode in _PLACES.items():
-            self.root.children[name] = Node(kind="folder", mode=mode, mtime=self.root.mtime)
+            self.root.children[name] = Node(kind="directory", mode=mode, mtime=self.root.mtime)
         root.mkdir(mode=0o700)
-        folder = os.open(root, _FOLDER)
+        directory = os.open(root, _DIRECTORY)
         try:
-            _Writer(report).fill(folder, self.root, ())
+            _Writer(report).fill(directory, self.root, ())
         finally:
-            os.close(folder)
+            os.close(directory)
 
     def _count(self, size: int) -> None:
         self._entries += 1
@@ -152,11 +152,11 @@ class Contents:
             raise _refusal(path, "it is too long")
         return parts
 
-    def _folder(self, parts: list[str]) -> Node:
-        """The folder at *parts*, made where it is missing; links on the way lead to places in the tree."""
+    def _directory(self, parts: list[str]) -> Node:
+        """The directory at *parts*, made where it is missing; links on the way lead to places in the tree."""
         found = self._walk(parts, make=True)
-        if found is None or found.kind != "folder":
-            raise _refusal("/".join(parts), "it is used as a folder and is none")
+        if found is None or found.kind != "directory":
+            raise _refusal("/".join(parts), "it is used as a directory and is none")
         return found
 
     def _walk(self, parts: list[str], *, make: bool) -> Node | None:
@@ -174,7 +174,7 @@ class Contents:
                 if not make:
                     return None
                 self._count(0)
-                node = trail[-1].children[part] = Node(kind="folder", layer=self._layer)
+                node = trail[-1].children[part] = Node(kind="directory", layer=self._layer)
             if node.kind == "link":
                 links += 1
                 if links > _MAX_LINKS or len(left) > _MAX_PATH:
@@ -182,7 +182,7 @@ class Contents:
                 if node.link.startswith("/"):
                     trail = [self.root]
                 left += reversed(node.link.split("/"))
-            elif node.kind == "folder" or not left:
+            elif node.kind == "directory" or not left:
                 trail.append(node)
                 if len(trail) > _MAX_DEPTH:
                     raise _refusal("/".join(parts), "it is too deep or too long")
@@ -199,7 +199,7 @@ class Contents:
         node = parent.children.get(name)
         if node is None:
             return
-        if node.kind == "folder":
+        if node.kind == "directory":
             self._hide_all(node)
         if node.layer < self._layer and not node.children:
             del parent.children[name]
@@ -210,7 +210,7 @@ class Contents:
 
 
 class _Writer:
-    """Writes nodes into open folders that were new."""
+    """Writes nodes into open directories that were new."""
 
     def __init__(self, report: Callable[[], None]) -> None:
         self._report = report
@@ -218,36 +218,36 @@ class _Writer:
         self._is_root = os.geteuid() == 0
         self._roots: list[int] = []
 
-    def fill(self, folder: int, node: Node, trail: tuple[str, ...]) -> None:
-        """Write what is in *node* into its open *folder*, and then give that its mode and time."""
+    def fill(self, directory: int, node: Node, trail: tuple[str, ...]) -> None:
+        """Write what is in *node* into its open *directory*, and then give that its mode and time."""
         if not trail:
-            self._roots.append(folder)
+            self._roots.append(directory)
         for name, child in sorted(node.children.items()):
-            if child.kind == "folder":
-                os.mkdir(name, 0o700, dir_fd=folder)
-                inner = os.open(name, _FOLDER, dir_fd=folder)
+            if child.kind == "directory":
+                os.mkdir(name, 0o700, dir_fd=directory)
+                inner = os.open(name, _DIRECTORY, dir_fd=directory)
                 try:
                     self.fill(inner, child, (*trail, name))
                 finally:
                     os.close(inner)
             elif id(child) in self._written:
                 first = "/".join(self._written[id(child)])
-                os.link(first, name, src_dir_fd=self._roots[0], dst_dir_fd=folder, follow_symlinks=False)
+                os.link(first, name, src_dir_fd=self._roots[0], dst_dir_fd=directory, follow_symlinks=False)
             else:
                 self._written[id(child)] = (*trail, name)
-                self._write(folder, name, child)
-        self._own(folder, node)
-        os.fchmod(folder, stat.S_IMODE(node.mode) & 0o1777 | (0 if self._is_root else 0o700))
-        os.utime(folder, (node.mtime, node.mtime))
+                self._write(directory, name, child)
+        self._own(directory, node)
+        os.fchmod(directory, stat.S_IMODE(node.mode) & 0o1777 | (0 if self._is_root else 0o700))
+        os.utime(directory, (node.mtime, node.mtime))
 
-    def _write(self, folder: int, name: str, node: Node) -> None:
+    def _write(self, directory: int, name: str, node: Node) -> None:
         if node.kind == "link":
-            os.symlink(node.link, name, dir_fd=folder)
+            os.symlink(node.link, name, dir_fd=directory)
             if self._is_root:
-                os.chown(name, node.uid, node.gid, dir_fd=folder, follow_symlinks=False)
-            os.utime(name, (node.mtime, node.mtime), dir_fd=folder, follow_symlinks=False)
+                os.chown(name, node.uid, node.gid, dir_fd=directory, follow_symlinks=False)
+            os.utime(name, (node.mtime, node.mtime), dir_fd=directory, follow_symlinks=False)
             return
-        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=directory), "wb") as file:
             self._report()
             for data in node.content.chunks(self._report) if node.content is not None else ():
                 file.write(data)

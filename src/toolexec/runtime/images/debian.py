@@ -1,4 +1,4 @@
-"""A small Debian in a folder: made with debootstrap as root, and with mmdebstrap as anybody else."""
+"""A small Debian in a directory: made with debootstrap as root, and with mmdebstrap as anybody else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build_environment(**more: str) -> dict[str, str]:
 def install_debian(
     root: Path, suite: str, mirror: str, packages: Sequence[str], *, work: Path, progress: OnStep | None
 ) -> None:
-    """Make the folder *root* with a minimal Debian *suite* and *packages* in it; *work* is a folder for logs.
+    """Make the directory *root* with a minimal Debian *suite* and *packages* in it; *work* is a directory for logs.
 
     *mirror* is where it is fetched from ("" for the public mirror that the tools know). Nothing that it mounts or
     starts outlives it. Raises ConfigurationError when it cannot be made, with what to do.
@@ -113,7 +113,7 @@ def _need(program: str) -> None:
 def _run(command: Sequence[str], work: Path, progress: OnStep | None) -> None:
     code, output = run_command(
         command,
-        folder=work,
+        directory=work,
         environment=build_environment(PATH=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"),
         name="build",
         message="installing Debian",

@@ -29,7 +29,7 @@ _KEPT: Final = re.compile(
 def build_dockerfile(
     store: ImageStore, name: str, dockerfile: Path, *, replace: bool = False, progress: OnStep | None = None
 ) -> StoredImage:
-    """Build the image *name* from *dockerfile*, with the folder it is in as context, and keep it in *store* as well.
+    """Build the image *name* from *dockerfile*, with the directory it is in as context, and keep it in *store* as well.
 
     The `docker` or `podman` on the PATH does it, with its own settings (which daemon, which network). Blocks;
     *progress* hears each step and stops the build by raising. Raises ConfigurationError when the build fails, or when
@@ -58,7 +58,7 @@ def build_dockerfile(
 def _run(command: Sequence[str], work: Path, progress: OnStep | None) -> None:
     code, output = run_command(
         command,
-        folder=work,
+        directory=work,
         environment={key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)},
         name="build",
         message="building from the Dockerfile",

@@ -1,4 +1,4 @@
-"""Images from elsewhere, brought into the store: an archive or a folder, checked in full before any of it counts."""
+"""Images from elsewhere, brought into the store: an archive or a directory, checked in full before any of it counts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["import_image"]
 
 _MAX_TEXT: Final = 16 << 20
 _PACKAGE: Final = re.compile(r"(.+)-([^-]+)\.dist-info")
-_PYTHON_FOLDER: Final = re.compile(r"python3(?:\.\d+)?")
+_PYTHON_DIRECTORY: Final = re.compile(r"python3(?:\.\d+)?")
 _LIBRARIES: Final = ("usr/lib", "usr/local/lib")
 
 
 def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep | None = None) -> StoredImage:
-    """Bring the image in the file or folder *source* into *store*, as *name*; what has the name now is replaced.
+    """Bring the image in the file or directory *source* into *store*, as *name*; what has the name now is replaced.
 
-    *source* is a tar (also with gzip) of an OCI layout, of `docker save`, or of a root file system; or a folder with an
-    OCI layout or a root file system. Raises ConfigurationError for what is none of these, is damaged, is for other
+    *source* is a tar (also with gzip) of an OCI layout, of `docker save`, or of a root file system; or a directory with
+    an OCI layout or a root file system. Raises ConfigurationError for what is none of these, is damaged, is for other
     machines, or has in it what no image should have. The store is as before then.
     """
     name = normal_name(name)
@@ -58,8 +58,8 @@ def _facts(tree: Contents, source: Source, path: Path) -> Facts:
     system = installed(_text(tree, "var/lib/dpkg/status"))
     packages: dict[str, str] = {}
     pythons: set[str] = set()
-    for folder, name, node in _python_folders(tree):
-        version = re.search(r'PY_VERSION\s+"([0-9.]+)', _text(tree, f"{folder[:-3]}include/{name}/patchlevel.h"))
+    for directory, name, node in _python_directories(tree):
+        version = re.search(r'PY_VERSION\s+"([0-9.]+)', _text(tree, f"{directory[:-3]}include/{name}/patchlevel.h"))
         pythons |= {version[1]} if version is not None else {name.removeprefix("python")} - {"3"}
         for place in ("dist-packages", "site-packages"):
             inner = node.children.get(place)
@@ -80,12 +80,12 @@ def _facts(tree: Contents, source: Source, path: Path) -> Facts:
     )
 
 
-def _python_folders(tree: Contents) -> Iterator[tuple[str, str, Node]]:
-    for folder in _LIBRARIES:
-        node = tree.find(folder)
+def _python_directories(tree: Contents) -> Iterator[tuple[str, str, Node]]:
+    for directory in _LIBRARIES:
+        node = tree.find(directory)
         for name, child in sorted(node.children.items()) if node is not None else ():
-            if _PYTHON_FOLDER.fullmatch(name) and child.kind == "folder":
-                yield folder, name, child
+            if _PYTHON_DIRECTORY.fullmatch(name) and child.kind == "directory":
+                yield directory, name, child
 
 
 def _text(tree: Contents, path: str) -> str:

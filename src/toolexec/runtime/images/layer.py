@@ -13,7 +13,7 @@ from typing import IO, Final, Protocol
 __all__ = ["Sink", "measure_layer", "write_layer"]
 
 _BLOCK: Final = 1 << 20
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -51,17 +51,17 @@ def write_layer(root: Path, target: Sink | None) -> tuple[str, int]:
 
     Sorted by name, with whole seconds, numbers for owners, and neither extended attributes nor the root itself. What
     belongs to this user belongs to root in the tar. Links are kept and not followed. Raises OSError when the tree
-    cannot be read, or changes meanwhile, and ValueError for what is no file, folder or link.
+    cannot be read, or changes meanwhile, and ValueError for what is not a file, directory or link.
     """
     measure = _Measure(target)
     seen: dict[tuple[int, int], str] = {}
     with tarfile.open(fileobj=_as_file(measure), mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as tar:
-        folder = os.open(root, _FOLDER)
+        directory = os.open(root, _DIRECTORY)
         try:
-            for name, parent, base in _walk(folder, ""):
+            for name, parent, base in _walk(directory, ""):
                 _add(tar, name, parent, base, seen)
         finally:
-            os.close(folder)
+            os.close(directory)
     return f"sha256:{measure.sha256.hexdigest()}", measure.size
 
 
@@ -70,13 +70,15 @@ def _as_file(measure: _Measure) -> IO[bytes]:
     return measure  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
-def _walk(folder: int, prefix: str) -> Iterator[tuple[str, int, str]]:
-    """Path, open parent folder and name of everything below an open folder, folders before what is in them."""
-    for base in sorted(os.listdir(folder), key=os.fsencode):
+def _walk(directory: int, prefix: str) -> Iterator[tuple[str, int, str]]:
+    """Path, open parent directory and name of everything below an open directory, directories before what is in
+    them.
+    """
+    for base in sorted(os.listdir(directory), key=os.fsencode):
         name = f"{prefix}{base}"
-        yield name, folder, base
-        if stat.S_ISDIR(os.stat(base, dir_fd=folder, follow_symlinks=False).st_mode):
-            inner = os.open(base, _FOLDER, dir_fd=folder)
+        yield name, directory, base
+        if stat.S_ISDIR(os.stat(base, dir_fd=directory, follow_symlinks=False).st_mode):
+            inner = os.open(base, _DIRECTORY, dir_fd=directory)
             try:
                 yield from _walk(inner, f"{name}/")
             finally:
@@ -98,7 +100,7 @@ def _add(tar: tarfile.TarFile, name: str, parent: int, base: str, seen: dict[tup
         entry.mode = 0o777
         entry.linkname = os.readlink(base, dir_fd=parent)
     elif not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"/{name} is no file, folder or link")
+        raise ValueError(f"/{name} is not a file, directory or link")
     elif (first := seen.setdefault((status.st_dev, status.st_ino), name)) != name:
         entry.type = tarfile.LNKTYPE
         entry.linkname = first

@@ -24,7 +24,7 @@ def normal_name(name: str) -> str:
     """
     if len(name) > _MAX_LENGTH or not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name[:_MAX_LENGTH]!r} is no name for an image; give one in small letters and digits, as in "
+            f"{name[:_MAX_LENGTH]!r} is not a name for an image; give one in small letters and digits, as in "
             "'python-tools' or 'team/python-tools:2'"
         )
     return name.removesuffix(_LATEST)

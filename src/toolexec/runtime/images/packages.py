@@ -19,9 +19,9 @@ from toolexec.process.steps import OnStep, run_command
 from toolexec.runtime.images.debian import build_environment, in_tree
 from toolexec.runtime.images.tree import open_to_all
 
-__all__ = ["FOLDER", "Pin", "Target", "compile_packages", "fetch", "install_packages"]
+__all__ = ["DIRECTORY", "Pin", "Target", "compile_packages", "fetch", "install_packages"]
 
-FOLDER: Final = "usr/lib/python3/dist-packages"
+DIRECTORY: Final = "usr/lib/python3/dist-packages"
 """Where Debian's Python looks for packages, at any version of it."""
 
 _SCRIPTS: Final = "usr/local/bin"
@@ -40,8 +40,8 @@ import json, sys
 from importlib.metadata import distributions
 from pip._vendor.packaging.requirements import Requirement
 from pip._vendor.packaging.utils import canonicalize_name
-folder, version = sys.argv[1:]
-found = {canonicalize_name(d.name): d for d in distributions(path=[folder])}
+directory, version = sys.argv[1:]
+found = {canonicalize_name(d.name): d for d in distributions(path=[directory])}
 environment = {"python_version": version, "python_full_version": version + ".0", "extra": ""}
 needed = (Requirement(text) for d in found.values() for text in d.requires or ())
 missing = {str(r).split(";")[0].strip() for r in needed
@@ -78,7 +78,7 @@ def install_packages(
     """Fetch *requirements* and what they need into the tree *root*; gives name → version of all.
 
     With *pins*, those and nothing else. Only wheels get in: they are unpacked, and none of their code runs. *work* is a
-    folder for logs. Raises ConfigurationError that names the package which cannot be had.
+    directory for logs. Raises ConfigurationError that names the package which cannot be had.
     """
     if not requirements and not pins:
         return {}
@@ -99,7 +99,7 @@ def install_packages(
 
 
 def fetch(words: Sequence[str], made: Path, target: Target, work: Path, progress: OnStep | None) -> dict[str, Pin]:
-    """Have pip put what *words* ask for into the new folder *made*; gives name → version of all."""
+    """Have pip put what *words* ask for into the new directory *made*; gives name → version of all."""
     if find_spec("pip") is None:
         raise ConfigurationError(
             f"adding packages to an image needs pip, which {sys.executable} does not have; install it with: "
@@ -111,7 +111,7 @@ def fetch(words: Sequence[str], made: Path, target: Target, work: Path, progress
     command += ["--no-input", "--disable-pip-version-check", "--no-warn-conflicts", "--quiet", "--report", str(report)]
     code, output = run_command(
         [*command, *words],
-        folder=work,
+        directory=work,
         environment=_pip_environment(),
         name="packages",
         message="fetching packages from PyPI",
@@ -131,8 +131,8 @@ def compile_packages(root: Path, *, work: Path, progress: OnStep | None) -> None
     """
     options = ["-q", "--invalidation-mode", "unchecked-hash"]
     code, output = run_command(
-        in_tree(root, ["/usr/bin/python3", "-S", "-m", "compileall", *options, f"/{FOLDER}"]),
-        folder=work,
+        in_tree(root, ["/usr/bin/python3", "-S", "-m", "compileall", *options, f"/{DIRECTORY}"]),
+        directory=work,
         environment={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},
         name="packages",
         message="compiling packages",
@@ -140,7 +140,7 @@ def compile_packages(root: Path, *, work: Path, progress: OnStep | None) -> None
         cap_seconds=_CAP_SECONDS,
         progress=progress,
     )
-    if code not in (0, 1):  # 1 says that some file is no Python of this version, as packages have them
+    if code not in (0, 1):  # 1 says that some file is not Python of this version, as packages have them
         raise ConfigurationError(f"the Python of the image does not run: {output[-600:] or f'exit code {code}'}")
 
 
@@ -163,7 +163,7 @@ def _missing(made: Path, target: Target, work: Path, progress: OnStep | None) ->
         return []
     code, output = run_command(
         [sys.executable, "-I", "-c", _MISSING, str(made), target.python],
-        folder=work,
+        directory=work,
         environment=_pip_environment(),
         name="packages",
         message="looking for what packages need",
@@ -197,7 +197,7 @@ def _move_in(made: Path, root: Path) -> None:
         record.write_text("".join(line for line in lines if not line.startswith(("../../bin/", "bin/"))), "utf-8")
     open_to_all(made)
     for path in sorted(made.iterdir()):
-        place = root / FOLDER / path.name
+        place = root / DIRECTORY / path.name
         if place.exists():
             raise ConfigurationError(f"PyPI packages bring {path.name}, which Debian's Python has already")
         path.rename(place)

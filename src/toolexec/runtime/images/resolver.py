@@ -126,6 +126,6 @@ def missing(name: str, why: str) -> SandboxUnavailableError:
 
 def _no_name(text: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{text[:_MAX_LENGTH]!r} is no name of an image; give one as in 'python:3.12-slim', "
+        f"{text[:_MAX_LENGTH]!r} is not a name of an image; give one as in 'python:3.12-slim', "
         "'registry.example:5000/team/tools:2' or 'tools@sha256:…'"
     )

@@ -1,4 +1,4 @@
-"""Reading images from files: an OCI layout, what `docker save` wrote, a tar or a folder with a root file system.
+"""Reading images from files: an OCI layout, what `docker save` wrote, a tar or a directory with a root file system.
 
 Everything in them is somebody else's: sizes are bounded, digests compared, and paths left to `contents`.
 """
@@ -48,24 +48,24 @@ class Source:
 
 
 def read_source(path: Path, tree: Contents, work: Path, report: _Report = lambda: None) -> Source:
-    """Put all that the file or folder *path* has into *tree*, which reads from it and from the folder *work* later.
+    """Put all that the file or directory *path* has into *tree*, which reads from it and from *work* later.
 
-    *report* is called now and then, and may raise. Raises ConfigurationError for what is no image, is damaged or is
+    *report* is called now and then, and may raise. Raises ConfigurationError for what is not an image, is damaged or is
     not acceptable, and OSError.
     """
     reader = _Reader(tree, work, report)
     if path.is_dir():
         if (path / "oci-layout").is_file():
             return reader.layout(lambda name: Region.of_file(path / name))
-        reader.folder(path)
-        return Source(form="folder")
+        reader.directory(path)
+        return Source(form="directory")
     region = Region.of_file(path.resolve())
     if region is None:
-        raise ConfigurationError(f"{path} is neither a file nor a folder; give an archive, or an unpacked tree")
+        raise ConfigurationError(f"{path} is neither a file nor a directory; give an archive, or an unpacked tree")
     try:
         return reader.archive(reader.unpacked(region, path.name))
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, OverflowError, UnicodeError) as error:
-        raise ConfigurationError(f"{path} is no tar, or is damaged: {error}") from error
+        raise ConfigurationError(f"{path} is not a tar, or is damaged: {error}") from error
 
 
 class _Reader:
@@ -75,7 +75,7 @@ class _Reader:
         self._report = report
         self._made = 0
 
-    def folder(self, path: Path) -> None:
+    def directory(self, path: Path) -> None:
         """Take in a tree of the disk; sockets and the like are left out."""
         for number, (inner, status) in enumerate(walk(path)):
             if number > MAX_ENTRIES:
@@ -103,7 +103,7 @@ class _Reader:
         return Source(form="tar")
 
     def layout(self, find: _Find) -> Source:
-        """Take in an OCI layout, from an archive or a folder."""
+        """Take in an OCI layout, from an archive or a directory."""
         manifest = self._manifest(find, _document(_needed(find, "index.json")))
         config = _object(_document(self._blob(find, _object(manifest.get("config")))))
         layers = _items(manifest.get("layers"))
@@ -189,11 +189,11 @@ class _Reader:
             return
         else:
             raise ConfigurationError(
-                f"the image cannot be used: {entry.name[:200]!r} in it is no file, folder or link, but a device or a "
+                f"the image cannot be used: {entry.name[:200]!r} is not a file, directory or link, but a device or a "
                 "file with holes, and those are not taken"
             )
         node = Node(
-            kind="file" if kind == stat.S_IFREG else "folder" if kind == stat.S_IFDIR else "link",
+            kind="file" if kind == stat.S_IFREG else "directory" if kind == stat.S_IFDIR else "link",
             mode=entry.mode & 0o7777,
             uid=_number(entry.uid),
             gid=_number(entry.gid),
@@ -255,7 +255,7 @@ def _document(region: Region) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged("a description is no JSON") from error
+        raise _damaged("a description is not JSON") from error
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _environment(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _node_of(status: os.stat_result) -> Node | None:
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
+    kinds = {stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
     kind = kinds.get(stat.S_IFMT(status.st_mode))
     if kind is None:
         return None

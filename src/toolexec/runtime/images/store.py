@@ -1,6 +1,6 @@
 """The images of a user: root file systems that sandboxes run in, each kept in full or not at all.
 
-An image is a description, which names a generation, and that generation: a folder with the root file system. A new
+An image is a description, which names a generation, and that generation: a directory with the root file system. A new
 image of the same name gets a new generation, so that what runs in the old one goes on; a generation that no image names
 any more is deleted once nobody holds it.
 """
@@ -31,7 +31,7 @@ from toolexec.runtime.images.layer import measure_layer
 from toolexec.runtime.images.names import file_name, name_of_file, normal_name, split_pin
 from toolexec.runtime.images.tree import remove_tree, tree_size
 
-__all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_folder"]
+__all__ = ["Facts", "Hold", "ImageStore", "StoredImage", "default_directory"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -122,23 +122,23 @@ class Hold:
         self.close()
 
 
-def default_folder() -> Path:
-    """Return the folder `images` in the user's cache folder: `$TOOLEXEC_CACHE/images`, `~/.cache/toolexec/images` or
+def default_directory() -> Path:
+    """Return the directory `images` in the user's cache: `$TOOLEXEC_CACHE/images`, `~/.cache/toolexec/images` or
     the like.
 
-    Raises ConfigurationError when there is no such folder.
+    Raises ConfigurationError when there is no such directory.
     """
     return cache_directory("images")
 
 
 class ImageStore:
-    """The images in *folder* (default: `default_folder()`), for any number of processes and threads at once.
+    """The images in *directory* (default: `default_directory()`), for any number of processes and threads at once.
 
-    All methods block on the disk, and raise ConfigurationError when the folder cannot be used.
+    All methods block on the disk, and raise ConfigurationError when the directory cannot be used.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder: Path = folder or default_folder()
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory: Path = directory or default_directory()
 
     def find(self, name: str) -> StoredImage | None:
         """Return the image *name*, or `name@sha256:…` if it has that digest; None if it is not here, whatever the name
@@ -148,26 +148,28 @@ class ImageStore:
             plain, pin = split_pin(name)
         except ConfigurationError:
             return None
-        if not self.folder.exists():
+        if not self.directory.exists():
             return None
-        with PrivateDirectory(self.folder) as folder:
-            image = self._read(folder, plain)
+        with PrivateDirectory(self.directory) as directory:
+            image = self._read(directory, plain)
         return image if image is not None and pin in ("", image.digest) else None
 
     def list(self) -> list[StoredImage]:
         """Return all images, by name."""
-        if not self.folder.exists():
+        if not self.directory.exists():
             return []
-        with PrivateDirectory(self.folder) as folder:
-            found = [self._read(folder, name_of_file(file.name)) for file in folder.files()]
+        with PrivateDirectory(self.directory) as directory:
+            found = [self._read(directory, name_of_file(file.name)) for file in directory.files()]
         return sorted((image for image in found if image is not None), key=lambda image: image.name)
 
     @contextmanager
     def scratch(self) -> Generator[Path]:
-        """Yield a private folder on the disk of the store, for the making of an image; it is gone after the block."""
-        with PrivateDirectory(self.folder) as folder, folder.locked():
-            self._collect(folder)
-        place = self.folder / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
+        """Yield a private directory on the disk of the store, for the making of an image; it is gone after the
+        block.
+        """
+        with PrivateDirectory(self.directory) as directory, directory.locked():
+            self._collect(directory)
+        place = self.directory / _SCRATCH / f"{this_owner()}.{secrets.token_hex(6)}"
         try:
             place.mkdir(mode=0o700, parents=True)
         except OSError as error:
@@ -178,10 +180,10 @@ class ImageStore:
             _clear(place)
 
     def add(self, name: str, root: Path, facts: Facts, *, progress: OnStep | None = None) -> StoredImage:
-        """Keep the folder *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
+        """Keep the directory *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
 
         Readers see the old image, or the new one in full. Raises ConfigurationError for a name that is none, and for
-        a tree with something in it that is no file, folder or link.
+        a tree with something in it that is not a file, directory or link.
         """
         name = normal_name(name)
         try:
@@ -199,13 +201,13 @@ class ImageStore:
             "size_bytes": size,
             "layer_bytes": layer_bytes,
         }
-        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
+        with PrivateDirectory(self.directory) as directory, directory.locked(progress):
             self._move_in(root, generation)
-            folder.store(file_name(name), b"", about)
-            self._collect(folder)
-            image = self._read(folder, name)
+            directory.store(file_name(name), b"", about)
+            self._collect(directory)
+            image = self._read(directory, name)
         if image is None:
-            raise ConfigurationError(f"{self.folder} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
+            raise ConfigurationError(f"{self.directory} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
         return image
 
     def remove(self, name: str) -> int:
@@ -214,16 +216,16 @@ class ImageStore:
         Raises ConfigurationError for a name that is none; an image that is not here is no error.
         """
         plain = normal_name(name)
-        if not self.folder.exists():
+        if not self.directory.exists():
             return 0
-        with PrivateDirectory(self.folder) as folder, folder.locked():
-            image = self._read(folder, plain)
+        with PrivateDirectory(self.directory) as directory, directory.locked():
+            image = self._read(directory, plain)
             archive = 0
             if image is not None:
                 with suppress(OSError):
                     archive = image.root.with_name(_ARCHIVE).stat().st_size
-            folder.remove(file_name(plain))
-            self._collect(folder)
+            directory.remove(file_name(plain))
+            self._collect(directory)
         return 0 if image is None else image.size_bytes + archive
 
     def hold(self, image: StoredImage) -> Hold:
@@ -238,7 +240,7 @@ class ImageStore:
             raise _gone(image) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # Who deletes has the lock alone and moves the folder away first.
+            # Who deletes has the lock alone and moves the directory away first.
             if os.fstat(descriptor).st_ino != lease.stat().st_ino:
                 raise _gone(image)
         except BaseException as error:
@@ -273,7 +275,7 @@ class ImageStore:
         return made
 
     def _move_in(self, root: Path, generation: str) -> None:
-        place = self.folder / _GENERATIONS / generation
+        place = self.directory / _GENERATIONS / generation
         try:
             place.mkdir(mode=0o700, parents=True)
             place.chmod(0o700)
@@ -283,41 +285,41 @@ class ImageStore:
             shutil.rmtree(place, ignore_errors=True)
             raise self._refusal(error) from error
 
-    def _read(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
-        image = self._described(folder, name)
+    def _read(self, directory: PrivateDirectory, name: str) -> StoredImage | None:
+        image = self._described(directory, name)
         while image is not None and not image.root.is_dir():  # it was replaced meanwhile, or its files are gone
-            now = self._described(folder, name)
+            now = self._described(directory, name)
             image = None if now == image else now
         return image
 
-    def _described(self, folder: PrivateDirectory, name: str) -> StoredImage | None:
+    def _described(self, directory: PrivateDirectory, name: str) -> StoredImage | None:
         """The image as its description has it; None for a description of another version, or none."""
-        about = folder.about(file_name(name))
+        about = directory.about(file_name(name))
         try:
             if about is None or not _GENERATION.fullmatch(about["generation"]):
                 return None
             return StoredImage(
                 name=name,
-                root=self.folder / _GENERATIONS / about["generation"] / _ROOT,
+                root=self.directory / _GENERATIONS / about["generation"] / _ROOT,
                 created=datetime.fromisoformat(about["created"]),
                 **{key: about[key] for key in ("digest", "size_bytes", "layer_bytes", *Facts.__slots__)},
             )
         except (KeyError, TypeError, ValueError):
             return None
 
-    def _collect(self, folder: PrivateDirectory) -> None:
+    def _collect(self, directory: PrivateDirectory) -> None:
         """Delete generations that no image names and nobody holds, and what makers that died have left; while locked.
 
         What cannot be deleted now is left to the next time.
         """
-        named = {str(file.about.get("generation")) for file in folder.files()}
-        for place in _folders(self.folder / _GENERATIONS):
+        named = {str(file.about.get("generation")) for file in directory.files()}
+        for place in _directories(self.directory / _GENERATIONS):
             if place.name.startswith(_TRASH):
                 with suppress(OSError):
                     remove_tree(place)
             elif place.name not in named:
                 _discard(place)
-        for place in _folders(self.folder / _SCRATCH):
+        for place in _directories(self.directory / _SCRATCH):
             if is_orphan(place.name.partition(".")[0]):
                 with suppress(OSError):
                     remove_tree(place)
@@ -325,27 +327,27 @@ class ImageStore:
     def _refusal(self, error: OSError) -> ConfigurationError:
         why = error.strerror or error
         return ConfigurationError(
-            f"the image folder {self.folder} cannot be written to: {why}; give another one with TOOLEXEC_CACHE=/path",
-            details={"folder": str(self.folder)},
+            f"the image directory {self.directory} is not writable: {why}; give another one with TOOLEXEC_CACHE=/path",
+            details={"directory": str(self.directory)},
         )
 
 
-def _folders(folder: Path) -> list[Path]:
+def _directories(directory: Path) -> list[Path]:
     try:
-        return sorted(folder.iterdir())
+        return sorted(directory.iterdir())
     except OSError:
         return []
 
 
 def _clear(place: Path) -> None:
-    """Delete a scratch folder, in which programs that were killed may write for a moment more."""
+    """Delete a scratch directory, in which programs that were killed may write for a moment more."""
     ends = time.monotonic() + _PATIENCE
     while True:
         try:
             return remove_tree(place)
         except OSError as error:
             if time.monotonic() > ends:
-                logger.warning("the folder %s cannot be removed now (%s); the next build does it", place, error)
+                logger.warning("the directory %s cannot be removed now (%s); the next build does it", place, error)
                 return None
         time.sleep(_PAUSE)
 

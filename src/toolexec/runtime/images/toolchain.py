@@ -99,7 +99,7 @@ def _compile(root: Path, work: Path, progress: OnStep | None) -> None:
     environment = " ".join(f"{key}={value}" for key, value in _ENVIRONMENT.items())
     code, output = run_command(
         in_tree(root, ["/usr/bin/env", "-i", *environment.split(" "), "/usr/bin/go", "build", "-trimpath", *_COMPILED]),
-        folder=work,
+        directory=work,
         environment={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
         name="packages",
         message="compiling the packages of Go",

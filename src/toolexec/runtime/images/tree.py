@@ -1,4 +1,4 @@
-"""Folder trees of images: how much they hold, and their end."""
+"""Directory trees of images: how much they hold, and their end."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["open_to_all", "remove_tree", "tree_size", "walk"]
 
 
 def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Everything below *root* with its status, folders before what is in them; follows no link."""
-    folders = [root]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
+    """Everything below *root* with its status, directories before what is in them; follows no link."""
+    directories = [root]
+    while directories:
+        with os.scandir(directories.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 status = entry.stat(follow_symlinks=False)
                 yield Path(entry.path), status
                 if stat.S_ISDIR(status.st_mode):
-                    folders.append(Path(entry.path))
+                    directories.append(Path(entry.path))
 
 
 def tree_size(root: Path) -> int:
@@ -45,18 +45,18 @@ def remove_tree(root: Path) -> None:
         device = root.lstat().st_dev
     except FileNotFoundError:
         return
-    folders, found = [root], list[Path]()
-    while folders:
-        folder = folders.pop()
-        found.append(folder)
+    directories, found = [root], list[Path]()
+    while directories:
+        directory = directories.pop()
+        found.append(directory)
         with suppress(OSError):
-            folder.chmod(0o700)
-        with os.scandir(folder) as entries:
+            directory.chmod(0o700)
+        with os.scandir(directory) as entries:
             inner = [*entries]
         for entry in inner:
             if not entry.is_dir(follow_symlinks=False):
                 Path(entry.path).unlink()
             elif entry.stat(follow_symlinks=False).st_dev == device:
-                folders.append(Path(entry.path))
-    for folder in reversed(found):
-        folder.rmdir()
+                directories.append(Path(entry.path))
+    for directory in reversed(found):
+        directory.rmdir()

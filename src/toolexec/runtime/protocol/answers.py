@@ -120,12 +120,12 @@ def _summary(data: Mapping[str, Any]) -> Summary:
         namespace=_text(data.get("namespace")),
         short_description=_text(data.get("shortDescription")),
         category=_text(data.get("category")),
-        input_modes=_texts(data.get("inputModes")),
-        output_modes=_texts(data.get("outputModes")),
+        input_modes=_strings(data.get("inputModes")),
+        output_modes=_strings(data.get("outputModes")),
         security_summary=_text(data.get("securitySummary")),
-        tags=_texts(data.get("tags")),
+        tags=_strings(data.get("tags")),
         annotations=_annotations(data),
-        bindings=_texts(data.get("bindings")),
+        bindings=_strings(data.get("bindings")),
         unavailable=_text(data.get("unavailable")) or None,
         score=float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None,
     )
@@ -133,7 +133,7 @@ def _summary(data: Mapping[str, Any]) -> Summary:
 
 def read_namespaces(payload: Mapping[str, Any]) -> list[str]:
     """Return the namespaces of a `list_namespaces` request."""
-    return list(_texts(payload.get("namespaces")))
+    return list(_strings(payload.get("namespaces")))
 
 
 def read_examples(payload: Mapping[str, Any]) -> list[ToolExample]:
@@ -161,7 +161,7 @@ def read_doc(payload: Mapping[str, Any], tool_id: str, level: DetailLevel) -> To
         bindings=tuple(b for item in _mappings(payload.get("bindings")) if (b := _binding_of(item)) is not None),
         notes=_text(payload.get("notes")),
         examples=tuple(read_examples(payload)),
-        external_refs=_texts(payload.get("externalRefs")),
+        external_refs=_strings(payload.get("externalRefs")),
         unavailable=_text(payload.get("unavailable")) or None,
         described=tool or _described(payload),
     )
@@ -171,8 +171,8 @@ def _described(data: Mapping[str, Any]) -> Tool | None:
     """A tool that has what a summary tells of it, without its schemas."""
     schemes = _text(data.get("securitySummary"))
     meta = {
-        "inputModes": list(_texts(data.get("inputModes"))),
-        "outputModes": list(_texts(data.get("outputModes"))),
+        "inputModes": list(_strings(data.get("inputModes"))),
+        "outputModes": list(_strings(data.get("outputModes"))),
         "securitySchemes": dict.fromkeys(schemes.split(",")) if schemes else {},
     }
     annotations = _annotations(data)
@@ -229,5 +229,5 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _strings(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

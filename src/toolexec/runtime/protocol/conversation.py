@@ -98,7 +98,7 @@ class Conversation:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What the guest said that it can do: at most 64 short texts; none before its first message."""
+        """What the guest said that it can do: at most 64 short strings; none before its first message."""
         return self._state.capabilities
 
     @property
@@ -345,7 +345,7 @@ class _Run:
         text = message.payload.get("text")
         if not isinstance(text, str):
             raise ProtocolError(f"{message.type} needs a text")
-        if not text.isascii():  # half a character of UTF-16 is no text, and would fail far from here
+        if not text.isascii():  # half a character of UTF-16 is not text, and would fail far from here
             text = text.encode("utf-8", "replace").decode()
         stream = "stderr" if message.payload.get("stream") == "stderr" else "stdout"
         self._output.write(text if message.type == "print" else f"{text}\n", stream)

@@ -462,7 +462,7 @@ class HostState:
             )
         found = message.payload.get("capabilities") or []
         if not isinstance(found, list) or len(found) > _MAX_CAPABILITIES or not all(map(_is_short, found)):
-            raise ProtocolError("the capabilities of a guest are a few short texts")
+            raise ProtocolError("the capabilities of a guest are a few short strings")
         self.capabilities = tuple(found)
         self.phase = "ready"
 

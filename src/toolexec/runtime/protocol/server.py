@@ -274,7 +274,7 @@ class _ReadRequest:
         self.path: str = payload.get("path") or ""
         numbers = (self.offset, self.limit or 0, wanted.get("bytes") or 0)
         if not all(map(_is_whole, numbers)) or not isinstance(self.path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ProtocolError("path is a text, offset, limit and bytes are whole numbers, 0 or more")
+            raise ProtocolError("path is a text, offset, limit and bytes are integers, 0 or more")
 
     def answer(self, tools: Tools, budget: Budget) -> str:
         """Return the payload of the answer. Takes long where the value is large, so it is not for the event loop."""
@@ -287,7 +287,7 @@ class _ReadRequest:
                 limit=self.limit,
                 most_bytes=page.get("bytes") or handles.budget,
                 backward=page.get("backward") is True,
-                texts=page.get("texts") is not False,
+                strings=page.get("strings") is not False,
                 budget=budget,
             )
         value = handles.read(self.handle, path=self.path, offset=self.offset, limit=self.limit, budget=budget)
@@ -341,7 +341,7 @@ def _limit(payload: Mapping[str, Any], key: str) -> int:
     if value is None:
         return 10
     if not _is_whole(value):
-        raise ProtocolError(f"{key} must be a whole number, 0 or more")
+        raise ProtocolError(f"{key} must be an integer, 0 or more")
     return min(value, _MAX_LIMIT)
 
 

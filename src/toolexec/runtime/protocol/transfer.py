@@ -1,4 +1,4 @@
-"""Files to and from a guest that has no folder in common with the host: over the guest protocol, in pieces.
+"""Files to and from a guest that has no directory in common with the host: over the guest protocol, in pieces.
 
 What comes back was made by hostile code, in a process that may lie about it; so it is checked here, and bounded.
 """

@@ -68,7 +68,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
     details = payload.get("details")
     details = details if isinstance(details, dict) else {}
     retryable = payload.get("retryable")
-    # Past the class's own constructor: it would word the message anew.
+    # Past the class's own constructor: it would word the message again.
     ToolExecError.__init__(
         error,
         _text(payload.get("error")) or "unknown error",

@@ -1,4 +1,4 @@
-"""One guest of the unsafe backend: its process, its folder and the talk with it."""
+"""One guest of the unsafe backend: its process, its directory and the talk with it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Guest:
     def __init__(self, launcher: Launcher, language: str) -> None:
         self._launcher = launcher
         self._language = language
-        self._folder: WorkDirectory | None = None
+        self._directory: WorkDirectory | None = None
         self._process: Child | None = None
         self._talk: Conversation | None = None
         self._putting: asyncio.Task[None] | None = None
@@ -55,14 +55,14 @@ class Guest:
 
         Raises OSError, SandboxUnavailableError and CompileFailedError.
         """
-        self._folder = folder = WorkDirectory()  # not in a thread: a cancellation would lose it
+        self._directory = directory = WorkDirectory()  # not in a thread: a cancellation would lose it
         ours, theirs = socket.socketpair()
         try:
-            command = await self._launcher.command(self._language, request.code, folder.root, theirs.fileno())
+            command = await self._launcher.command(self._language, request.code, directory.root, theirs.fileno())
             self._process = Child(
                 command,
-                cwd=folder.work,
-                env=base_environment(folder.work),
+                cwd=directory.work,
+                env=base_environment(directory.work),
                 on_output=request.output.write,
                 fds=[theirs.fileno()],
             )
@@ -84,8 +84,8 @@ class Guest:
             async with deadline:
                 if self._process is None:
                     await self.open(request)
-                assert self._folder is not None
-                self._putting = asyncio.create_task(asyncio.to_thread(self._folder.put, request.files))
+                assert self._directory is not None
+                self._putting = asyncio.create_task(asyncio.to_thread(self._directory.put, request.files))
                 await asyncio.shield(self._putting)
         except TimeoutError:
             if not deadline.expired():
@@ -96,11 +96,11 @@ class Guest:
         ending, late = await self._drive(request, last, ends)
         if last:
             await self._stop()
-        files = await asyncio.to_thread(self._folder.take)
+        files = await asyncio.to_thread(self._directory.take)
         return Run(
             ending=self._explained(ending, request),
             files=files,
-            left_out=self._folder.left_out,
+            left_out=self._directory.left_out,
             spent=late or ending.result is None,
         )
 
@@ -174,7 +174,7 @@ class Guest:
             await self._process.aclose()
 
     async def aclose(self) -> None:
-        """End the guest with all that it started, and delete its folder; a cancellation waits until that is done."""
+        """End the guest with all that it started, and delete its directory; a cancellation waits until that is done."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await to_the_end(self._closing)
@@ -184,5 +184,5 @@ class Guest:
         if self._putting is not None:  # a thread cannot be stopped, and would write into what is being deleted
             await asyncio.wait({self._putting})
             self._putting.exception()
-        if self._folder is not None:
-            await asyncio.to_thread(self._folder.remove)
+        if self._directory is not None:
+            await asyncio.to_thread(self._directory.remove)

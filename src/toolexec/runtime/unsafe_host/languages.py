@@ -70,8 +70,8 @@ class Launcher:
         name = self._python if language == "python" else _COMMANDS[language]
         raise SandboxUnavailableError(f"{name} {why}, so {language} cannot run here; {_REMEDIES[language]}")
 
-    async def command(self, language: str, code: str, folder: Path, descriptor: int) -> Sequence[str]:
-        """Return the command line of a guest that talks over *descriptor*; compiles *code* into *folder* if need be.
+    async def command(self, language: str, code: str, directory: Path, descriptor: int) -> Sequence[str]:
+        """Return the command line of a guest that talks over *descriptor*; compiles *code* into *directory* if need be.
 
         Raises SandboxUnavailableError, and CompileFailedError.
         """
@@ -80,29 +80,29 @@ class Launcher:
             case "javascript":
                 return [path, "--expose-internals", str(_GUESTS / "javascript" / "guest.cjs"), str(descriptor)]
             case "go":
-                return [str(await self._compile(code, folder)), str(descriptor)]
+                return [str(await self._compile(code, directory)), str(descriptor)]
             case "bash":
                 python = (await self.toolchain("python")).path
-                return self._python_command(python, bundle.bash_guest(), folder, descriptor)
+                return self._python_command(python, bundle.bash_guest(), directory, descriptor)
             case _:
-                return self._python_command(path, bundle.python_guest(), folder, descriptor)
+                return self._python_command(path, bundle.python_guest(), directory, descriptor)
 
-    def _python_command(self, python: str, guest: str, folder: Path, descriptor: int) -> list[str]:
+    def _python_command(self, python: str, guest: str, directory: Path, descriptor: int) -> list[str]:
         """A guest from a file: as an argument its text would fill every list of processes."""
-        file = folder / "guest.py"
+        file = directory / "guest.py"
         file.write_text(guest, "utf-8")
         return [python, "-I", "-X", "utf8", str(file), str(descriptor), str(descriptor)]
 
-    async def _compile(self, code: str, folder: Path) -> Path:
+    async def _compile(self, code: str, directory: Path) -> Path:
         """The compiled program."""
-        source = folder / "source"
+        source = directory / "source"
         source.mkdir()
         (source / "go.mod").write_text("module toolexec_program\n\ngo 1.21\n")
         (source / "program.go").write_text(program_file(code), "utf-8", errors="replace")
         shutil.copyfile(_GUESTS / "go" / "tools.go", source / "tools.go")
-        binary = folder / "program"
+        binary = directory / "program"
         go = self._found["go"].path
-        env = base_environment(folder) | _go_environment()
+        env = base_environment(directory) | _go_environment()
         code_, said = await run_child([go, "build", "-trimpath", "-o", str(binary), "."], env=env, cwd=source)
         if code_ != 0:
             raise CompileFailedError(compile_error(said, code))

@@ -28,7 +28,7 @@ from toolexec.runtime.wasm.component import (
 from toolexec.runtime.wasm.requirements import EXTRA
 from toolexec.version import __version__
 
-__all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_folder"]
+__all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_directory"]
 
 SHIPPED: Final = Path(__file__).with_name("python.wasm")
 """The component that wheels bring along, with its description in `python.json`; a source tree has none."""
@@ -59,12 +59,12 @@ class CachedComponent:
     compiled: int
     """How many compiled forms of it there are; one for each version of wasmtime and way to run it."""
     size: int
-    """What it takes in the cache folder, in bytes."""
+    """What it takes in the cache directory, in bytes."""
     used: datetime | None
     """When it was last used; None for never."""
 
 
-def default_folder() -> Path:
+def default_directory() -> Path:
     """The directory `sandbox` in the user's cache directory, see `cache_directory`."""
     return cache_directory("sandbox")
 
@@ -95,14 +95,16 @@ class CompiledComponent:
 
 
 class ComponentCache:
-    """The cache in *folder* (default: `default_folder()`), safe to use from any number of processes and threads.
+    """The cache in *directory* (default: `default_directory()`), safe to use from any number of processes and threads.
 
     *shipped* is the component that the installation brought along, *build* what builds one; both are of use to tests
     and to whoever ships a sandbox of their own.
     """
 
-    def __init__(self, folder: Path | None = None, *, shipped: Path = SHIPPED, build: _Build = build_component) -> None:
-        self.folder: Path = folder or default_folder()
+    def __init__(
+        self, directory: Path | None = None, *, shipped: Path = SHIPPED, build: _Build = build_component
+    ) -> None:
+        self.directory: Path = directory or default_directory()
         self._shipped = shipped
         self._build = build
 
@@ -128,8 +130,8 @@ class ComponentCache:
                 return load(compiled.path)
             except Exception:  # such as one made by a machine with another processor
                 name = compiled.name
-        with PrivateDirectory(self.folder) as folder, folder.locked(progress):
-            folder.remove(name)
+        with PrivateDirectory(self.directory) as directory, directory.locked(progress):
+            directory.remove(name)
         with _get() as compiled:
             return load(compiled.path)
 
@@ -143,35 +145,35 @@ class ComponentCache:
     ) -> CompiledComponent:
         """The compiled component with *packages*, checked and held open; close it, or use it as a context manager.
 
-        What is missing, damaged, not ours or of another version is made anew: the component is the one that the wheel
+        What is missing, damaged, not ours or of another version is made again: the component is the one that the wheel
         brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). Of several processes
         one does that, and the others wait. *fingerprint* says how *compile* was set up; whoever sets it up otherwise
         gives another one. *progress* hears of all steps. Blocks, so keep it off an event loop.
 
-        Raises ConfigurationError when the folder cannot be used or written to, a package cannot be had, or building
+        Raises ConfigurationError when the directory cannot be used or written to, a package cannot be had, or building
         fails; MissingExtraError when it must be built and the `sandbox-build` extra is missing; and what *compile* and
         *progress* raise. Nothing half-made is left.
         """
         wanted = normal_requirements(packages)
-        with PrivateDirectory(self.folder) as folder:
-            found = self._compiled(folder, wanted, fingerprint)
+        with PrivateDirectory(self.directory) as directory:
+            found = self._compiled(directory, wanted, fingerprint)
             if found is None:
-                with folder.locked(progress):
-                    found = self._compiled(folder, wanted, fingerprint)
+                with directory.locked(progress):
+                    found = self._compiled(directory, wanted, fingerprint)
                     if found is None:
-                        found = self._make(folder, wanted, fingerprint, compile, progress)
+                        found = self._make(directory, wanted, fingerprint, compile, progress)
         return found
 
     def list(self) -> list[CachedComponent]:
         """Everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
-        with PrivateDirectory(self.folder) as folder:
+        with PrivateDirectory(self.directory) as directory:
             shipped = self._shipped_component(())
             rows: dict[str, _Row] = {} if shipped is None else {shipped.sha256: _Row(shipped)}
-            for file in folder.files():
+            for file in directory.files():
                 component = _component_of(file.about)
                 if component is not None:
                     rows.setdefault(component.sha256, _Row(component)).add(file)
-            return [row.public(shipped, self._known(folder, row.component.requirements)) for row in rows.values()]
+            return [row.public(shipped, self._known(directory, row.component.requirements)) for row in rows.values()]
 
     def remove(self, packages: Sequence[str] | None = None) -> int:
         """Forget the sandbox with *packages* (`()` for the plain one), or all with None; gives the bytes set free.
@@ -180,34 +182,34 @@ class ComponentCache:
         """
         wanted = None if packages is None else normal_requirements(packages)
         freed = 0
-        with PrivateDirectory(self.folder) as folder, folder.locked():
-            for file in folder.files():
+        with PrivateDirectory(self.directory) as directory, directory.locked():
+            for file in directory.files():
                 component = _component_of(file.about)
                 if wanted is None or (component is not None and component.requirements == wanted):
-                    folder.remove(file.name)
+                    directory.remove(file.name)
                     freed += file.size
-            folder.tidy()
+            directory.tidy()
         return freed
 
     def _compiled(
-        self, folder: PrivateDirectory, wanted: tuple[str, ...], fingerprint: str
+        self, directory: PrivateDirectory, wanted: tuple[str, ...], fingerprint: str
     ) -> CompiledComponent | None:
-        component = self._known(folder, wanted)
+        component = self._known(directory, wanted)
         if component is None:
             return None
         name = _compiled_name(component, fingerprint)
-        about = folder.about(name)
+        about = directory.about(name)
         if about is None or about.get("name") != name:
             return None
-        file = folder.open(name)
+        file = directory.open(name)
         return None if file is None else CompiledComponent(file, name, component)
 
-    def _known(self, folder: PrivateDirectory, wanted: tuple[str, ...]) -> Component | None:
+    def _known(self, directory: PrivateDirectory, wanted: tuple[str, ...]) -> Component | None:
         """The component to be used for *wanted*, if there is one, by its description alone."""
         shipped = self._shipped_component(wanted)
         if shipped is not None:
             return shipped
-        about = folder.about(_component_name(wanted))
+        about = directory.about(_component_name(wanted))
         component = None if about is None else _component_of(about)
         return component if component is not None and self._is_current(component, wanted) else None
 
@@ -231,13 +233,13 @@ class ComponentCache:
 
     def _make(
         self,
-        folder: PrivateDirectory,
+        directory: PrivateDirectory,
         wanted: tuple[str, ...],
         fingerprint: str,
         compile: Callable[[bytes], bytes],
         progress: OnStep | None,
     ) -> CompiledComponent:
-        component, data = self._component_bytes(folder, wanted, progress)
+        component, data = self._component_bytes(directory, wanted, progress)
         compiled = run_work(
             lambda: compile(data),
             name="compile",
@@ -246,26 +248,26 @@ class ComponentCache:
             progress=progress,
         )
         name = _compiled_name(component, fingerprint)
-        folder.store(name, compiled, {"name": name, "component": component.to_json(), "toolexec": __version__})
-        _prune(folder, {name, _component_name(wanted)})
-        file = folder.open(name)
+        directory.store(name, compiled, {"name": name, "component": component.to_json(), "toolexec": __version__})
+        _prune(directory, {name, _component_name(wanted)})
+        file = directory.open(name)
         if file is None:
-            raise ConfigurationError(f"{self.folder} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
+            raise ConfigurationError(f"{self.directory} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
         return CompiledComponent(file, name, component)
 
     def _component_bytes(
-        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
+        self, directory: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
     ) -> tuple[Component, bytes]:
         """The component and its description: the wheel's, else the cache's if it is intact, else a new one."""
-        known = self._known(folder, wanted)
+        known = self._known(directory, wanted)
         if known is not None and known == self._shipped_component(wanted):
             return known, self._shipped_bytes(known)
         if known is not None:
-            file = folder.open(_component_name(wanted))
+            file = directory.open(_component_name(wanted))
             if file is not None:
                 with file:
                     return known, file.read()
-        return self._build_component(folder, wanted, progress)
+        return self._build_component(directory, wanted, progress)
 
     def _shipped_bytes(self, component: Component) -> bytes:
         try:
@@ -277,7 +279,7 @@ class ComponentCache:
         return data
 
     def _build_component(
-        self, folder: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
+        self, directory: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
     ) -> tuple[Component, bytes]:
         with TemporaryDirectory(prefix="toolexec-build-") as work:
             target = Path(work) / "python.wasm"
@@ -292,7 +294,7 @@ class ComponentCache:
                     details={"extra": EXTRA},
                 ) from error
             data = target.read_bytes()
-        folder.store(_component_name(wanted), data, {"component": component.to_json(), "toolexec": __version__})
+        directory.store(_component_name(wanted), data, {"component": component.to_json(), "toolexec": __version__})
         return component, data
 
 
@@ -349,7 +351,7 @@ def _digest(*parts: str) -> str:
 
 
 def _processor() -> str:
-    """What the processor can do, so that machines which share a home folder do not undo each other's work."""
+    """What the processor can do, so that machines which share a home directory do not undo each other's work."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered: the first processor will do
             lines = file.read(8192).splitlines()
@@ -358,11 +360,11 @@ def _processor() -> str:
     return next((line.decode("ascii", "replace") for line in lines if line[:5].lower() in (b"flags", b"featu")), "")
 
 
-def _prune(folder: PrivateDirectory, keep: set[str]) -> None:
+def _prune(directory: PrivateDirectory, keep: set[str]) -> None:
     """Forget what was not used for longest, beyond a few of each kind, and the rests of writers that died."""
-    folder.tidy()
+    directory.tidy()
     for kind in (_COMPILED, ".wasm"):
-        same = [file.name for file in folder.files() if file.name.endswith(kind)]
+        same = [file.name for file in directory.files() if file.name.endswith(kind)]
         for name in same[_KEPT:]:
             if name not in keep:
-                folder.remove(name)
+                directory.remove(name)

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 GUEST: Final = Path(__file__).parents[1] / "guest" / "python"
-"""The folder of the guest program, which the component has as the package `toolexec_guest`."""
+"""The directory of the guest program, which the component has as the package `toolexec_guest`."""
 
 _HERE: Final = Path(__file__).parent
 _COPIES: Final = {"app.py": "toolexec_app.py", "bundle.py": "toolexec_bundle.py", "stdlib.py": "toolexec_stdlib.py"}
@@ -83,8 +83,8 @@ class Component:
                 inputs=_text(data["inputs"]),
                 builder=_text(data["builder"]),
                 requirements=tuple(_text(item) for item in data["requirements"]),
-                packages=_texts(data["packages"]),
-                failed=_texts(data["failed"]),
+                packages=_strings(data["packages"]),
+                failed=_strings(data["failed"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not the description of a component") from error
@@ -123,10 +123,10 @@ def build_component(
 
 
 def _reserve(target: Path) -> Path:
-    """A new file beside *target*, so that the last step is a rename, and a folder that is no good is known first."""
+    """A new file beside *target*, so that the last step is a rename, and a directory that is no good is known first."""
     try:
         if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     except OSError as error:
         raise ConfigurationError(f"cannot write {target}: {error.strerror or error}") from error
@@ -163,15 +163,15 @@ def builder_version() -> str | None:
 
 
 def installed_version(module: str, package: str) -> str | None:
-    """The version of the installed *package* that has *module*, or None; *package* is spelled as its folder is.
+    """The version of the installed *package* that has *module*, or None; *package* is spelled as its directory is.
 
     `importlib.metadata` knows it too, but takes longer to import than a sandbox takes to start.
     """
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         return None
-    folders = sorted(Path(spec.origin).parents[1].glob(f"{package}-*.dist-info"))
-    return folders[-1].name.removesuffix(".dist-info").rpartition("-")[2] if folders else "unknown"
+    directories = sorted(Path(spec.origin).parents[1].glob(f"{package}-*.dist-info"))
+    return directories[-1].name.removesuffix(".dist-info").rpartition("-")[2] if directories else "unknown"
 
 
 def inputs_digest(guest: Path = GUEST) -> str:
@@ -192,7 +192,7 @@ def _inputs(guest: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _lay_out(work: Path, guest: Path) -> Path:
-    """The folder of the program in the component: our files, the guest program, and a place for packages."""
+    """The directory of the program in the component: our files, the guest program, and a place for packages."""
     app = work / "app"
     for name, copy in _COPIES.items():
         (app / copy).parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ def _componentize(work: Path, app: Path, built: Path, progress: OnStep | None) -
     options = ["--quiet", "--wit-path", _WORLD, "--world", "sandbox"]
     code, output = run_command(
         [sys.executable, "-c", _COMMAND, *options, "componentize", "-p", app.name, "toolexec_app", "-o", built.name],
-        folder=work,
+        directory=work,
         environment={**os.environ, "VIRTUAL_ENV": str(work / "empty"), "RUST_BACKTRACE": "0"},
         name="build",
         message="building Python for the sandbox",
@@ -252,5 +252,5 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(value: Any) -> dict[str, str]:
+def _strings(value: Any) -> dict[str, str]:
     return {_text(key): _text(item) for key, item in value.items()}

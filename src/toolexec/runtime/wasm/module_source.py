@@ -17,7 +17,7 @@ from wasmtime import Engine, FuncType, Module, WasmtimeError, wat2wasm
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.process.private import PrivateDirectory
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.wasm.cache import default_folder
+from toolexec.runtime.wasm.cache import default_directory
 from toolexec.runtime.wasm.engine import engine_fingerprint
 from toolexec.version import __version__
 
@@ -173,7 +173,7 @@ def load_module(engine: Engine, wasm: bytes, folder: Path | None = None) -> Modu
     Without a folder that can be used, it is compiled in memory. Raises ConfigurationError when *wasm* is no module.
     """
     try:
-        where = folder or default_folder()
+        where = folder or default_directory()
         with PrivateDirectory(where.with_name(f"{where.name}-modules")) as private:
             return _load(private, engine, wasm)
     except ConfigurationError:

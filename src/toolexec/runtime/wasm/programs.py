@@ -33,7 +33,7 @@ def load_program(
     Raises SandboxUnavailableError that says what is missing.
     """
     cache = ComponentCache(folder)
-    key = (cache.folder, tuple(sorted(packages)))
+    key = (cache.directory, tuple(sorted(packages)))
     with _lock:
         known = _programs.get(key)
         if known is not None:

@@ -36,9 +36,9 @@ _KEPT: Final = frozenset(
 def install_packages(
     requirements: Sequence[str], target: Path, *, work: Path, progress: OnStep | None = None
 ) -> dict[str, str]:
-    """Fetch *requirements* and what they need into the folder *target*, with pip; gives name → version of all.
+    """Fetch *requirements* and what they need into the directory *target*, with pip; gives name → version of all.
 
-    Only wheels without native code get in: they are unpacked, none of their code runs. *work* is a folder for logs.
+    Only wheels without native code get in: they are unpacked, none of their code runs. *work* is a directory for logs.
     Raises ConfigurationError that names the package which has no such wheel, cannot be found or cannot be fetched, or
     says that pip is missing.
     """
@@ -55,7 +55,7 @@ def install_packages(
     command += ["--no-compile", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts", "--quiet", "--"]
     code, output = run_command(
         [*command, *requirements],
-        folder=work,
+        directory=work,
         environment=environment,
         name="packages",
         message=f"fetching {', '.join(requirements)}",
@@ -70,7 +70,7 @@ def install_packages(
 
 
 def add_time_zones(target: Path) -> dict[str, str]:
-    """Copy the time zones of the `tzdata` package into the folder *target*; gives its name and version.
+    """Copy the time zones of the `tzdata` package into the directory *target*; gives its name and version.
 
     What is there already stays. Raises MissingExtraError when the package is not installed.
     """

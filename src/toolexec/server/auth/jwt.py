@@ -123,6 +123,6 @@ def _text(value: Any) -> str:
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    """A list of texts, or the words of one text."""
+    """A list of strings, or the words of one text."""
     items: Any = value.split() if isinstance(value, str) else value
     return tuple(item for item in items if isinstance(item, str)) if isinstance(items, list) else ()

@@ -299,7 +299,7 @@ class _SseMessages:
             try:
                 jsonrpc_message_adapter.validate_json(message.get("body", b""), by_name=False)
             except ValidationError:
-                problem = {"code": -32700, "message": "Parse error: this is no JSON-RPC message"}
+                problem = {"code": -32700, "message": "Parse error: this is not JSON-RPC message"}
                 await reply_json(send, 400, {"jsonrpc": "2.0", "id": None, "error": problem})
                 return
             waiting = [message]

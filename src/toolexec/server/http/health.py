@@ -62,7 +62,7 @@ class HealthReport:
 class Health:
     """Asks checks, all at once and each for at most *timeout* seconds.
 
-    *checks* gives them by name, anew each time; *required* names those without which the server is not ready (one that
+    *checks* gives them by name, again each time; *required* names those without which the server is not ready (one that
     is not there counts as failed). A report serves for *fresh* seconds, however many ask for it.
     """
 

@@ -48,7 +48,7 @@ _HEADERS = (
 )
 _EXPOSED = "mcp-session-id, www-authenticate, retry-after"
 
-# A text that does not end is one token as well: beginning anew at each of its quotes would take quadratic time.
+# A text that does not end is one token as well: beginning again at each of its quotes would take quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
 _PARSE_ERROR = -32700
 _DIGITS = 18
@@ -313,7 +313,7 @@ class BodyLimits:
 
 
 def too_deep(body: bytes, most: int) -> bool:
-    """Return whether JSON nests more than *most* levels deep; also right for what is no valid JSON."""
+    """Return whether JSON nests more than *most* levels deep; also right for what is not valid JSON."""
     if body.count(b"[") + body.count(b"{") <= most:
         return False
     depth = 0

@@ -35,7 +35,7 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict
     data |= {key: plain(data[key], _MAX_NAME) for key in ("tool_id", "op", "backend") if key in data}
     details = dict(data.pop("details", {}))
     if isinstance(error, RemoteToolError):
-        details.pop("content", None)  # its texts are the message, its other parts are parts of the reply
+        details.pop("content", None)  # its strings are the message, its other parts are parts of the reply
     if step_index is not None:
         data["step_index"] = step_index
     if details:

@@ -118,7 +118,7 @@ def _page(index: Index, query: str, limit: int, cursor: str | None, filters: Fil
 
 
 def _limit(call: MetaCall) -> int:
-    return int(call.args.get("limit", LIMIT["default"]))  # JSON Schema takes 20.0 for a whole number too
+    return int(call.args.get("limit", LIMIT["default"]))  # JSON Schema takes 20.0 for an integer too
 
 
 def _belongs(entry: Registered, namespace: str | None, kind: str | None, name: str | None) -> bool:

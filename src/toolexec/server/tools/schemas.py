@@ -46,7 +46,7 @@ def text(description: str, **more: Any) -> JSONSchema:
 
 
 def count(low: int, high: int, default: int | None = None) -> JSONSchema:
-    """Return a whole number from *low* to *high*."""
+    """Return an integer from *low* to *high*."""
     schema: JSONSchema = {"type": "integer", "minimum": low, "maximum": high}
     return schema if default is None else {**schema, "default": default}
 

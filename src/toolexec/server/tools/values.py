@@ -75,7 +75,7 @@ def backend_data(binding: Binding) -> dict[str, str]:
 
 
 def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
-    """Return a tool in MCP's spelling with its namespace, version and tags, fit to be read: texts are clean, a schema
+    """Return a tool in MCP's spelling with its namespace, version and tags, fit to be read: strings are clean, a schema
     too large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out.
     """
     data = tool.to_dict()

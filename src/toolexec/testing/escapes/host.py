@@ -109,7 +109,7 @@ def listen():
     door.settimeout(0.3)
     return door.getsockname(), door.accept()
 attempt("listen", listen)
-attempt("unix", lambda: socket.socket(socket.AF_UNIX).bind("@FOLDER@/door"))
+attempt("unix", lambda: socket.socket(socket.AF_UNIX).bind("@DIRECTORY@/door"))
 """,
         },
     ),
@@ -132,9 +132,9 @@ attempt("fileinput", lambda: list(fileinput.input([path])))
 attempt("copy", lambda: (shutil.copy(path, "taken.txt"), open("taken.txt").read()))
 attempt("runpy", lambda: runpy.run_path(path))
 attempt("sqlite", lambda: sqlite3.connect("file:" + path + "?mode=ro", uri=True).execute("select 1").fetchall())
-attempt("scandir", lambda: [entry.name for entry in os.scandir("@FOLDER@")])
-attempt("glob", lambda: glob.glob("@FOLDER@/*") and open(glob.glob("@FOLDER@/*")[0]).read())
-attempt("walk", lambda: [open(os.path.join(a, c)).read() for a, b, cs in os.walk("@FOLDER@") for c in cs])
+attempt("scandir", lambda: [entry.name for entry in os.scandir("@DIRECTORY@")])
+attempt("glob", lambda: glob.glob("@DIRECTORY@/*") and open(glob.glob("@DIRECTORY@/*")[0]).read())
+attempt("walk", lambda: [open(os.path.join(a, c)).read() for a, b, cs in os.walk("@DIRECTORY@") for c in cs])
 for descriptor in range(3, 64):
     try:
         here = os.open(up.lstrip("/"), os.O_RDONLY, dir_fd=descriptor)
@@ -166,7 +166,8 @@ def seen(path):
     about = os.stat(path)
     inside = sorted(os.listdir(path))[:50] if os.path.isdir(path) else open(path).read()
     return f"<{about.st_dev} {about.st_ino} {about.st_mtime_ns}> {inside}"
-for path in ("@HOME@", "@FOLDER@", "/", "/etc/passwd", "/proc", "/sys", "/dev", "/root", "/tmp", "@CANARY@", "~", "."):
+hidden = ("@HOME@", "@DIRECTORY@", "/", "/etc/passwd", "/proc", "/sys", "/dev", "/root", "/tmp", "@CANARY@", "~", ".")
+for path in hidden:
     attempt(path, lambda: seen(os.path.expanduser(path)))
 for path in ("/proc/mounts", "/proc/self/maps", "/proc/1/cmdline", "/proc/self/cgroup", "/run/secrets", "/dev/mem"):
     attempt(path, lambda: open(path).read())
@@ -181,25 +182,25 @@ for path in ("/proc/mounts", "/proc/self/maps", "/proc/1/cmdline", "/proc/self/c
             "python": TRY
             + """
 import os, pathlib, shutil, tempfile
-up = "../" * 30 + "@FOLDER@".lstrip("/")
-attempt("write", lambda: open("@FOLDER@/new.txt", "w").write("x"))
+up = "../" * 30 + "@DIRECTORY@".lstrip("/")
+attempt("write", lambda: open("@DIRECTORY@/new.txt", "w").write("x"))
 attempt("up", lambda: open(up + "/up.txt", "w").write("x"))
 attempt("append", lambda: open("@CANARY@", "a").write("x"))
-attempt("mkdir", lambda: os.mkdir("@FOLDER@/folder"))
-attempt("link", lambda: os.link("@CANARY@", "@FOLDER@/link"))
-attempt("symlink", lambda: os.symlink("@CANARY@", "@FOLDER@/symlink"))
-attempt("rename", lambda: os.rename("@CANARY@", "@FOLDER@/renamed.txt"))
+attempt("mkdir", lambda: os.mkdir("@DIRECTORY@/directory"))
+attempt("link", lambda: os.link("@CANARY@", "@DIRECTORY@/link"))
+attempt("symlink", lambda: os.symlink("@CANARY@", "@DIRECTORY@/symlink"))
+attempt("rename", lambda: os.rename("@CANARY@", "@DIRECTORY@/renamed.txt"))
 attempt("truncate", lambda: os.truncate("@CANARY@", 0))
 attempt("chmod", lambda: os.chmod("@CANARY@", 0))
 attempt("remove", lambda: os.remove("@CANARY@"))
-attempt("rmtree", lambda: shutil.rmtree("@FOLDER@"))
-attempt("temp", lambda: tempfile.NamedTemporaryFile(dir="@FOLDER@", delete=False).name)
+attempt("rmtree", lambda: shutil.rmtree("@DIRECTORY@"))
+attempt("temp", lambda: tempfile.NamedTemporaryFile(dir="@DIRECTORY@", delete=False).name)
 """,
-            "bash": "echo x > '@FOLDER@/new.txt'; rm -f '@CANARY@'; true",
+            "bash": "echo x > '@DIRECTORY@/new.txt'; rm -f '@CANARY@'; true",
         },
     ),
     Escape(
-        name="links_out_of_the_folder",
+        name="links_out_of_the_directory",
         tries="to have the host follow a link when it collects the files of the run",
         programs={
             "python": TRY
@@ -207,7 +208,7 @@ attempt("temp", lambda: tempfile.NamedTemporaryFile(dir="@FOLDER@", delete=False
 import os
 attempt("symlink", lambda: os.symlink("@CANARY@", "out.txt"))
 attempt("relative", lambda: os.symlink("../" * 30 + "@CANARY@".lstrip("/"), "relative.txt"))
-attempt("folder", lambda: os.symlink("@FOLDER@", "folder"))
+attempt("directory", lambda: os.symlink("@DIRECTORY@", "directory"))
 attempt("link", lambda: os.link("@CANARY@", "hard.txt"))
 attempt("loop", lambda: os.symlink("loop", "loop"))
 attempt("self", lambda: os.symlink(".", "self"))
@@ -215,7 +216,7 @@ attempt("fifo", lambda: os.mkfifo("pipe"))
 attempt("device", lambda: os.mknod("device", 0o20666, os.makedev(1, 5)))
 attempt("chdir", lambda: (os.chdir("/"), os.chroot(".")))
 """,
-            "bash": "ln -s '@CANARY@' out.txt; ln -s '@FOLDER@' folder; ln '@CANARY@' hard.txt; mkfifo pipe; true",
+            "bash": "ln -s '@CANARY@' out.txt; ln -s '@DIRECTORY@' dir; ln '@CANARY@' hard.txt; mkfifo pipe; true",
         },
     ),
     Escape(

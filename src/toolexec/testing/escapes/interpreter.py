@@ -146,7 +146,7 @@ for kind in classes():
             attempt(kind.__name__, lambda: found("cat @CANARY@ > stolen.txt"))
 attempt("loader", lambda: ().__class__.__base__.__subclasses__()[-1].__module__)
 space = __builtins__ if isinstance(__builtins__, dict) else vars(__builtins__)
-attempt("import", lambda: space["__import__"]("os").listdir("@FOLDER@"))
+attempt("import", lambda: space["__import__"]("os").listdir("@DIRECTORY@"))
 attempt("code", lambda: eval(compile("__import__('os').environ", "x", "eval")))
 """,
         },

@@ -157,7 +157,7 @@ made
         programs={
             "python": """
 import importlib, sys
-sys.path += ["@FOLDER@", "/usr/lib/python3/dist-packages"]
+sys.path += ["@DIRECTORY@", "/usr/lib/python3/dist-packages"]
 found = []
 for name in ("toolexec", "toolexec.exec.facade", "wasmtime", "psutil", "mcp", "pydantic", "_ctypes", "cffi"):
     try:

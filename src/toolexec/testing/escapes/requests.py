@@ -173,7 +173,7 @@ for number in range(5):
         check=ends_with("", *BROKEN),
     ),
     Escape(
-        name="large_texts",
+        name="large_strings",
         tries="to have the host search for megabytes",
         programs={
             "python": TRY

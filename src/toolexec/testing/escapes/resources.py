@@ -363,12 +363,12 @@ with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as z:
     for number in range(200):
         z.writestr(f"{number}.zip", inner.getvalue())
     z.writestr("../../escape.txt", b"out")
-    z.writestr("/@FOLDER@/escape.txt", b"out")
+    z.writestr("/@DIRECTORY@/escape.txt", b"out")
 """
         },
     ),
     _hungry(
-        "deep_folders",
+        "deep_directories",
         "to nest directories without end",
         {
             "python": """

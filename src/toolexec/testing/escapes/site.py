@@ -98,7 +98,7 @@ class Site:
         """The facts about the host that a program receives, by the placeholder in its code."""
         return {
             "PORT": str(self._port),
-            "FOLDER": str(self._directory),
+            "DIRECTORY": str(self._directory),
             "CANARY": str(self._canary),
             "VARIABLE": self._variable,
             "CHILD": str(self._process.pid),

@@ -409,8 +409,8 @@ async def test_a_rate_of_cpu_time_is_held() -> None:
     async with started(engine, make_spec(code, cpus=0.05)) as container:
         assert await asyncio.wait_for(container.stream.read(), LONG) == b"burnt\n"
         assert container._group is not None
-        folder = container._group._directories["cpu"]
-        stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+        directory = container._group._directories["cpu"]
+        stat = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
         assert int(stat["nr_throttled"]) > 0
 
 
@@ -418,9 +418,9 @@ async def test_what_can_be_written_has_a_bound(engine: BubblewrapEngine) -> None
     """In each place, and there are no others."""
     code = """if 1:
         import os
-        def fill(folder):
+        def fill(directory):
             try:
-                with open(folder + "/x", "wb", buffering=0) as file:
+                with open(directory + "/x", "wb", buffering=0) as file:
                     for done in range(64):
                         if file.write(bytes(1 << 20)) < 1 << 20: return done
             except OSError as error:
@@ -525,7 +525,7 @@ async def test_what_there_is_not_is_refused(plain: BubblewrapEngine, changed: di
         )
 
 
-async def test_folders_can_be_given(plain: BubblewrapEngine, tmp_path: Path) -> None:
+async def test_directories_can_be_given(plain: BubblewrapEngine, tmp_path: Path) -> None:
     """To read, or to write too."""
     tmp_path.chmod(0o777)
     for name in ("in", "out"):
@@ -577,7 +577,7 @@ async def test_an_image_can_have_an_environment(plain: BubblewrapEngine, tmp_pat
 
 
 @pytest.mark.full
-async def test_a_root_file_system_need_not_have_the_folders(plain: BubblewrapEngine) -> None:
+async def test_a_root_file_system_need_not_have_the_directories(plain: BubblewrapEngine) -> None:
     """Missing directories are made, and the root stays read-only all the same."""
     root = str(image_of_tests().root)
     spec = make_spec("import os; open('/very/new/x', 'w'); print(sorted(os.listdir('/'))); open('/etc/x', 'w')")
@@ -600,7 +600,7 @@ async def test_a_missing_image_is_named(plain: BubblewrapEngine, tmp_path: Path)
     assert (found.ok, found.remedy) == (False, "toolexec image build --name nothing")
     with pytest.raises(SandboxUnavailableError, match="root of this machine"):
         await plain.resolve("/./")
-    with pytest.raises(SandboxUnavailableError, match="no folder /no/such/root"):
+    with pytest.raises(SandboxUnavailableError, match="no directory /no/such/root"):
         await plain.resolve("/no/such/root")
     with pytest.raises(SandboxUnavailableError, match="cannot be read"):
         await plain.start(Image(name="x", reference="/no/such/root"), make_spec("1"))
@@ -676,8 +676,8 @@ async def test_control_groups_can_be_required(
 async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits without a controller are enforced by other means."""
     require_bwrap()
-    folders = require_cgroups()._directories
-    monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": folders["memory"]}))
+    directories = require_cgroups()._directories
+    monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": directories["memory"]}))
     engine = engine_of()
     assert (await engine.check()).ok
     assert engine.enforces(Limits()) == LimitsEnforced(memory=True, pids=True, disk=True)

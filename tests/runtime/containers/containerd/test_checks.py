@@ -21,7 +21,7 @@ from toolexec.runtime.containers.containerd.checks import look_at_runtime, look_
 from toolexec.runtime.containers.containerd.runtimes import (
     Runtime,
     find_runsc,
-    program_folders,
+    program_directories,
     runtime_named,
     shim_name,
     write_wrapper,
@@ -61,7 +61,7 @@ class TestSocket:
         (tmp_path / "s").touch()
         found = look_at_socket(str(tmp_path / "s"))
         assert found is not None
-        assert "is no socket" in found.reason
+        assert "is not a socket" in found.reason
 
     def test_path_through_a_file(self, tmp_path: Path) -> None:
         """A path that makes no sense."""
@@ -85,9 +85,9 @@ class TestSocket:
     def test_not_for_this_user(self, listener: socket.socket, tmp_path: Path) -> None:
         """Another user's socket."""
         Path(self.path).chmod(stat.S_IRWXU)
-        for folder in (tmp_path, *tmp_path.parents[:4]):
-            if folder != Path("/tmp") and folder != Path("/"):
-                folder.chmod(0o755)
+        for directory in (tmp_path, *tmp_path.parents[:4]):
+            if directory != Path("/tmp") and directory != Path("/"):
+                directory.chmod(0o755)
         os.seteuid(65534)
         try:
             found = look_at_socket(self.path)
@@ -235,7 +235,7 @@ class TestRuntimes:
         """The daemon's own directories count, and each program that is not there."""
         address = containerd_daemon.socket
         assert await look_at_runtime(address, runtime_named("runc")) is None
-        assert str(containerd_daemon.bin) in program_folders(address)
+        assert str(containerd_daemon.bin) in program_directories(address)
         kata = await look_at_runtime(address, runtime_named("kata"))
         assert kata is not None
         assert "kata-containers" in kata.remedy
@@ -246,12 +246,12 @@ class TestRuntimes:
         assert old is not None
         assert "apt-get install" in old.remedy
 
-    def test_folders_of_a_daemon_that_hides_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_directories_of_a_daemon_that_hides_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The usual directories, and those of our own PATH."""
         monkeypatch.setenv("PATH", "/somewhere")
-        folders = program_folders(str(tmp_path / "nobody")).split(":")
-        assert folders[0] == "/somewhere"
-        assert "/usr/bin" in folders
+        directories = program_directories(str(tmp_path / "nobody")).split(":")
+        assert directories[0] == "/somewhere"
+        assert "/usr/bin" in directories
 
     def test_gvisor_wrapper(self, tmp_path: Path) -> None:
         """The wrapper passes its arguments on, without a network."""

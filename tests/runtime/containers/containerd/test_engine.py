@@ -248,8 +248,8 @@ class TestRights:
         assert not said
         none = "0" * 16
         rights = {"CapEff": none, "CapBnd": none, "CapAmb": none, "NoNewPrivs": "1", "Seccomp": "2"}
-        uid, gid, groups, found, network, names, pids, folder = json.loads(out)
-        assert (uid, gid, found, network, pids, folder) == (65534, 65534, rights, False, [1], WORK)
+        uid, gid, groups, found, network, names, pids, directory = json.loads(out)
+        assert (uid, gid, found, network, pids, directory) == (65534, 65534, rights, False, [1], WORK)
         assert set(groups) <= {65534}
         assert set(names) <= {"lo"}
 
@@ -333,8 +333,8 @@ class TestNothingStays:
         await container.aclose()
         containerd_daemon.check_left()
         assert not [*Path("/sys/fs/cgroup").rglob(f"{container.id}")]
-        assert engine._folder is not None
-        assert not [*engine._folder.iterdir()]
+        assert engine._directory is not None
+        assert not [*engine._directory.iterdir()]
 
     async def test_dead_host(
         self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, tmp_path: Path
@@ -375,18 +375,18 @@ class TestNothingStays:
         container = TaskContainer(client, plan, set())
         await container.open()
         await client.call(Calls.delete_container, containers_pb2.DeleteContainerRequest(id=plan.id))
-        folder = Path(tempfile.gettempdir()) / f"toolexec-containerd-{owner}-x"
-        folder.mkdir(0o700)
+        directory = Path(tempfile.gettempdir()) / f"toolexec-containerd-{owner}-x"
+        directory.mkdir(0o700)
         others = Path(tempfile.gettempdir()) / f"toolexec-containerd-{owner}-y"
         others.mkdir(0o777)
         others.chmod(0o777)
         await engine.sweep()
         assert {f"task {plan.id}", "lease toolexec-lease"} <= {*containerd_daemon.left()}
-        assert folder.exists()
+        assert directory.exists()
         process.communicate(b"\n")
         await engine.sweep()
         containerd_daemon.check_left()
-        assert not folder.exists()
+        assert not directory.exists()
         assert others.exists()
         others.rmdir()
         assert (await container.wait()).code == 137
@@ -419,9 +419,9 @@ class TestNothingStays:
         await container.aclose()
 
 
-def _host(daemon: ContainerdDaemon, folder: Path, image: str, runtime: str) -> str:
+def _host(daemon: ContainerdDaemon, directory: Path, image: str, runtime: str) -> str:
     """A host that is killed while it runs a container; gives the private directory that it leaves."""
-    program = folder / "host.py"
+    program = directory / "host.py"
     program.write_text(
         textwrap.dedent(f"""
         import asyncio
@@ -439,7 +439,7 @@ def _host(daemon: ContainerdDaemon, folder: Path, image: str, runtime: str) -> s
                 profile="standard", config=config, kind="containerd",
             )
             await engine.start(await engine.resolve({image!r}), spec)
-            print(engine._folder, flush=True)
+            print(engine._directory, flush=True)
             await asyncio.sleep(600)
 
         asyncio.run(main())
@@ -459,7 +459,7 @@ def _host(daemon: ContainerdDaemon, folder: Path, image: str, runtime: str) -> s
 
 class TestDaemonLost:
     async def test_restarted_daemon(self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon) -> None:
-        """A container does not notice that the daemon is killed and started again, and its end is heard of."""
+        """A container does not notice that the daemon is killed and started again, and its end is received of."""
         container = await start(engine, ECHO)
         waiting = asyncio.create_task(container.wait())
         try:
@@ -573,12 +573,12 @@ class TestGvisor:
         self, gvisor: ContainerdEngine, containerd_daemon: ContainerdDaemon, tmp_path: Path
     ) -> None:
         """Sweeps up even when the script that ran the host has been deleted."""
-        folder = Path(_host(containerd_daemon, tmp_path, gvisor.config.image, "runsc"))
-        (folder / "runsc").unlink()
+        directory = Path(_host(containerd_daemon, tmp_path, gvisor.config.image, "runsc"))
+        (directory / "runsc").unlink()
         assert containerd_daemon.left()
         await gvisor.sweep()
         containerd_daemon.check_left()
-        assert not folder.exists()
+        assert not directory.exists()
 
     async def test_not_installed(self, containerd_daemon: ContainerdDaemon) -> None:
         """Without the program it says what to install."""

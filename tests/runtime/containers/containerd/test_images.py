@@ -110,7 +110,7 @@ def store(tmp_path: Path) -> ImageStore:
 
 def keep(store: ImageStore, name: str, text: str) -> StoredImage:
     """A new image in a store."""
-    root = store.folder.parent / f"root-{name}-{text}"
+    root = store.directory.parent / f"root-{name}-{text}"
     root.mkdir(parents=True)
     (root / "file").write_text(text)
     return store.add(name, root, Facts(python="3.11"))
@@ -274,7 +274,7 @@ class TestResolving:
         first = keep(store, "t-store", "one")
         image = await self.resolver(client, containerd_daemon, store).resolve("t-store")
         assert image.reference == "docker.io/library/t-store:latest"
-        same = self.resolver(client, containerd_daemon, ImageStore(store.folder / "empty"))
+        same = self.resolver(client, containerd_daemon, ImageStore(store.directory / "empty"))
         assert await same.resolve("t-store") == image
         second = keep(store, "t-store", "two")
         assert first.digest != second.digest

@@ -147,7 +147,7 @@ async def test_cancelled_reader(pipes: Pipes, shim: Shim) -> None:
     assert await pipes.read() == b"x"
 
 
-async def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
     """Nothing is left open."""
     (tmp_path / "p").touch()
     before = len(os.listdir("/proc/self/fd"))

@@ -21,7 +21,7 @@ def frame(kind: int, data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def daemon(folder: Path, play: Play) -> AsyncIterator[AttachedStream]:
+async def daemon(directory: Path, play: Play) -> AsyncIterator[AttachedStream]:
     """Something that plays the daemon, and a stream that is connected to it."""
     over = asyncio.Event()
 
@@ -33,8 +33,8 @@ async def daemon(folder: Path, play: Play) -> AsyncIterator[AttachedStream]:
             writer.close()
             over.set()
 
-    server = await asyncio.start_unix_server(serve, str(folder / "s"))
-    _, stream = await asyncio.get_running_loop().create_unix_connection(AttachedStream, str(folder / "s"))
+    server = await asyncio.start_unix_server(serve, str(directory / "s"))
+    _, stream = await asyncio.get_running_loop().create_unix_connection(AttachedStream, str(directory / "s"))
     try:
         yield stream
     finally:

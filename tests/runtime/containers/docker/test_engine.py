@@ -50,12 +50,12 @@ async def test_the_check_says_what_is_there_and_what_holds(engine: DockerEngine)
 
 
 async def test_memory_that_ran_out_is_told(engine: DockerEngine) -> None:
-    heard = await run(engine, "x = bytearray(300 << 20)", memory_bytes=64 << 20)
-    assert heard.end == Exit(code=137, oom=True)
+    received = await run(engine, "x = bytearray(300 << 20)", memory_bytes=64 << 20)
+    assert received.end == Exit(code=137, oom=True)
 
 
 async def test_memory_that_ran_out_in_a_child_is_told(engine: DockerEngine) -> None:
-    heard = await run(
+    received = await run(
         engine,
         """
         import subprocess, sys
@@ -64,12 +64,14 @@ async def test_memory_that_ran_out_in_a_child_is_told(engine: DockerEngine) -> N
         """,
         memory_bytes=64 << 20,
     )
-    assert heard.end == Exit(code=3, oom=True)
+    assert received.end == Exit(code=3, oom=True)
 
 
 async def test_open_files_and_core_dumps_are_bounded(engine: DockerEngine) -> None:
-    heard = await run(engine, "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE))")
-    assert heard.out == "(1024, 1024) (0, 0)\n"
+    received = await run(
+        engine, "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE))"
+    )
+    assert received.out == "(1024, 1024) (0, 0)\n"
 
 
 async def test_what_an_image_says_of_itself_changes_nothing(engine: DockerEngine, daemon: DockerDaemon) -> None:
@@ -86,7 +88,7 @@ async def test_what_an_image_says_of_itself_changes_nothing(engine: DockerEngine
     assert request(daemon.socket, "POST", "/commit?container=odd&repo=odd&tag=1", "{}")[0] == 201
     assert request(daemon.socket, "DELETE", "/containers/odd?v=1")[0] == 204
     ours = DockerEngine(replace(engine.config, image="odd:1"))
-    heard = await run(
+    received = await run(
         ours,
         """
         import os
@@ -99,7 +101,7 @@ async def test_what_an_image_says_of_itself_changes_nothing(engine: DockerEngine
                 print(error.errno)
         """,
     )
-    assert heard.out == "65534\n30\nwritten\n"
+    assert received.out == "65534\n30\nwritten\n"
     await ours.aclose()
     assert json.loads(request(daemon.socket, "GET", "/volumes")[1])["Volumes"] in (None, [])
     assert request(daemon.socket, "DELETE", "/images/odd:1?force=1")[0] == 200
@@ -110,7 +112,7 @@ async def test_a_profile_for_system_calls_is_used(engine: DockerEngine, tmp_path
     rule = {"names": ["uname"], "action": "SCMP_ACT_ERRNO", "errnoRet": 42}
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}))
     ours = DockerEngine(replace(engine.config, seccomp=str(profile)))
-    heard = await run(
+    received = await run(
         ours,
         """
         import os
@@ -120,7 +122,7 @@ async def test_a_profile_for_system_calls_is_used(engine: DockerEngine, tmp_path
             print(error.errno)
         """,
     )
-    assert heard.out == "42\n"
+    assert received.out == "42\n"
     profile.unlink()
     assert (await run(ours, "print(1)")).out == "1\n"  # it was read once
     await ours.aclose()
@@ -137,10 +139,12 @@ async def test_gvisor_is_really_gvisor(engine: DockerEngine) -> None:
     assert (await ours.check()).ok
     assert ours.isolation == ours.details["isolation"] == "gvisor"
     assert ours.enforces(Limits()) == LimitsEnforced(memory=True, cpu=True, cpus=True, disk=True)
-    heard = await run(ours, "print(open('/proc/version').read()); import os; print(os.getuid(), os.listdir('/work'))")
-    assert "Linux version 4.4.0 #1 SMP Sun Jan 10" in heard.out
-    assert "65534 []" in heard.out
-    assert heard.end == Exit(code=0)
+    received = await run(
+        ours, "print(open('/proc/version').read()); import os; print(os.getuid(), os.listdir('/work'))"
+    )
+    assert "Linux version 4.4.0 #1 SMP Sun Jan 10" in received.out
+    assert "65534 []" in received.out
+    assert received.end == Exit(code=0)
     assert (await run(ours, "x = bytearray(300 << 20)", memory_bytes=128 << 20)).end.code == 137
     await ours.aclose()
 

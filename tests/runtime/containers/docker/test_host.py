@@ -19,12 +19,12 @@ from toolexec.runtime.containers.docker.host import DockerHost, explain, find_ho
 
 
 def make_context(home: Path, name: str, endpoint: Any, *, tls: bool = False) -> None:
-    folder = hashlib.sha256(name.encode()).hexdigest()
-    meta = home / ".docker/contexts/meta" / folder
+    directory = hashlib.sha256(name.encode()).hexdigest()
+    meta = home / ".docker/contexts/meta" / directory
     meta.mkdir(parents=True)
     (meta / "meta.json").write_text(json.dumps({"Name": name, "Endpoints": endpoint}))
     if tls:
-        certificates = home / ".docker/contexts/tls" / folder / "docker"
+        certificates = home / ".docker/contexts/tls" / directory / "docker"
         certificates.parent.mkdir(parents=True)
         make_certificates(certificates)
 

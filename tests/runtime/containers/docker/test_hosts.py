@@ -71,10 +71,10 @@ async def test_a_daemon_over_tls(docker_daemon: DockerDaemon, monkeypatch: pytes
 async def test_a_daemon_that_is_not_who_it_should_be(
     docker_daemon: DockerDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("tls")
-    make_certificates(folder)
+    directory = tmp_path_factory.mktemp("tls")
+    make_certificates(directory)
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
-    monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(directory))
     engine = DockerEngine(DockerConfig(host=docker_daemon.tls_host, image=IMAGE))
     found = await engine.check()
     assert not found.ok

@@ -93,7 +93,7 @@ async def outcome(engine: GvisorEngine, what: ContainerSpec) -> tuple[str, Exit,
 
 class TestStreams:
     async def test_there_and_back(self, engine: GvisorEngine) -> None:
-        """Bytes go in and come out, 16 MiB of them at once, and its own stderr is heard."""
+        """Bytes go in and come out, 16 MiB of them at once, and its own stderr is received."""
         echo = "import sys; sys.stderr.write('note\\n')\nwhile d := sys.stdin.buffer.raw.read(65536): sys.stdout.buffer.write(d)"
         data = os.urandom(16 * MIB)
         async with running(engine, python(echo)) as container:
@@ -420,15 +420,15 @@ asyncio.run(main())
             process.kill()
             await asyncio.to_thread(process.wait)
             process.stdout.close()
-        folder = Path(tempfile.gettempdir()) / name
+        directory = Path(tempfile.gettempdir()) / name
         ends = time.monotonic() + 20
         while any("sys/fs" not in left for left in what_is_left(owner)) and time.monotonic() < ends:
             await asyncio.sleep(0.02)
         assert not [left for left in what_is_left(owner) if "sys/fs" not in left]
-        assert folder.exists()
+        assert directory.exists()
         await engine.sweep()
         assert what_is_left(owner) == set()
-        assert not folder.exists()
+        assert not directory.exists()
 
     async def test_sweeping_leaves_what_lives(self, engine: GvisorEngine) -> None:
         """Directories and groups of this process, and directories that are only named alike, stay."""
@@ -572,7 +572,7 @@ class TestCheck:
         with pytest.raises(SandboxUnavailableError, match="cannot be prepared"):
             await engine.start(image, what)
 
-    async def test_a_deep_temp_folder(
+    async def test_a_deep_temp_directory(
         self, engine: GvisorEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """One whose path is longer than that of a socket may be works as well."""
@@ -621,30 +621,32 @@ async def main():
     await container.aclose()
 asyncio.run(main())
 """
-    folder = Path(tempfile.mkdtemp(prefix="tx-gvisor-", dir="/var/tmp"))  # of which all above can be looked into
+    directory = Path(tempfile.mkdtemp(prefix="tx-gvisor-", dir="/var/tmp"))  # of which all above can be looked into
     try:
-        folder.chmod(0o755)
-        (folder / "temp").mkdir()
-        (folder / "temp").chmod(0o777)
-        (folder / "root").mkdir()
+        directory.chmod(0o755)
+        (directory / "temp").mkdir()
+        (directory / "temp").chmod(0o777)
+        (directory / "root").mkdir()
         for part in ("usr", "bin", "lib", "lib64", "etc", "work"):
             if (image.root / part).exists():
-                copy = f"cp -al '{image.root / part}' '{folder}/root' || cp -a '{image.root / part}' '{folder}/root'"
+                copy = (
+                    f"cp -al '{image.root / part}' '{directory}/root' || cp -a '{image.root / part}' '{directory}/root'"
+                )
                 await asyncio.to_thread(subprocess.run, copy, shell=True, check=True, capture_output=True)
-        runsc = shutil.copy(shutil.which("runsc") or "", folder)  # root's cache directory is closed to others
+        runsc = shutil.copy(shutil.which("runsc") or "", directory)  # root's cache directory is closed to others
         done = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-c", code, str(folder / "root")],
+            [sys.executable, "-c", code, str(directory / "root")],
             capture_output=True,
             text=True,
-            env={"PATH": f"{Path(runsc).parent}:{os.environ['PATH']}", "TMPDIR": str(folder / "temp")},
+            env={"PATH": f"{Path(runsc).parent}:{os.environ['PATH']}", "TMPDIR": str(directory / "temp")},
         )
         first, *rest = done.stdout.splitlines()
         assert first == "True True  False True True", done.stdout + done.stderr
         assert rest[0] == "20", done.stdout + done.stderr
-        assert [*(folder / "temp").iterdir()] == []
+        assert [*(directory / "temp").iterdir()] == []
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder)
+        await asyncio.to_thread(shutil.rmtree, directory)
 
 
 async def test_the_backend() -> None:

@@ -18,7 +18,7 @@ from toolexec.runtime.guest.bash import tool
 SERVE = "toolexec.runtime.guest.bash.broker:serve"
 
 
-async def test_programs_run_and_leave_nothing_in_their_folder(start: Callable[..., Any]) -> None:
+async def test_programs_run_and_leave_nothing_in_their_directory(start: Callable[..., Any]) -> None:
     """The command is there while they run, and gone afterwards."""
     child = start(SERVE)
     code = """
@@ -26,7 +26,7 @@ x=$(tool run test:echo "{\\"give\\": \\"$1$MINE$(cat)\\"}")
 tool return "$x"
 """
     assert await child.value(code, args=["a"], env={"MINE": "b"}, stdin=b"c") == "abc"
-    assert list(child.folder.iterdir()) == []
+    assert list(child.directory.iterdir()) == []
     assert await child.end() == 0
 
 

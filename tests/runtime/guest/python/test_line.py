@@ -150,12 +150,12 @@ def test_only_so_much_data_waits(host: Host) -> None:
 
 def test_who_handles_a_type_of_message_gets_it(host: Host) -> None:
     """With its data, and instead of the inbox; the rest goes there."""
-    heard: list[Any] = []
-    host.line.handlers["b"] = heard.append
+    received: list[Any] = []
+    host.line.handlers["b"] = received.append
     host.end.sendall(with_data({"type": "b"}, b"1"))
     host.say({"type": "b"}, {"type": "c"})
     assert host.line.inbox.get(timeout=LONG) == {"type": "c"}
-    assert heard == [{"type": "b", "data": b"1"}, {"type": "b"}]
+    assert received == [{"type": "b", "data": b"1"}, {"type": "b"}]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
@@ -210,14 +210,14 @@ def test_what_a_loop_queues_in_one_round_is_one_frame(host: Host) -> None:
     """Requests of one round are one frame, and answers come back on that loop."""
 
     async def main() -> list[Any]:
-        heard: list[Any] = []
+        received: list[Any] = []
         for n in range(3):
-            host.line.submit("run_tool", {"n": n}, heard.append)
+            host.line.submit("run_tool", {"n": n}, received.append)
         frame = await asyncio.to_thread(host.hear)
         assert [message["payload"]["n"] for message in frame] == [0, 1, 2]
         host.say(*({"type": "response", "id": message["id"], "payload": {}} for message in frame))
-        await until(lambda: len(heard) >= 3)
-        return heard
+        await until(lambda: len(received) >= 3)
+        return received
 
     assert len(asyncio.run(main())) == 3
 

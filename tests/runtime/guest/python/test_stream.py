@@ -22,7 +22,7 @@ async def test_it_runs_one_program_after_the_other_and_leaves_when_told(start: C
     assert await child.value("print('hi')\nx + 1") == 2
     assert child.output.text() == "hi\n"
     assert await child.end() == 0
-    assert (child.folder / "left").read_text() == "x"
+    assert (child.directory / "left").read_text() == "x"
 
 
 async def test_calls_from_the_loop_and_from_threads_at_the_same_time(start: Callable[..., Any]) -> None:
@@ -73,9 +73,9 @@ late = tools.test.echo(give=2)
 await asyncio.sleep(0)
 time.sleep(0.1)
 second = late + 0
-heard = tools.test.echo(give=3)
+received = tools.test.echo(give=3)
 await asyncio.sleep(0.1)
-third = heard + 0
+third = received + 0
 return [first, second, third, early + late]
 """
     assert await start(SERVE).value(code) == [1, 2, 3, 3]
@@ -177,7 +177,7 @@ async def test_buffers_of_open_files_are_written_out(start: Callable[..., Any]) 
     child = start(SERVE)
     await child.value("a = open('a', 'w'); a.write('x')\nb = open('b', 'wb'); b.write(b'y')\nc = open('a')\nc.close()")
     await child.value("import os\nd = open('d', 'w')\nd.write('x')\nos.close(d.fileno())")
-    assert ((child.folder / "a").read_text(), (child.folder / "b").read_text()) == ("x", "y")
+    assert ((child.directory / "a").read_text(), (child.directory / "b").read_text()) == ("x", "y")
 
 
 async def test_forked_children_have_no_line_to_the_host(start: Callable[..., Any]) -> None:

@@ -45,7 +45,7 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
     write to its settings in `/proc/sys` by its number alone, without any capability, and `/dev` is a tmpfs of no
     bounded size.
 
-    Reads the top folder of *root*. Raises InvalidRequestError for a user that is no number, for volumes, for
+    Reads the top directory of *root*. Raises InvalidRequestError for a user that is not a number, for volumes, for
     capabilities, and for any network, none of which there is here.
     """
     security = spec.security
@@ -77,8 +77,8 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
 def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> list[str]:
     """Return the arguments for the root file system, with room for mounts at *targets*; *look_at* as for `bwrap_args`.
 
-    A root that has a folder for each is bound as it is. Bubblewrap makes folders that are missing, and cannot do so in
-    what is bound read-only; so of a root that lacks some, each entry is bound by itself.
+    A root that has a directory for each is bound as it is. Bubblewrap makes directories that are missing, and cannot do
+    so in what is bound read-only; so of a root that lacks some, each entry is bound by itself.
     """
     if root == HOST:
         return [*_host_args(Path("/"))]
@@ -94,7 +94,7 @@ def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> 
 
 
 def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
-    """Return what of `/proc` nobody in a container may see, of what is there, with a `/` at the end of folders: what
+    """Return what nobody in a container may see of `/proc`, with a `/` at the end of directories: what
     Docker hides.
     """
     found: list[str] = []

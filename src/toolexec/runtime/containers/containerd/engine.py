@@ -26,7 +26,7 @@ from toolexec.runtime.containers.containerd.runtimes import (
     RUNTIMES,
     Runtime,
     find_runsc,
-    program_folders,
+    program_directories,
     runtime_named,
     shim_name,
     write_wrapper,
@@ -110,7 +110,7 @@ class ContainerdEngine:
         self._store = store
         self._turn = asyncio.Lock()
         self._connection: _Connection | None = None
-        self._folder: Path | None = None
+        self._directory: Path | None = None
         self._runtimes: dict[str, Runtime] = {}
         self._controllers = mounted_controllers()
         self._left: set[str] = set()
@@ -203,13 +203,13 @@ class ContainerdEngine:
         """Implement `ContainerEngine.aclose`."""
         async with self._turn:
             connection, self._connection = self._connection, None
-            folder, self._folder = self._folder, None
+            directory, self._directory = self._directory, None
             self._runtimes.clear()
         if connection is not None:
             await self._remove_left(connection)
             connection.client.close()
-        if folder is not None:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if directory is not None:
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
         """config.json of a container; raises InvalidRequestError and ConfigurationError as `oci_config` does."""
@@ -233,7 +233,7 @@ class ContainerdEngine:
             snapshotter=self.config.snapshotter,
             runtime=runtime,
             spec=bundle,
-            folder=await self._private_folder(),
+            directory=await self._private_directory(),
             cgroup=f"/{id}",
             user=(user["uid"], user["gid"]),
             labels={**spec.labels, OWNER_LABEL: this_owner()},
@@ -268,8 +268,8 @@ class ContainerdEngine:
 
     async def _gvisor(self, runtime: Runtime) -> Runtime:
         """gVisor by its own shim if there is one, else by that of runc, which is made to run it."""
-        folders = await asyncio.to_thread(program_folders, self.config.socket)
-        if has_program(shim_name(runtime.name), folders):
+        directories = await asyncio.to_thread(program_directories, self.config.socket)
+        if has_program(shim_name(runtime.name), directories):
             return runtime
         runsc = await asyncio.to_thread(find_runsc, self.config.runsc)
         if not runsc:
@@ -278,16 +278,16 @@ class ContainerdEngine:
                 f"gVisor is not installed: there is no {self.config.runsc or 'runsc on the PATH'}; {remedy}",
                 details={"remedy": remedy},
             )
-        wrapper = await self._private_folder() / "runsc"
+        wrapper = await self._private_directory() / "runsc"
         await asyncio.to_thread(write_wrapper, wrapper, runsc)
         return replace(RUNTIMES["runc"], isolation="gvisor", binary=str(wrapper))
 
-    async def _private_folder(self) -> Path:
-        """A folder of this engine's own."""
+    async def _private_directory(self) -> Path:
+        """A directory of this engine's own."""
         async with self._turn:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix=f"toolexec-containerd-{this_owner()}-"))
-            return self._folder
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix=f"toolexec-containerd-{this_owner()}-"))
+            return self._directory
 
     async def _remove_left(self, connection: _Connection) -> None:
         """Try once more what could not be removed when it was closed."""

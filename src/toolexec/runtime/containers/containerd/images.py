@@ -155,7 +155,7 @@ class Images:
             data = await self._client.in_thread(lambda _: self._blob(digest))
             document = json.loads(data)
             if not isinstance(document, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
         except ValueError as error:
             raise SandboxUnavailableError(f"the image {name} is damaged: {error}; pull or import it again") from error
         except SandboxUnavailableError as error:
@@ -275,7 +275,7 @@ class Images:
         reference = f"toolexec-{digest}-{secrets.token_hex(4)}"
         file = tar.extractfile(_path(digest))
         if file is None:
-            raise ValueError(f"{digest} is no file")
+            raise ValueError(f"{digest} is not a file")
 
         def parts() -> Iterator[content_pb2.WriteContentRequest]:
             request = content_pb2.WriteContentRequest

@@ -28,13 +28,13 @@ _AT_ONCE: Final = _ROOM // _CHUNK
 
 
 class Pipes:
-    """The three pipes, as files in *folder*, which is made for them; a `Stream` over the first two.
+    """The three pipes, as files in *directory*, which is made for them; a `Stream` over the first two.
 
     Making and `remove` block on the disk: call them in a thread. Raises OSError when they cannot be made.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._ours: dict[_Name, int] = {}
         self._theirs: dict[_Name, int] = {}
         self._said = b""
@@ -43,7 +43,7 @@ class Pipes:
         self._closed = False
         self.on_close: Callable[[], None] | None = None
         """Called when the stream is closed: the shim holds stdin open until it is told."""
-        folder.mkdir(mode=0o700)
+        directory.mkdir(mode=0o700)
         try:
             for name in _NAMES:
                 self._make(name)
@@ -53,7 +53,7 @@ class Pipes:
 
     def path(self, name: _Name) -> str:
         """Return the file that is one of the three."""
-        return str(self._folder / name)
+        return str(self._directory / name)
 
     def started(self) -> None:
         """Note that the shim has opened its ends. From now on stdout and stderr end with the container, and stderr is
@@ -133,7 +133,7 @@ class Pipes:
             while ends:
                 os.close(ends.popitem()[1])
         with suppress(FileNotFoundError):
-            shutil.rmtree(self._folder)
+            shutil.rmtree(self._directory)
 
     def _make(self, name: _Name) -> None:
         path = self.path(name)

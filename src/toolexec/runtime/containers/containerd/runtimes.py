@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["RUNTIMES", "Runtime", "find_runsc", "program_folders", "runtime_named", "shim_name", "write_wrapper"]
+__all__ = ["RUNTIMES", "Runtime", "find_runsc", "program_directories", "runtime_named", "shim_name", "write_wrapper"]
 
 _RUNC: Final = "io.containerd.runc.v2"
 _RUNSC: Final = "io.containerd.runsc.v1"
@@ -69,11 +69,11 @@ def shim_name(runtime: str) -> str:
     return "-".join(["containerd-shim", *runtime.split(".")[-2:]])
 
 
-def program_folders(address: str) -> str:
-    """Return where the daemon that listens at *address* looks for programs, as a PATH; the usual folders if it hides
+def program_directories(address: str) -> str:
+    """Return where the daemon that listens at *address* looks for programs, as a PATH; the usual ones if it hides
     that.
 
-    Blocks for a moment. The daemon's own folder is one of them.
+    Blocks for a moment. The daemon's own directory is one of them.
     """
     with suppress(OSError):
         with socket.socket(socket.AF_UNIX) as connection:

@@ -1,4 +1,6 @@
-"""Removes what hosts that are dead have left in a namespace of containerd's, and of their pipes in the temp folder."""
+"""Removes what hosts that are dead have left in a namespace of containerd's, and of their pipes in the temp
+directory.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ from toolexec.runtime.containers.containerd.client import Calls, Client, status_
 from toolexec.runtime.containers.containerd.runtimes import RUNTIMES, write_wrapper
 from toolexec.runtime.containers.containerd.tasks import SPEC_TYPE, remove_container
 
-__all__ = ["FOLDER_PREFIX", "ID_PREFIX", "owner_of", "sweep"]
+__all__ = ["DIRECTORY_PREFIX", "ID_PREFIX", "owner_of", "sweep"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 ID_PREFIX: Final = "toolexec-"
-FOLDER_PREFIX: Final = "toolexec-containerd-"
+DIRECTORY_PREFIX: Final = "toolexec-containerd-"
 _OWNED: Final = f'labels."{OWNER_LABEL}"'
 
 
@@ -62,7 +64,7 @@ async def sweep(client: Client, snapshotter: str, runsc: str = "") -> None:
             logger.warning("the container %s of a dead host cannot be removed: %s", id, problem)
     await _remove_snapshots(client, snapshotter)
     await _remove_leases(client)
-    await asyncio.to_thread(_remove_folders)  # not before: the program that runs gVisor may be in one
+    await asyncio.to_thread(_remove_directories)  # not before: the program that runs gVisor may be in one
 
 
 async def _record_of(client: Client, id: str, owner: str) -> containers_pb2.Container:
@@ -75,18 +77,18 @@ async def _record_of(client: Client, id: str, owner: str) -> containers_pb2.Cont
 
 
 def _replace_wrapper(packed: bytes, runsc: str) -> None:
-    """Write the script anew that a dead host ran gVisor with, if it is gone: nothing else can remove its container.
+    """Write the script again that a dead host ran gVisor with, if it is gone: nothing else can remove its container.
 
-    containerd runs it with its own rights: so nobody else may have a hand in the folder, as others may in `/tmp`.
+    containerd runs it with its own rights: so nobody else may have a hand in the directory, as others may in `/tmp`.
     """
     with suppress(DecodeError, OSError):
         path = Path(options_pb2.Options.FromString(packed).binary_name)
-        folder = path.parent
-        if folder.parent != Path(tempfile.gettempdir()) or not folder.name.startswith(FOLDER_PREFIX):
+        directory = path.parent
+        if directory.parent != Path(tempfile.gettempdir()) or not directory.name.startswith(DIRECTORY_PREFIX):
             return
         with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        if _is_private(folder) and not path.exists():
+            directory.mkdir(mode=0o700)
+        if _is_private(directory) and not path.exists():
             write_wrapper(path, runsc)
 
 
@@ -120,15 +122,15 @@ async def _quietly(removing: Awaitable[object], what: str) -> None:
             logger.warning("%s of a dead host cannot be removed: %s", what, error)
 
 
-def _remove_folders() -> None:
-    """Remove the pipes of dead hosts, and what else they had in the temp folder."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+def _remove_directories() -> None:
+    """Remove the pipes of dead hosts, and what else they had in the temp directory."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
         with suppress(OSError):
-            if is_orphan(owner_of(folder.name, FOLDER_PREFIX)) and _is_private(folder):
-                shutil.rmtree(folder)
+            if is_orphan(owner_of(directory.name, DIRECTORY_PREFIX)) and _is_private(directory):
+                shutil.rmtree(directory)
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether it is a folder that only this user has a hand in. Raises OSError."""
-    found = folder.lstat()
+def _is_private(directory: Path) -> bool:
+    """Whether it is a directory that only this user has a hand in. Raises OSError."""
+    found = directory.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077

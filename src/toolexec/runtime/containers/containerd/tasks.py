@@ -45,7 +45,7 @@ class Plan:
     """What a container is made from.
 
     `spec` is config.json, `parent` the snapshot of its image, `user` the numbers of user and group that own its pipes,
-    `folder` where its own pipes are put, and `cgroup` its path.
+    `directory` where its own pipes are put, and `cgroup` its path.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Plan:
     snapshotter: str
     runtime: Runtime
     spec: Mapping[str, Any]
-    folder: Path
+    directory: Path
     cgroup: str
     user: tuple[int, int] = (0, 0)
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -111,7 +111,7 @@ class TaskContainer:
 
     async def _open(self) -> None:
         plan = self._plan
-        made = asyncio.create_task(asyncio.to_thread(Pipes, plan.folder / plan.id))
+        made = asyncio.create_task(asyncio.to_thread(Pipes, plan.directory / plan.id))
         try:
             mounts = await self._prepare()
         finally:

@@ -55,7 +55,7 @@ def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool
     return Availability(
         ok=False,
         reason=f"the daemon has no runtime {runtime!r}, only {there}",
-        remedy=f'install {runtime}, name it in /etc/docker/daemon.json under "runtimes", and start the daemon anew',
+        remedy=f'install {runtime}, name it in /etc/docker/daemon.json under "runtimes", and start the daemon again',
     )
 
 

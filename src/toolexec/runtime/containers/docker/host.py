@@ -99,7 +99,7 @@ def explain(host: DockerHost, error: OSError) -> tuple[str, str]:
             "check DOCKER_TLS_VERIFY and the files ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH",
         )
     if isinstance(error, TimeoutError):
-        return f"the Docker daemon at {where} does not answer", "look at its log, and start it anew"
+        return f"the Docker daemon at {where} does not answer", "look at its log, and start it again"
     return f"the Docker daemon at {where} cannot be talked to: {error}", _START
 
 
@@ -150,10 +150,10 @@ def _current_context(home: Path) -> str:
 
 
 def _host_of_context(name: str, home: Path) -> DockerHost:
-    folder = hashlib.sha256(name.encode()).hexdigest()
+    directory = hashlib.sha256(name.encode()).hexdigest()
     contexts = home / ".docker/contexts"
     try:
-        endpoint: Any = json.loads((contexts / "meta" / folder / "meta.json").read_bytes())["Endpoints"]["docker"]
+        endpoint: Any = json.loads((contexts / "meta" / directory / "meta.json").read_bytes())["Endpoints"]["docker"]
         address = str(endpoint["Host"])
         unverified = bool(endpoint.get("SkipTLSVerify"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -161,7 +161,7 @@ def _host_of_context(name: str, home: Path) -> DockerHost:
             f"the Docker context {name!r} cannot be read: {type(error).__name__}; choose another one with "
             "`docker context use`, or set DOCKER_HOST"
         ) from error
-    certificates = contexts / "tls" / folder / "docker"
+    certificates = contexts / "tls" / directory / "docker"
     secured = certificates.is_dir()
     if secured and unverified:
         raise ConfigurationError(

@@ -104,7 +104,7 @@ class GvisorContainer:
 
     @property
     def id(self) -> str:
-        """What it is called, as is its folder."""
+        """What it is called, as is its directory."""
         return self._bundle.name
 
     @property
@@ -357,12 +357,12 @@ class GvisorEngine:
         with suppress(SandboxUnavailableError):
             self._look()
         if self._cgroups is not None:
-            self._cgroups.sweep()  # first, as it ends what may still use the folders
+            self._cgroups.sweep()  # first, as it ends what may still use the directories
         for bundle in orphans():
             try:
                 bundle.remove()
             except OSError as error:
-                logger.warning("the folder %s of a dead process cannot be removed: %s", bundle.folder, error)
+                logger.warning("the directory %s of a dead process cannot be removed: %s", bundle.directory, error)
 
 
 @checked("GvisorBackend")
@@ -381,7 +381,7 @@ def _remove(bundle: Bundle, group: Group | None) -> None:
     try:
         bundle.remove()
     except OSError as error:
-        logger.error("the folder %s of a container cannot be removed: %s", bundle.folder, error)
+        logger.error("the directory %s of a container cannot be removed: %s", bundle.directory, error)
 
 
 async def _undo(starting: asyncio.Task[GvisorContainer]) -> None:

@@ -1,4 +1,4 @@
-"""What gVisor's runsc is given: a bundle in a folder of its own, and the flags that it is started with."""
+"""What gVisor's runsc is given: a bundle in a directory of its own, and the flags that it is started with."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _NEW_NAMESPACES: Final = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x1000
 
 
 class Bundle:
-    """A private folder with config.json and the state of one runsc; its name says whose it is.
+    """A private directory with config.json and the state of one runsc; its name says whose it is.
 
     Blocks on the disk, so call it in a thread.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
 
     @classmethod
     def make(cls, config: dict[str, Any]) -> Bundle:
         """Return a new one. Raises OSError when it cannot be made."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{this_owner()}-"))
-        bundle = cls(folder)
+        directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{this_owner()}-"))
+        bundle = cls(directory)
         try:
-            (folder / "config.json").write_text(json.dumps(config), "utf-8")
+            (directory / "config.json").write_text(json.dumps(config), "utf-8")
             bundle.state.mkdir(mode=0o700)
         except BaseException:
             bundle.remove()
@@ -56,8 +56,8 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """That of the folder, and of all else that belongs to it."""
-        return self.folder.name
+        """That of the directory, and of all else that belongs to it."""
+        return self.directory.name
 
     @property
     def short_name(self) -> str:
@@ -67,12 +67,12 @@ class Bundle:
     @property
     def state(self) -> Path:
         """Where runsc keeps what it knows of the container."""
-        return self.folder / _STATE
+        return self.directory / _STATE
 
     def remove(self) -> None:
         """Delete it; raises OSError when something stays."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        if self.directory.exists():
+            shutil.rmtree(self.directory)
 
 
 def orphans() -> Iterator[Bundle]:
@@ -88,7 +88,7 @@ def orphans() -> Iterator[Bundle]:
 def runsc_command(
     runsc: str, bundle: Bundle, *, platform: str, rootless: bool, groups: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the command line that runs *bundle* in the control groups that are the folders *groups*.
+    """Return the command line that runs *bundle* in the control groups that are the directories *groups*.
 
     The root file system gets no overlay, which would keep a file in it, as several containers share it. Control groups
     are not left to runsc: to make them takes it 40 ms and more.
@@ -105,7 +105,7 @@ def runsc_command(
         "--oci-seccomp",
         *(["--rootless"] if rootless else []),
         "run",
-        f"--bundle={bundle.folder}",
+        f"--bundle={bundle.directory}",
         bundle.short_name,
     ]
 

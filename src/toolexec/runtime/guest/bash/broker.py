@@ -45,28 +45,28 @@ def serve(read_fd: int, write_fd: int) -> None:
 
 
 def run_program(line: Line, payload: dict[str, Any], home: str) -> dict[str, Any]:
-    """Return the payload of the `result` message; what is needed meanwhile is in a folder below *home*.
+    """Return the payload of the `result` message; what is needed meanwhile is in a directory below *home*.
 
     Raises OSError when the disk is full, or when there are too many processes.
     """
     set_stdin(payload.get("stdin"))
-    folder = home + "/.toolexec-" + os.urandom(6).hex()
-    os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib takes long to import
+    directory = home + "/.toolexec-" + os.urandom(6).hex()
+    os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib takes long to import
     try:
-        return _run_in(folder, line, payload)
+        return _run_in(directory, line, payload)
     finally:
-        _remove(folder)
+        _remove(directory)
 
 
-def _run_in(folder: str, line: Line, payload: dict[str, Any]) -> dict[str, Any]:
-    script = folder + "/program"
+def _run_in(directory: str, line: Line, payload: dict[str, Any]) -> dict[str, Any]:
+    script = directory + "/program"
     _write(script, (payload.get("code") or "").encode("utf-8", "replace"))
-    problem = _syntax_error(folder, script, payload.get("code") or "")
+    problem = _syntax_error(directory, script, payload.get("code") or "")
     if problem is not None:
         return {"error": problem}
     env = {**os.environ, **(payload.get("env") or {})}
-    _install_tool(folder, env)
-    broker = _Broker(line, folder + "/tools")
+    _install_tool(directory, env)
+    broker = _Broker(line, directory + "/tools")
     try:
         env["TOOLEXEC_SOCKET"] = broker.path
         code = _wait(_spawn(["bash", script, *(payload.get("args") or [])], env))
@@ -97,21 +97,21 @@ def _wait(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def _remove(folder: str) -> None:
-    """Delete a folder of ours; a program may have put things into it."""
+def _remove(directory: str) -> None:
+    """Delete a directory of ours; a program may have put things into it."""
     try:
-        for name in os.listdir(folder):  # noqa: PTH208
-            os.unlink(folder + "/" + name)  # noqa: PTH108
-        os.rmdir(folder)  # noqa: PTH106
+        for name in os.listdir(directory):  # noqa: PTH208
+            os.unlink(directory + "/" + name)  # noqa: PTH108
+        os.rmdir(directory)  # noqa: PTH106
     except OSError:
         import shutil
 
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _syntax_error(folder: str, script: str, code: str) -> Any:
+def _syntax_error(directory: str, script: str, code: str) -> Any:
     """What `bash -n` says about a program, if it says anything."""
-    said_in = folder + "/said"
+    said_in = directory + "/said"
     told = (os.POSIX_SPAWN_OPEN, 2, said_in, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     if _wait(_spawn(["bash", "-n", script], os.environ, [told])) == 0:
         return None
@@ -126,17 +126,17 @@ def _syntax_error(folder: str, script: str, code: str) -> Any:
     return {"kind": "SyntaxError", "message": said[:2000], "line": number, "source": source}
 
 
-def _install_tool(folder: str, env: dict[str, str]) -> None:
-    """Put the command `tool` into *folder*, and on the PATH."""
+def _install_tool(directory: str, env: dict[str, str]) -> None:
+    """Put the command `tool` into *directory*, and on the PATH."""
     from . import tool
 
     loader: Any = tool.__loader__
-    program = folder + "/tool.py"
+    program = directory + "/tool.py"
     _write(program, loader.get_source(tool.__name__).encode())
     command = f'{_quoted(sys.executable)} -I -S {_quoted(program)} "$@"'
-    _write(folder + "/tool", f"#!/bin/sh\nexec {command}\n".encode(), 0o700)
-    env["PATH"] = folder + os.pathsep + env.get("PATH", os.defpath)
-    if os.statvfs(folder).f_flag & os.ST_NOEXEC:  # then it cannot be run as a file
+    _write(directory + "/tool", f"#!/bin/sh\nexec {command}\n".encode(), 0o700)
+    env["PATH"] = directory + os.pathsep + env.get("PATH", os.defpath)
+    if os.statvfs(directory).f_flag & os.ST_NOEXEC:  # then it cannot be run as a file
         env["BASH_FUNC_tool%%"] = "() { " + command + "; }"
 
 

@@ -34,7 +34,7 @@ class Go:
         self._line = line
         self._path = path
         self._cache = ""
-        self._folder = ""
+        self._directory = ""
         self._child: Any = None
 
     def prepare(self, warm: bool) -> None:
@@ -45,16 +45,16 @@ class Go:
     def run(self, message: dict[str, Any]) -> Any:
         """Implement `Child.run`; or the failure to compile, in the compiler's own words."""
         payload = dict(message["payload"])
-        self._folder = folder = scratch()
-        write_file(folder + "/go.mod", "module toolexec_program\n\ngo 1.21\n")
-        write_file(folder + "/program.go", payload.pop("program", ""))
-        write_file(folder + "/tools.go", payload.pop("tools", ""))
+        self._directory = directory = scratch()
+        write_file(directory + "/go.mod", "module toolexec_program\n\ngo 1.21\n")
+        write_file(directory + "/program.go", payload.pop("program", ""))
+        write_file(directory + "/tools.go", payload.pop("tools", ""))
         payload.pop("code", None)
-        code, said = self._compile(folder)
+        code, said = self._compile(directory)
         if code != 0:
             return to_text({"error": {"kind": "CompileError", "message": said, "raw": True}})
-        program = folder + "/program"
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        program = directory + "/program"
+        if os.statvfs(directory).f_flag & os.ST_NOEXEC:
             program = _in_memory(program)
         self._child = Child(self._line, [program, str(CHILD_FD)])
         return self._child.run({**message, "payload": payload})
@@ -63,14 +63,14 @@ class Go:
         """Note that the result has been sent."""
         if self._child is not None:
             self._child.close()
-        if self._folder:
-            remove(self._folder)
-        self._child, self._folder = None, ""
+        if self._directory:
+            remove(self._directory)
+        self._child, self._directory = None, ""
 
-    def _compile(self, folder: str) -> tuple[int, str]:
-        env = {**os.environ, **_SETTINGS, "GOCACHE": self._own_cache(), "GOTMPDIR": folder}
+    def _compile(self, directory: str) -> tuple[int, str]:
+        env = {**os.environ, **_SETTINGS, "GOCACHE": self._own_cache(), "GOTMPDIR": directory}
         work = os.getcwd()  # noqa: PTH109 - pathlib takes long to import
-        os.chdir(folder)
+        os.chdir(directory)
         try:
             return output_of([self._path, "build", "-trimpath", "-o", "program", "."], env)
         finally:
@@ -84,11 +84,11 @@ class Go:
         if os.access(theirs, os.W_OK):
             return theirs
         cache = scratch()
-        for folder in os.listdir(theirs) if os.access(theirs, os.R_OK) else ():  # noqa: PTH208
-            if len(folder) == 2:
-                os.mkdir(cache + "/" + folder)  # noqa: PTH102
-                for name in os.listdir(theirs + "/" + folder):  # noqa: PTH208
-                    path = "/" + folder + "/" + name
+        for directory in os.listdir(theirs) if os.access(theirs, os.R_OK) else ():  # noqa: PTH208
+            if len(directory) == 2:
+                os.mkdir(cache + "/" + directory)  # noqa: PTH102
+                for name in os.listdir(theirs + "/" + directory):  # noqa: PTH208
+                    path = "/" + directory + "/" + name
                     os.symlink(theirs + path, cache + path)  # noqa: PTH211
         write_file(cache + "/trim.txt", str(int(time.time())))  # or old entries would be removed
         self._cache = cache
@@ -96,7 +96,7 @@ class Go:
 
 
 def _in_memory(path: str) -> str:
-    """Another path of a program, in case the folder that it is in is not for programs."""
+    """Another path of a program, in case the directory that it is in is not for programs."""
     low = os.memfd_create("program")
     memory = move_high(low)
     os.close(low)

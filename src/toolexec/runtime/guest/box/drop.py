@@ -1,4 +1,4 @@
-"""What a guest gives up by itself: new privileges, writing outside of its folders, TCP, dangerous system calls.
+"""What a guest gives up by itself: new privileges, writing outside of its directories, TCP, dangerous system calls.
 
 It holds for this process and all that it starts, and cannot be taken back. Threads that run already would keep their
 rights, so this comes before the first one.
@@ -16,11 +16,11 @@ __all__ = ["drop"]
 _SET_NO_NEW_PRIVILEGES, _GET_NO_NEW_PRIVILEGES = 38, 39
 _GET_SECCOMP, _SET_SECCOMP, _FILTER = 21, 22, 2
 _WRITE_FILE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
-_CHANGES = 0x1FF2  # what Landlock had first of rights to write files, and to make and remove entries of folders
+_CHANGES = 0x1FF2  # what Landlock had first of rights to write files, and to make and remove entries of directories
 _DEVICES = 1 << 6 | 1 << 11
 _BIND, _CONNECT = 1, 2
 _SCOPES = 3  # abstract sockets of others, signals to others
-_FOLDERS = ("/tmp", "/dev/shm", "/dev/pts")  # noqa: S108 - they are the container's own
+_DIRECTORIES = ("/tmp", "/dev/shm", "/dev/pts")  # noqa: S108 - they are the container's own
 _FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
 
 _DENIED = """
@@ -84,7 +84,7 @@ def _landlock(libc: Any, work: str, proxy_port: int) -> None:
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     rules = _call(libc.syscall, 444, attributes, len(attributes), 0)
     try:
-        places = [(path, changes & ~_DEVICES) for path in (work, *_FOLDERS)]
+        places = [(path, changes & ~_DEVICES) for path in (work, *_DIRECTORIES)]
         places += [(path, changes & (_WRITE_FILE | _TRUNCATE)) for path in _FILES]
         for path, rights in places:
             try:

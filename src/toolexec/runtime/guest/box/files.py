@@ -1,4 +1,4 @@
-"""Files of the host into the working folder, and what programs leave there out again, over the guest protocol."""
+"""Files of the host into the working directory, and what programs leave there out again, over the guest protocol."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _MAX_ENTRIES = 20_000
 _MAX_LEFT_OUT = 1000
 _SKIPPED = ("__pycache__", ".cache", ".npm", ".config")
 _OURS = ".toolexec-"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TICK = 20_000_000  # nanoseconds: clocks of file systems are coarser than that of the system
 
 
 def handle(line: Any, message: Any, work: str) -> bool:
-    """Do what a message asks for, if it is about files; False if it is not. *work* is the path of the folder."""
+    """Do what a message asks for, if it is about files; False if it is not. *work* is the path of the directory."""
     kind = message.get("type")
-    folder = _folder(work)
+    directory = _directory(work)
     if kind == "put_file":
-        folder.put(message.get("payload") or {}, line.take_data(message))
+        directory.put(message.get("payload") or {}, line.take_data(message))
     elif kind == "files_end":
-        problem = folder.finish()
+        problem = directory.finish()
         kind, payload = ("error", problem) if problem else ("response", {})
         line.send(kind, message["id"], to_text(payload))
     elif kind == "take_files":
-        _take(line, message["id"], message.get("payload") or {}, folder)
+        _take(line, message["id"], message.get("payload") or {}, directory)
     else:
         return False
     return True
@@ -44,29 +44,29 @@ def handle(line: Any, message: Any, work: str) -> bool:
 
 def changed(work: str) -> bool:
     """Return whether there is a file that is new, or has changed since it was put or taken."""
-    folder = _folder(work)
-    return any(folder.known.get(name) != mark for name, mark in folder.scan())
+    directory = _directory(work)
+    return any(directory.known.get(name) != mark for name, mark in directory.scan())
 
 
-def _take(line: Any, message_id: str, payload: dict[str, Any], folder: _Folder) -> None:
+def _take(line: Any, message_id: str, payload: dict[str, Any], directory: _Directory) -> None:
     """Send what is new, and then the names of what is too much."""
     most, left = payload.get("max_files", 0), payload.get("max_bytes", 0)
     left_out: list[str] = []
-    found = dict(folder.scan())
-    for name in sorted(name for name, mark in found.items() if folder.known.get(name) != mark):
-        mark = folder.send(line, message_id, name, left) if most > 0 and _is_text(name) else None
+    found = dict(directory.scan())
+    for name in sorted(name for name, mark in found.items() if directory.known.get(name) != mark):
+        mark = directory.send(line, message_id, name, left) if most > 0 and _is_text(name) else None
         if mark is None:
             left_out.append(name)
             continue
         found[name] = mark
         most -= 1
         left -= mark[0]
-    folder.known = found
+    directory.known = found
     line.send("response", message_id, to_text({"left_out": left_out[:_MAX_LEFT_OUT]}))
 
 
-class _Folder:
-    """The working folder of programs. What they leave may be links that lead elsewhere, pipes, deep trees."""
+class _Directory:
+    """The working directory of programs. What they leave may be links that lead elsewhere, pipes, deep trees."""
 
     def __init__(self, path: str) -> None:
         self.known: dict[str, tuple[int, ...]] = {}
@@ -126,9 +126,9 @@ class _Folder:
             os.close(file)
 
     def scan(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the plain files below the folder."""
+        """Yield the plain files below the directory."""
         try:
-            top = os.open(self._path, _FOLDER)
+            top = os.open(self._path, _DIRECTORY)
         except OSError:
             return
         yield from _scan(top, "", 1, [_MAX_ENTRIES])
@@ -137,7 +137,7 @@ class _Folder:
         file = self._walk(name, _WRITE)
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
-            raise ValueError("it is no plain file")
+            raise ValueError("it is not a plain file")
         self._file = file
 
     def _close(self, name: str) -> None:
@@ -155,36 +155,40 @@ class _Folder:
             self._file = -1
 
     def _walk(self, name: str, flags: int) -> int:
-        """Open a file from folder to folder, so that no link can lead elsewhere; to write, folders are made."""
+        """Open a file from directory to directory, so that no link can lead elsewhere; to write, directories are
+        made.
+        """
         parts = name.split("/")
         if not name or not all(part and part not in (".", "..") for part in parts):
             raise ValueError("the path is not plain and relative")
-        folder = os.open(self._path, _FOLDER)
+        directory = os.open(self._path, _DIRECTORY)
         try:
             for part in parts[:-1]:
                 if flags & os.O_CREAT:
-                    _make_folder(part, folder)
-                inner = os.open(part, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = inner
-            return os.open(parts[-1], flags, 0o600, dir_fd=folder)
+                    _make_directory(part, directory)
+                inner = os.open(part, _DIRECTORY, dir_fd=directory)
+                os.close(directory)
+                directory = inner
+            return os.open(parts[-1], flags, 0o600, dir_fd=directory)
         finally:
-            os.close(folder)
+            os.close(directory)
 
 
-_folders: dict[str, _Folder] = {}
+_directories: dict[str, _Directory] = {}
 
 
-def _folder(work: str) -> _Folder:
-    if work not in _folders:
-        _folders[work] = _Folder(work)
-    return _folders[work]
+def _directory(work: str) -> _Directory:
+    if work not in _directories:
+        _directories[work] = _Directory(work)
+    return _directories[work]
 
 
-def _scan(folder: int, prefix: str, depth: int, left: list[int]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """As `_Folder.scan`, from an open folder, which is closed then; *left* has how many entries are still looked at."""
+def _scan(directory: int, prefix: str, depth: int, left: list[int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """As `_Directory.scan`, from an open directory, which is closed then; *left* has how many entries are still
+    looked at.
+    """
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             for entry in entries:
                 left[0] -= 1
                 if left[0] < 0:
@@ -197,14 +201,14 @@ def _scan(folder: int, prefix: str, depth: int, left: list[int]) -> Iterator[tup
                     if stat.S_ISREG(status.st_mode):
                         yield prefix + name, _mark(status)
                     elif stat.S_ISDIR(status.st_mode) and depth < _MAX_DEPTH:
-                        inner = os.open(name, _FOLDER, dir_fd=folder)
+                        inner = os.open(name, _DIRECTORY, dir_fd=directory)
                         yield from _scan(inner, prefix + name + "/", depth + 1, left)
                 except OSError:
                     continue
     except OSError:
         return
     finally:
-        os.close(folder)
+        os.close(directory)
 
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:
@@ -212,7 +216,7 @@ def _mark(status: os.stat_result) -> tuple[int, ...]:
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _make_folder(name: str, inside: int) -> None:
+def _make_directory(name: str, inside: int) -> None:
     try:
         os.mkdir(name, 0o700, dir_fd=inside)
     except FileExistsError:

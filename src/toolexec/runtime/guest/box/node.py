@@ -20,7 +20,7 @@ class Node:
     def __init__(self, line: Any, path: str) -> None:
         self._line = line
         self._path = path
-        self._folder = ""
+        self._directory = ""
         self._child: Any = None
 
     def prepare(self, warm: bool) -> None:
@@ -38,15 +38,15 @@ class Node:
         """Note that the result has been sent."""
         if self._child is not None:
             self._child.close()
-        if self._folder:
-            remove(self._folder)
-        self._child, self._folder = None, ""
+        if self._directory:
+            remove(self._directory)
+        self._child, self._directory = None, ""
 
     def _start(self, how: str) -> Any:
-        self._folder = scratch()
+        self._directory = scratch()
         for name in _TEXTS:
-            write_file(self._folder + "/" + name, text_of("javascript/" + name))
-        command = [self._path, "--expose-internals", self._folder + "/guest.cjs", str(CHILD_FD), how]
+            write_file(self._directory + "/" + name, text_of("javascript/" + name))
+        command = [self._path, "--expose-internals", self._directory + "/guest.cjs", str(CHILD_FD), how]
         self._child = Child(self._line, command)
         return self._child
 
@@ -54,7 +54,7 @@ class Node:
 def text_of(name: str) -> str:
     """Return a file of the guests that is not Python; see `boot_bytes`."""
     for finder in sys.meta_path:
-        if hasattr(finder, "texts"):
-            return finder.texts[name]  # type: ignore[attr-defined]
+        if hasattr(finder, "strings"):
+            return finder.strings[name]  # type: ignore[attr-defined]
     with open(os.path.dirname(__file__) + "/../" + name) as file:  # noqa: PTH120, PTH123 - it was not shipped
         return file.read()

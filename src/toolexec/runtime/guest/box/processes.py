@@ -57,10 +57,10 @@ def exit_code(process: int) -> int:
 
 
 def scratch() -> str:
-    """Return the path of a new folder that programs do not stumble on, and that is not given back as their work."""
-    folder = os.environ.get("TMPDIR", "/tmp") + "/.toolexec-" + os.urandom(6).hex()  # noqa: S108 - for nobody else
-    os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib takes long to import
-    return folder
+    """Return the path of a new directory that programs do not stumble on, and that is not given back as their work."""
+    directory = os.environ.get("TMPDIR", "/tmp") + "/.toolexec-" + os.urandom(6).hex()  # noqa: S108 - for nobody else
+    os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib takes long to import
+    return directory
 
 
 def write_file(path: str, text: str) -> None:
@@ -69,13 +69,13 @@ def write_file(path: str, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
-def remove(folder: str) -> None:
-    """Delete a folder of ours with all that is in it, as far as that can be done."""
+def remove(directory: str) -> None:
+    """Delete a directory of ours with all that is in it, as far as that can be done."""
     try:
-        for name in os.listdir(folder):  # noqa: PTH208
-            os.unlink(folder + "/" + name)  # noqa: PTH108
-        os.rmdir(folder)  # noqa: PTH106
+        for name in os.listdir(directory):  # noqa: PTH208
+            os.unlink(directory + "/" + name)  # noqa: PTH108
+        os.rmdir(directory)  # noqa: PTH106
     except OSError:  # there is more in it than we have put there
         import shutil
 
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

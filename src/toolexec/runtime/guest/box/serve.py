@@ -169,9 +169,9 @@ class Server:
 
 def find_program(name: str) -> str:
     """Return the path of a program on the PATH, "" if there is none."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = folder + "/" + name
-        if folder.startswith("/") and os.access(path, os.X_OK):
+    for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = directory + "/" + name
+        if directory.startswith("/") and os.access(path, os.X_OK):
             return path
     return ""
 

@@ -1,4 +1,4 @@
-"""The texts of programs, for tracebacks, without the module that keeps them: to import it takes long."""
+"""The strings of programs, for tracebacks, without the module that keeps them: to import it takes long."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ func (l *toolexecLine) deliver(message toolexecMessage) {
 	}
 }
 
-// toolexecObject decodes an object; a whole number too large for a float64 stays a json.Number.
+// toolexecObject decodes an object; an integer too large for a float64 stays a json.Number.
 func toolexecObject(text []byte) map[string]any {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

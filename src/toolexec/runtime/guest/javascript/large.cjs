@@ -58,7 +58,7 @@ globalThis.__toolexecLarge = ({ askNow, ask, release }) => {
     // Of an object: read its keys, and the first values with them.
     open() {
       if (this.keys !== undefined) return;
-      const { keys, items } = this.page({ offset: 0, texts: false });
+      const { keys, items } = this.page({ offset: 0, strings: false });
       while (keys.length < this.data.length) {
         const more = askNow({ handle: this.data.id, page: { of: "keys", offset: keys.length } }).keys;
         if (more.length === 0) throw new Error("the host has lost a part of this result");

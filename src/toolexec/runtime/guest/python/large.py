@@ -1,7 +1,7 @@
 """Results that are too large to travel at once: they stay on the host, and are read piece by piece as they are used.
 
 To a program they are what they stand for. Lists and dicts are of subclasses of these; what has been read is in them, so
-that functions in C find it, too. Once all is read nothing but the class is special. Texts are read at once, as little
+that functions in C find it, too. Once all is read nothing but the class is special. Strings are read at once, as little
 can be done with a part of one, unless they are huge.
 """
 
@@ -233,7 +233,7 @@ class _UnreadDict(_DictResult):
         with reader.lock:
             if reader.positions:
                 return
-            items, answer = reader.page(offset=0, texts=False)
+            items, answer = reader.page(offset=0, strings=False)
             keys = answer["keys"]
             while len(keys) < reader.remote.length:
                 keys += reader.remote.ask(of="keys", offset=len(keys))["keys"]
@@ -342,7 +342,8 @@ for _unread in (_UnreadList, _UnreadDict):
     _unread.__hash__ = None
 
 
-# -- texts ------------------------------------------------------------------------------------------------------------
+# -- strings
+# ------------------------------------------------------------------------------------------------------------
 
 
 class TextResult:

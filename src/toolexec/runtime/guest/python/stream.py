@@ -205,7 +205,7 @@ class Line(StreamChannel):
         try:
             while not self._left:
                 self._deliver_all(self.receive())
-        except (EOFError, OSError, ValueError, StopIteration):  # the last one is for what is no JSON
+        except (EOFError, OSError, ValueError, StopIteration):  # the last one is for what is not JSON
             self._gone = True
             with self._lock:
                 self._deliver_all([{"type": "error", "id": key, "payload": _GONE} for key in list(self.listeners)])

@@ -44,7 +44,7 @@ def to_text(value: Any, what: str = "the value") -> str:
 
 
 def _look(value: Any) -> tuple[bool, bool]:
-    """Whether there are too many values in it, and whether all dicts have texts as keys and nothing is too deep. Takes
+    """Say whether it has too many values, and whether all dicts have string keys and nothing is too deep. Takes
     no longer for what is shared, however often."""
     level, times, total, is_plain = {id(value): value}, {id(value): 1}, 1, True
     for _ in range(_MAX_DEPTH):
@@ -89,7 +89,7 @@ def from_text(text: str) -> Any:
 
 
 def _encoder() -> Any:
-    """What `json.dumps` makes anew at each call, made once: calls of tools are many and small."""
+    """What `json.dumps` makes again at each call, made once: calls of tools are many and small."""
     try:
         from _json import encode_basestring_ascii, make_encoder  # json takes longer to import than all that is here
 

@@ -18,7 +18,7 @@ ANY = {"type": "object"}
 LINK = ("t:begin", "job.ref", "t:go", "handle", 1, 1)
 
 
-class Desk:
+class Approvals:
     """Tools that give what they are told, behind a watch whose clock stands still."""
 
     def __init__(self, **settings: Any) -> None:
