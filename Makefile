@@ -22,8 +22,8 @@ demo: $(DEMO)
 test: $(STAMP)
 	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180
 
-test-full: test
-	@$(BIN)/python tests/gate.py --tier full $(PARALLEL) -q
+test-full: $(STAMP)
+	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
 test-soak: $(STAMP)
 	@$(PYTEST) --tier soak -q -o faulthandler_timeout=3600

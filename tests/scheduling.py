@@ -1,4 +1,4 @@
-"""How a run is shared between workers: a file's tests in one worker, and a worker that ends is no reason to hang."""
+"""How a run is shared between workers: a file's tests in one worker, long files first, and a worker that ends is no reason to hang."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ from xdist.workermanage import WorkerController
 
 __all__ = ["FileScheduling"]
 
+# The files that take longest, in that order; the others follow by their number of tests. A long file that begins last
+# has one worker busy while the others are done.
+LONGEST = (
+    "tests/contract/test_containers.py",
+    "tests/contract/test_escape.py",
+    "tests/release/test_newest.py",
+    "tests/release/test_oldest.py",
+    "tests/runtime/images/test_build.py",
+    "tests/runtime/containers/test_containers.py",
+    "tests/cli/test_code.py",
+    "tests/cli/test_sandbox.py",
+    "tests/backend/mcp/test_eras.py",
+    "tests/code/test_stubs.py",
+    "tests/contract/test_mcp_backend.py",
+)
+
 
 class FileScheduling(LoadFileScheduling):
-    """Gives files to workers, and goes on when one of them ends in a test.
+    """Gives files to workers, the longest first, and goes on when one of them ends in a test.
 
     The scheduler of xdist 3.8 gives the finished files of such a worker to the others once more, as empty work that no
     test ever completes, and gives the worker that replaces it a last test that waits for the next: the run then never
     ends (pytest-dev/pytest-xdist#1323, #1327, #1371; mended after 3.8).
     """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give the worker the longest file that is left."""
+        if longest := next((name for name in LONGEST if name in self.workqueue), None):
+            self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take the worker's unfinished tests back, but for the one it ended in, and return that one."""

@@ -4,6 +4,8 @@
 - **full** (`make test-full`): the fast tier, and what needs an engine, a daemon, npm, another Python, or many seconds.
 - **soak** (`make test-soak`): what is slow by nature: cycles, kills, and each property with new examples, at depth.
 
+`--tier above` is what the full tier has above the fast one: `make test-full` runs the fast tier, then this.
+
 A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`.
 """
 
@@ -17,7 +19,7 @@ import pytest
 
 __all__ = ["FULL", "TIERS", "is_full_path", "missing", "wants"]
 
-TIERS = ("fast", "full", "soak")
+TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
 _ROOT = Path(__file__).parent
 
@@ -74,11 +76,11 @@ def choose(tier: str) -> None:
 
 
 def wants(marks: set[str]) -> bool:
-    """Return whether the run's tier has a test with these marks: `fast` and `full` leave out what is above them; `soak` is alone, with all properties."""
+    """Return whether the run's tier has a test with these marks: `fast` and `full` leave out what is above them, `above` also the fast ones; `soak` is alone, with all properties."""
     tier = os.environ.get(_VARIABLE, "full")
     if tier == "soak":
         return "soak" in marks or "hypothesis" in marks
-    return "soak" not in marks and (tier == "full" or "full" not in marks)
+    return "soak" not in marks and (tier == "full" or ("full" in marks) == (tier == "above"))
 
 
 def missing(what: str, fix: str) -> NoReturn:
