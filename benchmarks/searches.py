@@ -6,16 +6,17 @@ import gc
 from collections.abc import Callable, Sequence
 from itertools import islice
 from statistics import fmean, median, quantiles
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.corpus import QUERIES, make_corpus, other_queries, precision
 from benchmarks.meter import Meter
 
-__all__ = ["LIMIT", "corpus_of", "record_changes", "record_search", "size_asked"]
+__all__ = ["LIMIT", "corpus_of", "record_changes", "record_once", "record_search", "size_asked"]
 
 LIMIT = 10
 _OTHERS = 400
+_ONCE = 500
 _SLOW = 4.0
 
 
@@ -49,6 +50,24 @@ def record_search(meter: Meter, prefix: str, search: Callable[[str], Sequence[st
     asked = other_queries(min(_OTHERS, int(2 * budget / fmean(taken))))
     if asked:
         meter.record(f"{prefix}.others", fmean(_timed(search, text) for text in asked))
+
+
+def record_once(meter: Meter, prefix: str, search: Callable[[str], Any]) -> None:
+    """Time 500 different queries, each asked once, of an index that was just built, or fewer where it takes seconds:
+    `mean`, `p95` and `max` of the time, and `cpu`, the mean of the processor's."""
+    texts = [query.text for query in QUERIES]
+    texts += other_queries(_ONCE - len(texts))
+    gc.collect()
+    taken: list[float] = []
+    before = process_time()
+    for text in texts:
+        taken.append(_timed(search, text))
+        if len(taken) >= 20 and sum(taken) > _SLOW:
+            break
+    meter.record(f"{prefix}.cpu", (process_time() - before) / len(taken))
+    meter.record(f"{prefix}.mean", fmean(taken))
+    meter.record(f"{prefix}.p95", quantiles(taken, n=20)[-1])
+    meter.record(f"{prefix}.max", max(taken))
 
 
 def record_changes(meter: Meter, prefix: str, change: Callable[[int], None], times: int) -> None:

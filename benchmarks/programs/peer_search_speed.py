@@ -10,7 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Protocol
 
 import bm25s
@@ -21,7 +21,7 @@ from fastmcp.tools.base import Tool
 
 from benchmarks.corpus import document_text
 from benchmarks.meter import Meter, run_program
-from benchmarks.searches import LIMIT, corpus_of, record_changes, record_search, size_asked
+from benchmarks.searches import LIMIT, corpus_of, record_changes, record_once, record_search, size_asked
 
 __all__ = ["ENGINES", "Engine"]
 
@@ -160,10 +160,12 @@ def measure(meter: Meter, name: str, make: Callable[..., Engine], count: int) ->
     definitions, more = corpus_of(count, 200)
     prefix = f"search_peers.{count}.{name}"
     gc.collect()
-    started = perf_counter()
+    started, before = perf_counter(), process_time()
     engine = make(definitions)
     engine.search("release notes")
     meter.record(f"{prefix}.build", (perf_counter() - started) / count)
+    meter.record(f"{prefix}.build_cpu", (process_time() - before) / count)
+    record_once(meter, f"{prefix}.once", engine.search)
     record_search(meter, prefix, engine.search)
 
     def change(number: int) -> None:

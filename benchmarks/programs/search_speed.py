@@ -7,14 +7,16 @@ import gc
 import sys
 import threading
 from collections.abc import Sequence
-from time import perf_counter, sleep
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from benchmarks.corpus import QUERIES
 from benchmarks.meter import Meter, run_program
-from benchmarks.searches import LIMIT, corpus_of, record_changes, record_search, size_asked
+from benchmarks.searches import LIMIT, corpus_of, record_changes, record_once, record_search, size_asked
 from toolexec import InMemoryIndex, LocalBinding, Tool
 from toolexec.discovery import BM25Searcher
+from toolexec.discovery.catalogue import SQLiteCatalogue
 
 FIRST = "release notes"
 ADDED = 200
@@ -30,7 +32,7 @@ def filled(tools: Sequence[Tool]) -> InMemoryIndex:
 
 
 def measure_builds(meter: Meter, prefix: str, definitions: Sequence[dict[str, Any]]) -> InMemoryIndex:
-    """From tools, or from JSON data, to the first answer, a tool."""
+    """From tools, or from JSON data, to the first answer, a tool; then many queries, each for the first time."""
     count = len(definitions)
     times = 1 if meter.quick else max(1, min(5, 30_000 // count))
     for _ in range(times):
@@ -42,10 +44,23 @@ def measure_builds(meter: Meter, prefix: str, definitions: Sequence[dict[str, An
     index = InMemoryIndex()
     for _ in range(times):
         gc.collect()
-        started = perf_counter()
+        started, before = perf_counter(), process_time()
         index = filled(tools)
         meter.record(f"{prefix}.build", (perf_counter() - started) / count)
+        meter.record(f"{prefix}.build_cpu", (process_time() - before) / count)
+    record_once(meter, f"{prefix}.once", lambda query: index.search(query, LIMIT))
     return index
+
+
+def measure_opening(meter: Meter, prefix: str, index: InMemoryIndex) -> None:
+    """The first query of a catalogue that was stored."""
+    with TemporaryDirectory() as folder, SQLiteCatalogue(f"{folder}/tools.db") as catalogue:
+        catalogue.save(index)
+        for _ in range(3):
+            opened = catalogue.open()
+            started = perf_counter()
+            assert opened.search(QUERIES[0].text, LIMIT)
+            meter.record(f"{prefix}.opened", perf_counter() - started)
 
 
 def measure_searches(meter: Meter, prefix: str, index: InMemoryIndex, tools: Sequence[Tool]) -> None:
@@ -117,6 +132,7 @@ async def main(meter: Meter) -> None:
 
     def measure() -> None:
         index = measure_builds(meter, prefix, definitions)
+        measure_opening(meter, prefix, index)
         tools = [entry.tool for entry in index.tools()]
         measure_searches(meter, prefix, index, tools)
         measure_changes(meter, prefix, index, more)

@@ -25,6 +25,7 @@ from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.ranker import Choice, Ranker, Word
 from toolexec.discovery.ranking.snapshot import pack, unpack
 from toolexec.discovery.ranking.spelling import MARK
+from toolexec.discovery.ranking.synonyms import synonyms_of
 from toolexec.discovery.search import Accept, Hit, Hits
 from toolexec.discovery.selection import Selection
 from toolexec.errors import ConfigurationError
@@ -180,6 +181,7 @@ class BM25Searcher:
         version, or with other boosts.
         """
         made = cls(config)
+        synonyms_of("")  # reads the table of synonyms, so that the first search does not have to
         known = dict(zip(tools, tools, strict=True))  # so that each ID is there once, and not twice
         found = unpack(data, made._postings, made._fields)
         ids = list(map(known.get, found, found))
@@ -259,9 +261,11 @@ class BM25Searcher:
                 self._drop(tool_id)
             else:
                 self._put(tool, bindings)
+        self._postings.words.phrases.clear()
 
     def _put(self, tool: Tool, bindings: tuple[Binding, ...]) -> None:
-        self._drop(tool.id)
+        if tool.id in self._slots:
+            self._drop(tool.id)
         counts = count_words(tool, self._fields, self._postings.words)
         slot = self._postings.put(counts, self._marks.of(tool, bindings))
         self._ranker.changed(slot)

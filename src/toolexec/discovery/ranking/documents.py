@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Final, NamedTuple
 
-from toolexec.discovery.ranking.postings import MAX_COUNT
+from pydantic_core import from_json
+
 from toolexec.discovery.ranking.vocabulary import Vocabulary
 from toolexec.discovery.search import SearchDoc
 from toolexec.model.tool import Tool
@@ -52,47 +53,47 @@ def texts_of(tool: Tool) -> dict[str, str]:
     }
 
 
-def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> Mapping[str, int]:
-    """Return the counts of a tool's words in units, by sign."""
-    read = words.read
+def count_words(tool: Tool, fields: Fields, words: Vocabulary) -> dict[str, int]:
+    """Return the counts of a tool's words in units, by sign; they may be more than a posting holds."""
+    telling, every = words.telling.__getitem__, words.every.__getitem__
     description = f"{tool.title} {tool.description}"
     if tool.has_meta:
         doc = SearchDoc(tool)
         description = f"{doc.description} {doc.extra}"
     if len(description) > MAX_TEXT:
         description = description[:MAX_TEXT]
-    pieces = read(description) * fields.description
+    pieces = [*filter(None, map(telling, description.split()))] * fields.description
     if fields.parameters:
-        pieces += read(_parameters(tool.input_schema.text)) * fields.parameters
+        found: list[str] = []
+        for text in _parameters(tool.input_schema.text):
+            found += words.phrases[text]
+        pieces += found * fields.parameters
+    pieces += [*map(every, tool.name.split("_"))] * fields.name
+    pieces += [every(tool.namespace)] * fields.namespace
+    pieces += [*map(every, tool.tags)] * fields.tags
     counts = Counter(pieces)
+    counts.pop("", None)  # of stop words
     if len("".join(counts)) != len(counts):  # some identifiers among them
         for piece in [piece for piece in counts if len(piece) != 1]:
             count = counts.pop(piece)
             for sign in piece:
                 counts[sign] += count
-    get = counts.get
-    short = ((tool.name, fields.name), (tool.namespace, fields.namespace), (" ".join(tool.tags), fields.tags))
-    for text, units in short:
-        if units:
-            for piece in read(text, stop_words=True):
-                for sign in piece:
-                    counts[sign] = get(sign, 0) + units
-    if counts and max(counts.values()) > MAX_COUNT:
-        for sign, count in counts.items():
-            if count > MAX_COUNT:
-                counts[sign] = MAX_COUNT
     return counts
 
 
-def _parameters(schema_text: str) -> str:
+def _parameters(schema_text: str) -> list[str]:
     """Return the names and descriptions of the top-level parameters of a schema."""
     if '"properties"' not in schema_text:
-        return ""
-    schema: object = _decode(schema_text)[0]
+        return []
+    try:
+        schema: object = from_json(schema_text)
+    except ValueError:  # it refuses some of what we accept
+        schema = _decode(schema_text)[0]
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
-        return ""
-    parts = [part for part in properties.values() if isinstance(part, dict)]
-    texts = [*properties, *[told for part in parts if isinstance(told := part.get("description"), str)]]
-    text = " ".join(texts).replace("_", " ")
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT]
+        return []
+    found = [
+        f"{name} {text}" if isinstance(part, dict) and isinstance(text := part.get("description"), str) else name
+        for name, part in properties.items()
+    ]
+    return found if len(schema_text) <= MAX_TEXT else " ".join(found)[:MAX_TEXT].split()

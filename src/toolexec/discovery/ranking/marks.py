@@ -28,16 +28,29 @@ class Marks:
         self._namespaces, self._tags, self._backends, self._hints = (
             _Signs(words, kind) for kind in ("namespace", "tag", "backend", "hint")
         )
+        self._hinted: dict[tuple[bool | None, ...], str] = {}
+        self._homes: dict[tuple[str, str], str] = {}
+        words.derived += (self._hinted, self._homes)
 
     def of(self, tool: Tool, bindings: Sequence[Binding]) -> str:
         """Return the signs of a tool's marks, each once."""
-        tags, backends, hints = self._tags, self._backends, self._hints
-        made = [self._namespaces[tool.namespace]]
-        made += [tags[tag] for tag in tool.tags]
-        made += [hints[name] for name in tool.annotations.on()]
-        for binding in bindings:
-            made += (backends[binding.kind], backends[binding.backend])
-        return "".join(dict.fromkeys(made))
+        notes = tool.annotations
+        asked = (notes.read_only, notes.idempotent, notes.destructive, notes.open_world)
+        hints = self._hinted.get(asked)
+        if hints is None:
+            hints = self._hinted[asked] = "".join([self._hints[name] for name in notes.on()])
+        made = [self._namespaces[tool.namespace], *map(self._tags.__getitem__, tool.tags), hints]
+        if len(bindings) == 1:
+            home = bindings[0].kind, bindings[0].backend
+            made.append(self._homes.get(home) or self._home(home))
+            return "".join(made)
+        backends = self._backends
+        homes = [backends[name] for binding in bindings for name in (binding.kind, binding.backend)]
+        return "".join((*made, *dict.fromkeys(homes)))
+
+    def _home(self, home: tuple[str, str]) -> str:
+        made = self._homes[home] = "".join(dict.fromkeys(map(self._backends.__getitem__, home)))
+        return made
 
     def clauses(self, filters: Filters) -> tuple[Clause, ...]:
         """Return the filters as conditions on marks."""

@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -99,6 +100,7 @@ class Levels(dict[int, int]):
         return level
 
 
+@lru_cache(maxsize=4096)
 def length_class(length: float) -> int:
     """Return the class of a document's length, 16 to each doubling; 0 to 255."""
     return min(int(math.log2(length) * _PER_OCTAVE), 255) if length > 1 else 0

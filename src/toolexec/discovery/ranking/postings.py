@@ -15,6 +15,7 @@ __all__ = ["MAX_COUNT", "Postings"]
 MAX_COUNT: Final = 255
 """The most that a word can count in a tool, in units."""
 _MAX_DEAD: Final = 4096
+_ONE: Final = "\x01"
 _NOTHING: Final = array("I")
 
 
@@ -43,22 +44,30 @@ class Postings:
         self._free: list[int] = []
         self._dead: set[str] = set()
 
-    def put(self, counts: Mapping[str, int], marks: str) -> int:
-        """Take in what a tool holds: counts of words by sign, each at most 255, and *marks*, the signs of what does not
-        count towards its length; returns its slot."""
-        values = counts.values()
-        text = "".join((*counts, marks, *map(chr, values), "\x01" * len(marks)))
+    def put(self, counts: dict[str, int], marks: str) -> int:
+        """Take in what a tool holds: counts of words by sign (more than 255 count as 255), and *marks*, the signs of
+        what does not count towards its length; returns its slot."""
+        try:
+            values = bytes(counts.values())
+        except ValueError:
+            for sign, count in counts.items():
+                counts[sign] = min(count, MAX_COUNT)
+            values = bytes(counts.values())
+        text = f"{''.join(counts)}{marks}{values.decode('latin-1')}{_ONE * len(marks)}"
         length = sum(values)
         slot = self._free.pop() if self._free else len(self.held)
         base = slot << 8
-        if slot == len(self.held):
+        lists = self.lists
+        if slot == len(self.held):  # higher than all others
             self.held.append(text)
             self.lengths.append(length)
-            self._append(base, counts, marks)
+            for sign, count in counts.items():
+                lists[sign].append(base | count)
+            for sign in marks:
+                lists[sign].append(base | 1)
         else:
             self.held[slot] = text
             self.lengths[slot] = length
-            lists = self.lists
             for sign in marks:
                 insort(lists[sign], base | 1)
             for sign, count in counts.items():
@@ -66,14 +75,6 @@ class Postings:
         self.total_length += length
         self.count += 1
         return slot
-
-    def _append(self, base: int, counts: Mapping[str, int], marks: str) -> None:
-        """The postings of a slot that is higher than all others."""
-        lists = self.lists
-        for sign, count in counts.items():
-            lists[sign].append(base | count)
-        for sign in marks:
-            lists[sign].append(base | 1)
 
     def take(self, slot: int) -> None:
         """Forget what a slot holds; the slot is free for another tool."""

@@ -118,7 +118,8 @@ class Ranker:
 
     def changed(self, slot: int) -> None:
         """Take note that another tool, or none, is now in a slot."""
-        self._known.clear()
+        if self._known:
+            self._known.clear()
         kind = length_class(self.postings.lengths[slot])
         if slot == len(self._classes):
             self._classes.append(kind)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.words import split_words
@@ -35,16 +35,16 @@ class Vocabulary:
         self._stems: list[str] = []
         self._forms: list[tuple[str, ...]] = []
         self._free: list[str] = []
-        self.derived: list[dict[str, str]] = []
+        self.derived: list[dict[Any, Any]] = []
         """What others remember of signs, to be emptied when some are given up."""
-        self._telling = _Pieces(self, STOP_WORDS)
-        self._all = _Pieces(self, frozenset())
-
-    def read(self, text: str, *, stop_words: bool = False) -> list[str]:
-        """Return the signs of a text, piece by piece: mostly one, several for an identifier. New words get a sign. Stop
-        words are left out, unless they are asked for."""
-        pieces = self._all if stop_words else self._telling
-        return [*filter(None, map(pieces.__getitem__, text.split()))]
+        self.telling: Mapping[str, str] = _Pieces(self, STOP_WORDS)
+        """Gives the sign of any piece of text: none of a stop word, several of an identifier. New words get one."""
+        self.every: Mapping[str, str] = _Pieces(self, frozenset())
+        """The same, stop words included."""
+        self.phrases: _Phrases = _Phrases(self.telling)
+        """Gives those of all pieces of a phrase that several tools may have; `_` parts words, too. To be cleared when
+        all tools have been read."""
+        self.derived.append(self.phrases)
 
     def sign(self, key: str, form: str) -> str:
         """Return the sign of a stem, a new one if need be; empty when there is no room for it. *form* is the word as it
@@ -117,6 +117,9 @@ class Vocabulary:
 
     def words_in(self, piece: str) -> list[tuple[str, str]]:
         """Return the words of a piece of text with their stems."""
+        if piece.isalpha() and piece.islower() and piece.isascii():
+            word = piece[:_MAX_WORD]
+            return [(word, stem(word))]
         if not piece.isascii():
             return [(key[:_MAX_WORD], key[:_MAX_WORD]) for key in stems_of(piece)]
         return [(word, stem(word)) for word in [word[:_MAX_WORD] for word in split_words(piece)]]
@@ -139,3 +142,17 @@ class _Pieces(dict[str, str]):
                 self.clear()
             self[piece] = signs
         return signs
+
+
+class _Phrases(dict[str, list[str]]):
+    """Pieces of phrases that were met before."""
+
+    def __init__(self, pieces: Mapping[str, str]) -> None:
+        super().__init__()
+        self._pieces = pieces
+
+    def __missing__(self, text: str) -> list[str]:
+        if len(self) >= _MAX_KNOWN:
+            self.clear()
+        found = self[text] = [*filter(None, map(self._pieces.__getitem__, text.replace("_", " ").split()))]
+        return found
