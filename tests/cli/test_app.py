@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from toolexec import __version__
 from toolexec.cli import app as app_module
@@ -179,3 +180,20 @@ def test_an_error_of_the_parser_itself_is_not_hidden(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(TyperGroup, "main", broken)
     with pytest.raises(ZeroDivisionError):
         app_module.app(["--json"])
+
+
+def test_a_command_alone_is_the_command_among_all() -> None:
+    """Only the parameters of the command that is called are read; its name, help and options are those of the whole."""
+    whole = typer.main.get_group(app_module.app)
+    assert len(whole.commands) > 20
+    for name, command in whole.commands.items():
+        alone = typer.main.get_group(app_module._app_for([name, "--json"])).commands
+        assert list(alone) == [name]
+        assert alone[name].help == command.help
+        assert [each.name for each in alone[name].params] == [each.name for each in command.params]
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["--help"], ["--version", "run"]])
+def test_other_words_reach_all_commands(words: list[str]) -> None:
+    """The parser that has all commands answers what does not begin with one."""
+    assert app_module._app_for(words) is app_module.app
