@@ -67,14 +67,17 @@ class Environment:
         return self.directory / "bin"
 
     def grow(self, wheel: Path, stage: str) -> None:
-        """Install the wheel with the extras of *stage*; the environment must not have those of a later one."""
+        """Install the wheel with the extras of *stage*; the environment must not have those of a later one.
+
+        Python compiles what the commands import; pip would compile the ten thousand files of all dependencies.
+        """
         assert not self.installed or STAGES.index(self.installed[-1]) < STAGES.index(stage)
         if not self.installed:
             subprocess.run([pythons()[self.version], "-m", "venv", str(self.directory)], check=True, timeout=300)
         wanted = [f"toolexec[{stage}] @ {wheel.as_uri()}" if stage != "bare" else f"toolexec @ {wheel.as_uri()}"]
         if stage == "mcp":
             wanted.append("mcp-server-time")  # as the README has it
-        done = self.pip("install", "--quiet", *wanted, "-c", str(ROOT / "constraints.txt"))
+        done = self.pip("install", "--quiet", "--no-compile", *wanted, "-c", str(ROOT / "constraints.txt"))
         assert done.returncode == 0, done.stderr
         self.installed.append(stage)
 
