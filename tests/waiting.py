@@ -6,9 +6,9 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["PATIENCE", "until", "until_blocking"]
+__all__ = ["PATIENCE", "reached", "until", "until_blocking"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,21 @@ async def until(condition: Callable[[], T | Awaitable[T]], pause: float = 0.005)
             return value
         assert time.monotonic() < ends, f"it did not happen within {PATIENCE:g} s"
         await asyncio.sleep(pause)
+
+
+async def reached(event: asyncio.Event, running: asyncio.Future[Any]) -> None:
+    """Wait until *event* is set; fail at once, with what it gave, when *running* ends before, else after PATIENCE.
+
+    To wait for the event alone would be to wait for ever where the program that sets it could not start.
+    """
+    setting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({setting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        setting.cancel()
+    if not event.is_set():
+        assert running.done(), f"it did not get there within {PATIENCE:g} s"
+        raise AssertionError(f"it ended before it got there: {running.result()!r:.2000}")
 
 
 def until_blocking(condition: Callable[[], T], pause: float = 0.005) -> T:

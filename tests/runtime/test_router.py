@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import reached
 
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
@@ -242,7 +243,7 @@ class TestSessions:
         runtime = Runtime([SessionSandbox({"value": program})])
         session = await runtime.open_session(request_of(""))
         task = asyncio.create_task(session.execute(request_of()))
-        await begun.wait()
+        await reached(begun, task)
         await runtime.aclose()
         with pytest.raises(ClosedError):
             await task
@@ -282,7 +283,7 @@ class TestClosing:
         begun = asyncio.Event()
         runtime = Runtime([ScriptedSandbox({"value": outer, "inner": 1})])
         task = asyncio.create_task(runtime.execute(request_of()))
-        await begun.wait()
+        await reached(begun, task)
         await runtime.aclose()
         with pytest.raises(ClosedError):
             await task

@@ -20,7 +20,7 @@ from tests.engines.backends import KINDS, Make, maker
 from tests.engines.containerd import ContainerdDaemon, containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import DockerDaemon, docker_daemon  # noqa: F401 - a fixture
 from tests.engines.images import test_image
-from tests.waiting import until
+from tests.waiting import reached, until
 
 from toolexec import Exec
 from toolexec.code import CodeResult, Limits
@@ -161,7 +161,7 @@ async def test_a_clock_that_jumps(make: Make, monkeypatch: pytest.MonkeyPatch) -
     real = time.time
     async with opened(make) as (ex, _, waits):
         running = asyncio.create_task(ex.execute_code("tools.test.wait()", timeout=6))
-        await waits.wait()
+        await reached(waits, running)
         for jump in (86_400, -86_400):
             with monkeypatch.context() as patch:
                 patch.setattr(time, "time", lambda jump=jump: real() + jump)
@@ -192,7 +192,7 @@ async def test_a_daemon_that_is_killed_in_the_middle(kind: str, request: pytest.
         async with opened(lambda **_: backend) as (ex, _, waits):
             code = "print('begun')\ntools.math.add(a=1, b=2)\ntools.test.wait()"
             running = asyncio.create_task(ex.execute_code(code, timeout=20))
-            await waits.wait()
+            await reached(waits, running)
             daemon.kill()
             result = await running
             assert result.error is not None

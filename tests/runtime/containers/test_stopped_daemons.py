@@ -13,7 +13,7 @@ import pytest
 from tests.engines.backends import maker
 from tests.engines.containerd import containerd_daemon  # noqa: F401 - a fixture
 from tests.engines.docker import docker_daemon  # noqa: F401 - a fixture
-from tests.waiting import until
+from tests.waiting import reached, until
 
 from toolexec import Exec
 from toolexec.code import CodeResult
@@ -79,7 +79,7 @@ async def test_one_that_stops_while_code_runs(stand: Stand) -> None:
     async with opened(stand) as (ex, backend, waits):
         code = "print('begun', flush=True)\ntools.test.wait()"
         running = asyncio.create_task(ex.execute_code(code, timeout=LIMIT * 2))
-        await waits.wait()
+        await reached(waits, running)
         with stand.stopped():
             async with asyncio.timeout(BOUND):
                 result = await running
@@ -124,7 +124,7 @@ async def test_a_run_that_is_cancelled_while_it_is_stopped(stand: Stand) -> None
     """The cancellation is through in time, too."""
     async with opened(stand) as (ex, backend, waits):
         running: asyncio.Task[CodeResult] = asyncio.create_task(ex.execute_code("tools.test.wait()", timeout=60))
-        await waits.wait()
+        await reached(waits, running)
         with stand.stopped():
             running.cancel()
             async with asyncio.timeout(BOUND):
@@ -138,7 +138,7 @@ async def test_a_session_while_it_is_stopped(stand: Stand) -> None:
     async with opened(stand) as (ex, backend, waits):
         async with ex.session() as session:
             running = asyncio.create_task(session.execute_code("tools.test.wait()", timeout=LIMIT * 2))
-            await waits.wait()
+            await reached(waits, running)
             with stand.stopped():
                 async with asyncio.timeout(BOUND):
                     result = await running

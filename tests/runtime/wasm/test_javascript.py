@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.wasm.language_kit import Kit
+from tests.waiting import reached
 from wasmtime import Module, wat2wasm
 
 from toolexec.code.limits import Limits
@@ -613,7 +614,7 @@ async def test_deep_recursion_ends_the_program(language: JavaScriptLanguage, kit
 async def test_cancelling_stops_the_program(language: JavaScriptLanguage, kit: Kit) -> None:
     """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, "await tools.kit.wait()"))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -623,7 +624,7 @@ async def test_cancelling_stops_the_program(language: JavaScriptLanguage, kit: K
 async def test_closing_stops_the_program(language: JavaScriptLanguage, kit: Kit) -> None:
     """A run that was under way ends with an error that says so; a later one starts again."""
     task = asyncio.create_task(run(language, kit, "await tools.kit.wait()"))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     await language.aclose()
     assert "it was closed" in str((await task).error)
     assert await value(language, kit, "1") == 1

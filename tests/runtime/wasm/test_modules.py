@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.wasm.language_kit import Kit
+from tests.waiting import reached
 from wasmtime import wat2wasm
 
 from toolexec.code.limits import Limits
@@ -709,7 +710,7 @@ async def test_a_stopped_tool_call_does_not_hold_up_the_end(language: ModuleLang
 async def test_cancelling_stops_the_module(language: ModuleLanguage, kit: Kit) -> None:
     """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, calling('{"id": "kit:wait"}')))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -720,7 +721,7 @@ async def test_closing_stops_what_runs(kit: Kit) -> None:
     """A run that was under way ends with an error that says so."""
     language = ModuleLanguage(WasmConfig())
     task = asyncio.create_task(run(language, kit, calling('{"id": "kit:wait"}')))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     await language.aclose()
     result = await task
     assert isinstance(result.error, SandboxFailedError)

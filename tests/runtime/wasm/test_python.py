@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.wasm.language_kit import Kit
-from tests.waiting import until
+from tests.waiting import reached, until
 
 from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
@@ -263,7 +263,7 @@ class TestEnds:
     async def test_closing_ends_a_run(self, python: PythonLanguage, kit: Kit) -> None:
         """The caller gets an error and is not cancelled; the language can be used again."""
         task = asyncio.create_task(python.execute(kit.request("tools.kit.wait()")))
-        await kit.begun.wait()
+        await reached(kit.begun, task)
         await python.aclose()
         with pytest.raises(ClosedError):
             await task
@@ -387,7 +387,7 @@ class TestSessions:
     async def test_cancelling_ends_it(self, session: PythonSession, kit: Kit) -> None:
         """It is unknown how far the program came."""
         task = asyncio.create_task(self.run(session, kit, "tools.kit.wait()"))
-        await kit.begun.wait()
+        await reached(kit.begun, task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

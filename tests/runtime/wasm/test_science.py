@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runtime.wasm.language_kit import Kit
+from tests.waiting import reached
 
 from toolexec.code.limits import Limits
 from toolexec.errors import (
@@ -206,7 +207,7 @@ async def test_programs_cannot_change_the_guest_of_others(language: ScienceLangu
 async def test_cancelling_stops_the_program(language: ScienceLanguage, kit: Kit) -> None:
     """Cancelling the run also stops its tool calls."""
     task = asyncio.create_task(run(language, kit, "tools.kit.wait()"))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -218,7 +219,7 @@ async def test_cancelling_stops_the_program(language: ScienceLanguage, kit: Kit)
 async def test_closing_stops_the_program(language: ScienceLanguage, kit: Kit) -> None:
     """A run that was under way ends with an error that says so."""
     task = asyncio.create_task(run(language, kit, "tools.kit.wait()"))
-    await kit.begun.wait()
+    await reached(kit.begun, task)
     await language.aclose()
     result = await task
     assert isinstance(result.error, SandboxFailedError)
