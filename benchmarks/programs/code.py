@@ -16,7 +16,7 @@ from toolexec import Exec
 from toolexec.runtime.wasm.backend import WasmBackend
 
 CALLS = 200
-PAUSE = 0.01
+PAUSE = 0.05
 
 
 def add(a: int, b: int = 0) -> int:

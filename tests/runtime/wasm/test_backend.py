@@ -36,7 +36,10 @@ def test_it_is_a_backend_with_sessions() -> None:
     assert {"python", "javascript", "wasm"} <= WasmBackend.languages
 
 
-@pytest.mark.parametrize("settings", [{"memory_bytes": 0}, {"disk_bytes": -1}, {"max_guests": 0}, {"pool_size": -1}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"memory_bytes": 0}, {"disk_bytes": -1}, {"max_guests": 0}, {"pool_size": -1}, {"idle_memory_bytes": -1}],
+)
 def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
     """Are refused, by name."""
     with pytest.raises(ConfigurationError, match=next(iter(settings))):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from wasmtime import Store
 from wasmtime.component import Component
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.wasm.engine import FUEL_PER_CPU_MS, engine_fingerprint, fuel_for_cpu_ms, new_engine
+from toolexec.runtime.wasm.engine import (
+    FUEL_PER_CPU_MS,
+    can_have_slots,
+    engine_fingerprint,
+    fuel_for_cpu_ms,
+    new_engine,
+)
 
 
 def test_engines_share_what_they_compile() -> None:
@@ -18,6 +26,23 @@ def test_engines_share_what_they_compile() -> None:
     store = Store(engine)
     store.set_fuel(5)
     assert store.get_fuel() == 5
+
+
+def test_an_engine_with_slots_runs_what_one_without_compiled() -> None:
+    """Slots do not change compiled code, and so are not in the cache's key."""
+    code = Component(new_engine(), "(component)").serialize()
+    Component.deserialize(new_engine(2), code)
+
+
+def test_slots_need_wasmtime_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many addresses, a wasmtime that has no slots, and other systems are a plain no."""
+    assert can_have_slots(1)
+    assert not can_have_slots(1 << 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        assert not can_have_slots(1)
+    monkeypatch.delattr("toolexec.runtime.wasm.ffi._c.wasmtime_pooling_allocation_config_total_memories_set")
+    assert not can_have_slots(1)
 
 
 def test_the_fingerprint_names_the_version_and_is_stable() -> None:

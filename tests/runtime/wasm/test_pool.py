@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.wasm.instance import THREAD_STACK_BYTES, GuestPool, Program
+from toolexec.runtime.wasm.instance import THREAD_STACK_BYTES, Program
+from toolexec.runtime.wasm.pool import GuestPool
 from toolexec.runtime.wasm.programs import load_program
 
 

@@ -33,6 +33,8 @@ __all__ = [
     "define_post",
     "define_resource",
     "delete_value",
+    "has_slots",
+    "use_slots",
     "watch_epochs",
 ]
 
@@ -396,3 +398,46 @@ def configure(config: Config, *, stack_bytes: int) -> None:
     _set_concurrency(config.ptr(), False)
     _set_async_stack(config.ptr(), stack_bytes)
     config.max_wasm_stack = stack_bytes
+
+
+_SLOTS = "wasmtime_pooling_allocation_"
+_TABLE_BYTES = 1 << 20  # of what a slot keeps
+_TABLES = 8
+_INSTANCES = 100
+_ELEMENTS = 20_000
+
+
+def has_slots() -> bool:
+    """Check that this wasmtime can keep memory for guests; see `use_slots`."""
+    return all(
+        hasattr(_c, f"{_SLOTS}{name}")
+        for name in ("config_new", "config_delete", "strategy_set", *(f"config_{name}_set" for name in _slots(1, 0)))
+    )
+
+
+def use_slots(config: Config, count: int, *, keep_bytes: int) -> None:
+    """Have *count* components at most run at once, in memory of which *keep_bytes* each are kept for the next one."""
+    pool = getattr(_c, f"{_SLOTS}config_new")()
+    for name, value in _slots(count, keep_bytes).items():
+        getattr(_c, f"{_SLOTS}config_{name}_set")(pool, value)
+    getattr(_c, f"{_SLOTS}strategy_set")(config.ptr(), pool)
+    getattr(_c, f"{_SLOTS}config_delete")(pool)
+
+
+def _slots(count: int, keep_bytes: int) -> dict[str, int]:
+    """Return the settings of slots. Python is 14 instances with one memory and two tables of 5,700 elements."""
+    return {
+        "total_component_instances": count,
+        "total_core_instances": count * _INSTANCES,
+        "max_core_instances_per_component": _INSTANCES,
+        "total_memories": count,
+        "max_memories_per_component": 1,
+        "total_tables": count * _TABLES,
+        "max_tables_per_component": _TABLES,
+        "table_elements": _ELEMENTS,
+        "total_stacks": 1,  # of async guests, of which there are none
+        "total_gc_heaps": 1,  # nor any with collected objects
+        "max_unused_warm_slots": count,
+        "linear_memory_keep_resident": max(keep_bytes - _TABLE_BYTES, 0),
+        "table_keep_resident": _TABLE_BYTES // _TABLES,
+    }

@@ -1,12 +1,13 @@
-"""Guests: instantiate one, run it, stop it from any thread, learn why it ended; and keep several pre-warmed."""
+"""Guests: instantiate one, run it, stop it from any thread, learn why it ended."""
 
 from __future__ import annotations
 
 import ctypes
-import json
+import os
 import sys
 import threading
-from collections import deque
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +16,7 @@ from wasmtime.component import Component
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm import ffi
-from toolexec.runtime.wasm.engine import STACK_BYTES, new_engine
+from toolexec.runtime.wasm.engine import STACK_BYTES, can_have_slots, new_engine
 from toolexec.runtime.wasm.files import DEFAULT_BYTES, MemoryFiles
 from toolexec.runtime.wasm.guest import (
     ExitCalled,
@@ -35,7 +36,6 @@ from toolexec.runtime.wasm.world import World
 
 __all__ = [
     "THREAD_STACK_BYTES",
-    "GuestPool",
     "Instance",
     "Program",
     "check_stack",
@@ -46,7 +46,6 @@ THREAD_STACK_BYTES = STACK_BYTES + 1024 * 1024
 """The stack that a thread needs to run a guest: the guest's part, and one for the host functions that it calls."""
 
 _known = threading.local()
-_WARM = json.dumps({"type": "warm", "id": "0", "payload": {"cwd": "/workspace"}})
 _NO_LIMIT = 2**62
 _DEADLINE = 1  # in raises of the engine's epoch: every raise asks every running guest
 
@@ -54,13 +53,16 @@ _DEADLINE = 1  # in raises of the engine's epoch: every raise asks every running
 class Program:
     """A compiled component with its world, ready to be instantiated by any number of threads."""
 
-    def __init__(self, engine: Engine, component: Component) -> None:
-        """*engine* is one of `new_engine`, *component* was compiled or loaded with it.
+    def __init__(self, engine: Engine, component: Component, file: int | None = None) -> None:
+        """*engine* is one of `new_engine`, *component* was compiled or loaded with it, from the open *file* if any.
 
         Raises ConfigurationError if the component has no function `start`.
         """
         self.engine = engine
         self.component = component
+        self._file = file
+        if file is not None:
+            weakref.finalize(self, os.close, file)
         self.world: World = World(engine, component)
         start = component.get_export_index("start")
         if start is None:
@@ -73,11 +75,26 @@ class Program:
 
         Raises ConfigurationError if wasmtime cannot use the file.
         """
-        engine = new_engine()
+        return cls._load(path, new_engine(), keep_file=True)
+
+    @classmethod
+    def _load(cls, path: str | Path, engine: Engine, *, keep_file: bool = False) -> Self:
         try:
-            return cls(engine, Component.deserialize_file(engine, str(path)))
-        except WasmtimeError as error:
+            component = Component.deserialize_file(engine, str(path))
+            # The cache closes the file that it has verified; `with_slots` needs the very same one.
+            return cls(engine, component, os.open(path, os.O_RDONLY | os.O_CLOEXEC) if keep_file else None)
+        except (WasmtimeError, OSError) as error:
             raise ConfigurationError(f"{path} cannot be loaded; build the sandbox component again: {error}") from error
+
+    def with_slots(self, count: int) -> Self | None:
+        """Load the same program for at most *count* instances at once, in memory that is used again; see `new_engine`.
+
+        None where there can be no slots, and for a program that was not loaded from a file. Raises ConfigurationError
+        when it does not fit into slots.
+        """
+        if self._file is None or count < 1 or not can_have_slots(count):
+            return None
+        return self._load(f"/proc/self/fd/{self._file}", new_engine(count))
 
 
 class Instance:
@@ -87,9 +104,13 @@ class Instance:
     guest keeps in its memory stays from run to run; a guest that ended without an answer cannot run again.
     """
 
-    def __init__(self, program: Program) -> None:
-        """Instantiate *program*; nothing of it runs yet."""
+    def __init__(self, program: Program, freed: Callable[[], None] | None = None) -> None:
+        """Instantiate *program*; nothing of it runs yet. *freed* is called once its memory is free again.
+
+        Raises WasmtimeError when *program* has no slot for it.
+        """
         self._program = program
+        self._freed = freed
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards the three below
         self._running = False
@@ -215,6 +236,9 @@ class Instance:
 
     def _free(self) -> None:
         self._store.close()
+        freed, self._freed = self._freed, None
+        if freed is not None:
+            freed()
 
     def _prepared(self) -> Guest:
         if self._guest is None:
@@ -281,94 +305,3 @@ def judge(error: ffi.CallError, *, stopped: bool, fuel_left: int, last_words: by
 
 _OUT_OF_MEMORY = ("rust_oom", "handle_alloc_error", "rdl_oom", "alloc_error_handler")
 """Functions in the report's backtrace that a guest ends in when an allocation fails and nobody handles it."""
-
-
-class GuestPool:
-    """At most *size* fresh guests of a program, ready to run; safe to use from several threads.
-
-    A guest made ahead has taken its first steps already. `hits` and `misses` count what `take` found.
-    """
-
-    def __init__(self, program: Program, size: int) -> None:
-        self.program = program
-        self.size = size
-        self.hits: int = 0
-        self.misses: int = 0
-        self._ready: deque[Instance] = deque()
-        self._making = 0
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def take(self) -> Instance | None:
-        """A guest that is ready, or None: then `make` one, in the thread where it will run."""
-        with self._lock:
-            if self._ready:
-                self.hits += 1
-                return self._ready.popleft()
-            self.misses += 1
-            return None
-
-    def make(self) -> Instance:
-        """A new guest, cold; takes a millisecond."""
-        return Instance(self.program)
-
-    def _make_warm(self) -> Instance:
-        instance = self.make()
-        try:
-            instance.prepare(InstanceSettings(), _Nothing(), _ignore)
-            instance.run(_WARM)
-        except BaseException:
-            instance.close()
-            raise
-        return instance
-
-    def refill(self) -> bool:
-        """Make one guest if there is room for it; whether there was."""
-        with self._lock:
-            if self._closed or len(self._ready) + self._making >= self.size:
-                return False
-            self._making += 1
-        try:
-            instance = self._make_warm()
-        except BaseException:
-            with self._lock:
-                self._making -= 1
-            raise
-        with self._lock:
-            self._making -= 1
-            keep = not self._closed
-            if keep:
-                self._ready.append(instance)
-        if not keep:
-            instance.close()
-        return keep
-
-    @property
-    def ready(self) -> int:
-        """How many guests are ready."""
-        return len(self._ready)
-
-    def close(self) -> None:
-        """Free the guests that are ready, and make no more."""
-        with self._lock:
-            self._closed = True
-            left = [*self._ready]
-            self._ready.clear()
-        for instance in left:
-            instance.close()
-
-
-class _Nothing:
-    """The host of a guest that takes its first steps: it answers whatever is asked with 1."""
-
-    def exchange(self, frame: str) -> str:
-        messages = json.loads(frame)
-        answers = [{"type": "response", "id": message["id"], "payload": {"structured": 1}} for message in messages]
-        return json.dumps(answers)
-
-    def post(self, frame: str) -> None:
-        """There is nobody to read it."""
-
-
-def _ignore(stream: str, data: bytes) -> None:
-    """Output of a guest that has no program yet."""

@@ -39,11 +39,15 @@ from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, Instan
 from toolexec.runtime.wasm.programs import load_program
 
 if TYPE_CHECKING:
-    from toolexec.runtime.wasm.instance import GuestPool, Instance
+    from toolexec.runtime.wasm.instance import Instance
+    from toolexec.runtime.wasm.pool import GuestPool
     from toolexec.runtime.wasm.python_session import PythonSession
 
 __all__ = ["PythonLanguage", "PythonOutput", "PythonRun"]
 
+
+_IDLE_SECONDS = 0.02
+"""How long no program runs before guests are pre-warmed, which takes 5 ms of CPU each."""
 
 _GRACE_SECONDS = 0.02
 """How long a stopped guest has to end before it is left behind; only a handler in its thread can hold it up."""
@@ -62,6 +66,8 @@ class PythonLanguage:
         self._threads = WorkerThreads(config.max_guests)
         self._helpers = WorkerThreads()
         self._pool: GuestPool | None = None
+        self._refill: asyncio.TimerHandle | None = None
+        self._last_run = 0.0
         self._loading = asyncio.Lock()
         self._runs: set[PythonRun] = set()
         self._sessions: set[PythonSession] = set()
@@ -93,9 +99,10 @@ class PythonLanguage:
                 config = self.config
                 load = partial(load_program, config.packages, folder=config.cache_folder, progress=config.on_build_step)
                 program = await self._threads.run(load)
-                from toolexec.runtime.wasm.instance import GuestPool
+                from toolexec.runtime.wasm.pool import GuestPool
 
-                self._pool = GuestPool(program, config.pool_size)
+                make = partial(GuestPool, program, config.pool_size, config.idle_memory_bytes)
+                self._pool = await self._threads.run(make)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
@@ -112,11 +119,28 @@ class PythonLanguage:
         def after() -> None:
             for made in kept:
                 made.close()
-            if len(self._runs) <= 1:  # in a rush every core has better things to do
-                while pool.refill():
-                    continue
 
-        return await self.run_guest(request, open_instance, after)
+        try:
+            return await self.run_guest(request, open_instance, after)
+        finally:
+            self._refill_when_idle()
+
+    def _refill_when_idle(self) -> None:
+        """Pre-warm guests when no program has run for a moment: in a rush that costs more than it saves."""
+        self._last_run = monotonic()
+        if self._refill is None and self.config.pool_size:
+            self._refill = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._refill_if_idle)
+
+    def _refill_if_idle(self) -> None:
+        self._refill = None
+        pool = self._pool
+        if pool is None or pool.is_full or self._runs:  # the end of a run asks again
+            return
+        if monotonic() - self._last_run < _IDLE_SECONDS:
+            self._refill = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._refill_if_idle)
+            return
+        with suppress(NoThreadError):
+            self._threads.start(pool.fill)
 
     async def open_session(self, request: ExecuteRequest) -> PythonSession:
         """A guest that keeps its state; its CPU budget and files are for all of its runs together."""
@@ -126,7 +150,7 @@ class PythonLanguage:
         switch, output = HostSwitch(), PythonOutput()
 
         def make() -> Instance:
-            instance = pool.take() or pool.make()
+            instance = pool.take() or pool.make(lasting=True)
             instance.prepare(self.settings(request), switch, output)
             return instance
 
@@ -140,6 +164,9 @@ class PythonLanguage:
             run.stop()
         for session in [*self._sessions]:
             await session.aclose()
+        if self._refill is not None:
+            self._refill.cancel()
+            self._refill = None
         if self._pool is not None:
             self._pool.close()
             self._pool = None
