@@ -126,7 +126,7 @@ class BM25Searcher:
             return found
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
-        """Why *query* finds the tool; None when it does not, or the tool is unknown."""
+        """Return why *query* finds the tool; None when it does not, or the tool is unknown."""
         with self._lock:
             self._take_in()
             slot = self._slots.get(tool_id)

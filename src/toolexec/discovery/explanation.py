@@ -60,5 +60,5 @@ class Explains(Protocol):
     """A searcher that can say why it found a tool."""
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
-        """Why *query* finds the tool; None when it does not, or the tool is unknown."""
+        """Return why *query* finds the tool; None when it does not, or the tool is unknown."""
         ...

@@ -52,7 +52,7 @@ class _RecentChanges:
         self._ids: deque[str] = deque(maxlen=_KEPT)
 
     def note(self, tool_id: str) -> None:
-        """A tool is about to change."""
+        """Note that a tool is about to change."""
         self._noted += 1  # first: a reader in between sees one ID too many rather than one too few
         self._ids.append(tool_id)
 

@@ -103,23 +103,23 @@ class IndexView:
     # -- changes ------------------------------------------------------------------------------------------------
 
     def register(self, tool: Tool, binding: Binding) -> None:
-        """See `Index.register`."""
+        """Implement `Index.register`."""
         self._index.register(tool, binding)
 
     def register_many(self, tools: Iterable[tuple[Tool, Binding]]) -> None:
-        """See `BulkIndex.register_many`."""
+        """Implement `BulkIndex.register_many`."""
         bulk(self._index).register_many(tools)
 
     def replace(self, tool: Tool, binding: Binding) -> None:
-        """See `BulkIndex.replace`."""
+        """Implement `BulkIndex.replace`."""
         bulk(self._index).replace(tool, binding)
 
     def unregister(self, tool_id: str, binding: Binding | None = None) -> None:
-        """See `Index.unregister`."""
+        """Implement `Index.unregister`."""
         self._index.unregister(tool_id, binding)
 
     def on_change(self, listener: ChangeListener) -> Callable[[], None]:
-        """See `Index.on_change`; *listener* does not hear of changes that make no difference to what is shown."""
+        """Implement `Index.on_change`; *listener* does not hear of changes that make no difference to what is shown."""
         shown = self._seen().ids
         hidden = {entry.tool.id for entry in self._index.tools()} - shown
 
@@ -149,7 +149,7 @@ class IndexView:
         return self._index.on_change(hear)
 
     def refresh(self) -> int:
-        """See `BulkIndex.refresh`."""
+        """Implement `BulkIndex.refresh`."""
         return bulk(self._index).refresh()
 
     # -- lookups ------------------------------------------------------------------------------------------------
@@ -283,11 +283,11 @@ class DocsView:
         self._index = index
 
     def register_doc(self, tool_id: str, entry: DocEntry) -> None:
-        """See `DocStore.register_doc`."""
+        """Implement `DocStore.register_doc`."""
         self._docs.register_doc(tool_id, entry)
 
     def register_examples(self, tool_id: str, examples: Iterable[ToolExample]) -> None:
-        """See `DocStore.register_examples`."""
+        """Implement `DocStore.register_examples`."""
         self._docs.register_examples(tool_id, examples)
 
     def describe(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:

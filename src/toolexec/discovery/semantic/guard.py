@@ -96,7 +96,7 @@ class GuardedEmbedder:
         return self._dimensions is not None
 
     def off(self, purpose: Purpose) -> Fault | None:
-        """Why the embedder is not asked just now, or None."""
+        """Return why the embedder is not asked just now, or None."""
         with self._lock:
             until, fault = self._off.get(purpose, (0.0, None))
             return fault if time.monotonic() < until else None

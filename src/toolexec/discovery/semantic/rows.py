@@ -113,7 +113,7 @@ class PlainRows:
         self._lengths = array("d")
 
     def put(self, slots: Sequence[int], vectors: Sequence[Sequence[float]]) -> None:
-        """See `Rows.put`."""
+        """Implement `Rows.put`."""
         for slot, vector in zip(slots, vectors, strict=True):
             top = max(map(abs, vector)) or 1.0
             row = array("b", [round(_TOP * (value / top)) for value in vector])
@@ -125,11 +125,11 @@ class PlainRows:
                 self._lengths[slot] = _length(row)
 
     def clear(self, slot: int) -> None:
-        """See `Rows.clear`."""
+        """Implement `Rows.clear`."""
         self.put([slot], [[0.0] * self._dimensions])
 
     def keep(self, slots: Sequence[int]) -> None:
-        """See `Rows.keep`."""
+        """Implement `Rows.keep`."""
         numbers, lengths = array("b"), array("d")
         for slot in slots:
             numbers.extend(self._row(slot))
@@ -137,24 +137,24 @@ class PlainRows:
         self._numbers, self._lengths = numbers, lengths
 
     def runs(self, vector: Sequence[float], first: int, above: float) -> Iterator[Run]:
-        """See `Rows.runs`."""
+        """Implement `Rows.runs`."""
         cosines = self.cosines(vector, range(len(self._lengths)))
         run = [(cosine, slot) for slot, cosine in enumerate(cosines) if cosine > above]
         return iter([run] if run else [])
 
     def cosines(self, vector: Sequence[float], slots: Sequence[int]) -> list[float]:
-        """See `Rows.cosines`."""
+        """Implement `Rows.cosines`."""
         query = _query_numbers(vector)
         length = _length(query)
         products = (sum(map(mul, query, self._row(slot))) for slot in slots)
         return [p / (self._lengths[slot] * length) if p else 0.0 for p, slot in zip(products, slots, strict=True)]
 
     def dump(self) -> bytes:
-        """See `Rows.dump`."""
+        """Implement `Rows.dump`."""
         return self._numbers.tobytes()
 
     def load(self, data: bytes) -> None:
-        """See `Rows.load`."""
+        """Implement `Rows.load`."""
         self._numbers = array("b", data)
         self._lengths = array("d", [_length(self._row(slot)) for slot in range(len(data) // self._dimensions)])
 
@@ -175,7 +175,7 @@ class NumpyRows:
         self._lengths: Any = np.ones(0)  # 1 for an empty row, whose products are all 0
 
     def put(self, slots: Sequence[int], vectors: Sequence[Sequence[float]]) -> None:
-        """See `Rows.put`."""
+        """Implement `Rows.put`."""
         np = self._np
         rows = np.array(vectors, np.float64)
         tops = np.abs(rows).max(axis=1, keepdims=True)
@@ -186,33 +186,33 @@ class NumpyRows:
         self._lengths[slots] = _nonzero(np.sqrt((numbers**2).sum(axis=1)))
 
     def clear(self, slot: int) -> None:
-        """See `Rows.clear`."""
+        """Implement `Rows.clear`."""
         self._numbers[slot] = 0
         self._lengths[slot] = 1.0
 
     def keep(self, slots: Sequence[int]) -> None:
-        """See `Rows.keep`."""
+        """Implement `Rows.keep`."""
         chosen = self._np.array(slots, self._np.intp)
         self._numbers, self._lengths = self._numbers[chosen], self._lengths[chosen]
         self._count = len(slots)
 
     def runs(self, vector: Sequence[float], first: int, above: float) -> Iterator[Run]:
-        """See `Rows.runs`."""
+        """Implement `Rows.runs`."""
         cosines = self._cosines(vector, self._numbers[: self._count], self._lengths[: self._count])
         found = self._np.flatnonzero(cosines > above)
         return self._descending(cosines[found], found, max(first, 1))
 
     def cosines(self, vector: Sequence[float], slots: Sequence[int]) -> list[float]:
-        """See `Rows.cosines`."""
+        """Implement `Rows.cosines`."""
         chosen = self._np.array(slots, self._np.intp)
         return self._cosines(vector, self._numbers[chosen], self._lengths[chosen]).tolist()
 
     def dump(self) -> bytes:
-        """See `Rows.dump`."""
+        """Implement `Rows.dump`."""
         return self._numbers[: self._count].tobytes()
 
     def load(self, data: bytes) -> None:
-        """See `Rows.load`."""
+        """Implement `Rows.load`."""
         np = self._np
         self._numbers = np.frombuffer(data, np.int8).reshape(-1, self._dimensions).copy()
         self._count = len(self._numbers)

@@ -93,7 +93,7 @@ class InMemoryVectors:
         return self._dimensions
 
     def add(self, entries: Sequence[VectorEntry]) -> None:
-        """See `VectorStore.add`."""
+        """Implement `VectorStore.add`."""
         latest = {entry.tool_id: entry for entry in entries}
         if not latest:
             return
@@ -106,7 +106,7 @@ class InMemoryVectors:
             self._marks.update((tool_id, entry.mark) for tool_id, entry in latest.items())
 
     def remove(self, tool_ids: Iterable[str]) -> None:
-        """See `VectorStore.remove`."""
+        """Implement `VectorStore.remove`."""
         with self._lock:
             for tool_id in tool_ids:
                 slot = self._slots.pop(tool_id, None)
@@ -119,14 +119,14 @@ class InMemoryVectors:
                 self._compact()
 
     def marks(self) -> Mapping[str, str]:
-        """See `VectorStore.marks`."""
+        """Implement `VectorStore.marks`."""
         with self._lock:
             return dict(self._marks)
 
     def search(
         self, vector: Sequence[float], limit: int, accept: Accept | None = None, *, above: float = 0.0
     ) -> list[Hit]:
-        """See `VectorStore.search`."""
+        """Implement `VectorStore.search`."""
         if limit < 1:
             return []
         with self._lock:
@@ -147,7 +147,7 @@ class InMemoryVectors:
         return hits
 
     def scores(self, vector: Sequence[float], tool_ids: Iterable[str]) -> dict[str, float]:
-        """See `VectorStore.scores`."""
+        """Implement `VectorStore.scores`."""
         with self._lock:
             if self._rows is None:
                 return {}
@@ -161,7 +161,7 @@ class InMemoryVectors:
         return len(self._slots)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     def dump(self) -> bytes:
         """Return all of it as bytes, for `load`."""
