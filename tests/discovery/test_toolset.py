@@ -268,7 +268,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"any_of": []}, "any_of of a toolset is empty"),
         ({"any_of": "name"}, "must be a list of toolsets"),
         ({"any_of": ["name"]}, "must be a mapping"),
-        ({"allow": 5}, "must be a list of texts"),
+        ({"allow": 5}, "must be a list of strings"),
         ({"allow": [5]}, "must be a text"),
         ({"allow": "x" * 501}, "at most 500"),
         ({"allow": ["x"] * 10_001}, "at most 10000"),

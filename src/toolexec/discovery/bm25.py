@@ -1,6 +1,6 @@
 """Ranked search: Okapi BM25 over weighted fields, kept up to date change by change.
 
-A word counts by its field (name 3, namespace 2, tags 2, parameters a half, other texts 1), as in BM25F with
+A word counts by its field (name 3, namespace 2, tags 2, parameters a half, other strings 1), as in BM25F with
 one length for the whole document: Robertson, Zaragoza, Taylor, "Simple BM25 Extension to Multiple Weighted Fields",
 CIKM 2004.
 """

@@ -31,7 +31,7 @@ MAX_REFS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocEntry:
-    """Documentation for one tool, written by a person. Over-long texts are cut: summary at 200 characters, notes at
+    """Documentation for one tool, written by a person. Over-long strings are cut: summary at 200 characters, notes at
     2,000, each of at most 20 references at 500.
 
     >>> from toolexec import Exec

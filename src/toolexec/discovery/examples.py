@@ -41,7 +41,7 @@ class ToolExample:
     id: str = ""
 
     def checked(self, position: int) -> ToolExample:
-        """Return a copy with texts cut to their caps (title 200 characters, description 300, result hint 200) and its
+        """Return a copy with strings cut to their caps (title 200 characters, description 300, result hint 200) and its
         own arguments; raises InvalidToolError when those are not JSON, over 5 levels deep or over 50 values."""
         label = f"example {position + 1}{f' ({self.title})' if self.title else ''}"
         try:

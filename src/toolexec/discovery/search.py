@@ -42,7 +42,7 @@ class Hits(list[Hit]):
 
 
 class SearchDoc:
-    """The texts of one tool that a search may look at, each as written; `of` reads them off a tool."""
+    """The strings of one tool that a search may look at, each as written; `of` reads them off a tool."""
 
     __slots__ = ("description", "extra", "name", "namespace", "parameters", "tags", "tool_id")
 
@@ -106,7 +106,7 @@ def best(scores: dict[str, float], limit: int, accept: Accept | None = None) -> 
 
 class LexicalSearcher:
     """Finds the query as one piece of text: in the name (100, and 50 more if it is the whole name), in the namespace
-    (50), or else anywhere in the tool's texts (10). Letter case does not matter."""
+    (50), or else anywhere in the tool's strings (10). Letter case does not matter."""
 
     name = "lexical"
     deterministic = True

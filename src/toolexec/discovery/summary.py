@@ -141,8 +141,8 @@ class Metadata:
     def __init__(self, meta: Mapping[str, object]) -> None:
         self.summary: str = _text(meta.get("summary"))
         self.category: str = _text(meta.get("category"))
-        self.input_modes: tuple[str, ...] = _texts(meta.get("inputModes"))
-        self.output_modes: tuple[str, ...] = _texts(meta.get("outputModes"))
+        self.input_modes: tuple[str, ...] = _strings(meta.get("inputModes"))
+        self.output_modes: tuple[str, ...] = _strings(meta.get("outputModes"))
         self.security_summary: str = ",".join(sorted(_schemes(meta)))
 
 
@@ -213,7 +213,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _strings(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 

@@ -97,7 +97,7 @@ class Toolset:
             _check_text(name, getattr(self, name), _MAX_QUERY)
         for name in _TEXTS:
             value = getattr(self, name)
-            put(self, name, None if value is None else _texts(name, value))
+            put(self, name, None if value is None else _strings(name, value))
         for name in ("any_tags", "all_tags", "no_tags"):
             tags = getattr(self, name)
             put(self, name, None if tags is None else tuple(_tag(name, tag) for tag in tags))
@@ -368,10 +368,10 @@ def _check_text(name: str, value: object, most: int) -> None:
         raise ConfigurationError(f"{name} of a toolset must be a text of at most {most} characters")
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
+def _strings(name: str, value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, Sequence | AbstractSet) or len(items) > _MAX_TEXTS:
-        raise ConfigurationError(f"{name} of a toolset must be a list of texts, at most {_MAX_TEXTS}")
+        raise ConfigurationError(f"{name} of a toolset must be a list of strings, at most {_MAX_TEXTS}")
     for item in items:
         _check_text(f"each of {name}", item, _MAX_TEXT)
     return tuple(sorted(items)) if isinstance(items, AbstractSet) else tuple(items)

@@ -57,7 +57,7 @@ class Versions:
             del self._known[namespace]
 
     def highest(self, namespace: str, name: str) -> str | None:
-        """Return the highest version; semantic versions count more than all other texts. None when there is none."""
+        """Return the highest version; semantic versions count more than all other strings. None when there is none."""
         known = self._known.get(namespace, {}).get(name)
         return max(known, key=_rank) if isinstance(known, set) else known
 

@@ -68,7 +68,7 @@ def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
         rest["meta"] = tool.meta_text
     if len(bindings) > 1:
         rest["bindings"] = [binding.to_dict() for binding in bindings[1:]]
-    texts = {
+    strings = {
         "title": tool.title,
         "description": tool.description,
         "input": tool.input_schema.text,
@@ -76,18 +76,18 @@ def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
         "home": home_of(first),
         "target": "" if first.tool == _usual_target(first.kind, tool.id, tool.name) else first.tool,
     }
-    for name, text in texts.items():
+    for name, text in strings.items():
         if not is_storable(text):
-            rest[name], texts[name] = text, ""
+            rest[name], strings[name] = text, ""
     return (
         tool.id,
-        texts["title"],
-        texts["description"],
-        texts["input"],
-        texts["output"],
+        strings["title"],
+        strings["description"],
+        strings["input"],
+        strings["output"],
         f"{''.join(map(_LETTERS.__getitem__, values))}{' '.join(tool.tags)}",
-        texts["home"],
-        texts["target"],
+        strings["home"],
+        strings["target"],
         json.dumps(rest, separators=(",", ":")) if rest else "",
     )
 
@@ -157,23 +157,23 @@ def read_row(row: Row) -> Stored:
 
 def _read_rare(id: str, *columns: str) -> Stored:
     data: dict[str, Any] = json.loads(columns[-1])
-    texts = {name: str(data.get(name, text)) for name, text in zip(COLUMNS[1:], columns, strict=True)}
-    annotations, tags = _traits_of(texts["traits"])
+    strings = {name: str(data.get(name, text)) for name, text in zip(COLUMNS[1:], columns, strict=True)}
+    annotations, tags = _traits_of(strings["traits"])
     if "annotations" in data:
         annotations = ToolAnnotations.from_mcp(data["annotations"])
     tool = Tool.restored(
         id,
-        texts["title"],
-        texts["description"],
-        texts["input"],
-        texts["output"],
+        strings["title"],
+        strings["description"],
+        strings["input"],
+        strings["output"],
         annotations,
         tuple([Icon.from_mcp(icon) for icon in data.get("icons", ())]),
         tags,
         str(data.get("meta", "")),
     )
     others = [binding_from_dict(binding) for binding in data.get("bindings", ())]
-    return tool, (_binding(texts["home"], texts["target"], tool), *others)
+    return tool, (_binding(strings["home"], strings["target"], tool), *others)
 
 
 def _binding(home: str, target: str, tool: Tool) -> Binding:

@@ -54,7 +54,7 @@ class SQLiteCatalogue:
     they are written. `close` it, or use it as a context manager; it can be used by several threads.
 
     >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, SQLiteCatalogue(f"{folder}/tools.db") as catalogue:
+    >>> with TemporaryDirectory() as directory, SQLiteCatalogue(f"{directory}/tools.db") as catalogue:
     ...     index = catalogue.open()
     ...     catalogue.attach(index)
     ...     len(catalogue)
@@ -277,7 +277,7 @@ def _searcher(
     database: sqlite3.Connection, entries: Mapping[str, Registered], config: BM25Config | None
 ) -> BM25Searcher:
     """Return the searcher over these tools: of the snapshot and what has changed since, or if there is none, all
-    anew."""
+    again."""
     data = tables.read_search(database)
     if data:
         try:

@@ -170,7 +170,7 @@ def _check(database: sqlite3.Connection, pages: Iterable[int]) -> None:
 def _is(rows: Sequence[Row], digest: object) -> bool:
     try:
         return digest_of(rows) == digest
-    except TypeError:  # a value that is no text
+    except TypeError:  # a value that is not text
         return False
 
 
@@ -194,7 +194,7 @@ def _seal(database: sqlite3.Connection, pages: Iterable[int]) -> None:
 
 def _damaged(what: str) -> CatalogueError:
     return CatalogueError(
-        f"the catalogue is damaged: {what}; delete the file, and it is made anew",
+        f"the catalogue is damaged: {what}; delete the file, and it is made again",
         op="catalogue",
         details={"damaged": True},
     )
@@ -246,7 +246,7 @@ def unusable(path: Path) -> Generator[None]:
         yield
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
-        hint = "; delete the file, and it is made anew" if damaged else ""
+        hint = "; delete the file, and it is made again" if damaged else ""
         raise CatalogueError(f"the catalogue {path} cannot be used: {error}{hint}", op="catalogue") from error
 
 
@@ -308,7 +308,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         )
     if _objects(database) != _TABLES:  # triggers and views of somebody's own would be run
         raise CatalogueError(
-            f"the catalogue {path} has other tables than it should; delete the file, and it is made anew",
+            f"the catalogue {path} has other tables than it should; delete the file, and it is made again",
             op="catalogue",
         )
     database.execute("PRAGMA journal_mode=WAL")

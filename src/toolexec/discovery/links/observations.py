@@ -142,13 +142,13 @@ def _loaded(link: object, place: int) -> Observed:
     producer, path, tool, argument = (parts.get(key) for key in ("producer", "path", "tool", "argument"))
     seen, of = parts.get("seen"), parts.get("of")
     if not (_is_text(producer) and _is_text(path) and _is_text(tool) and _is_text(argument)):
-        problem = "producer, path, tool and argument must be texts of at most 400 characters"
+        problem = "producer, path, tool and argument must be strings of at most 400 characters"
     elif not PATH.fullmatch(path):
         problem = "its path is none"
     elif len(argument) > _MAX_ARGUMENT or not all(map(property_name, argument.split("."))):
-        problem = "its argument is no name"
+        problem = "its argument is not a name"
     elif not (_is_count(seen) and _is_count(of)):
-        problem = "seen and of must be whole numbers from 1 to 1,000,000"
+        problem = "seen and of must be integers from 1 to 1,000,000"
     else:
         return Observed(producer_id=producer, path=path, tool_id=tool, argument=argument, seen=seen, of=of)
     raise ConfigurationError(f"observed link number {place} cannot be read: {problem}; nothing was loaded")

@@ -15,7 +15,7 @@ from toolexec.discovery.ranking.vocabulary import Vocabulary
 from toolexec.discovery.search import SearchDoc
 from toolexec.model.tool import Tool
 
-__all__ = ["MAX_TEXT", "Fields", "count_words", "fields_of", "texts_of"]
+__all__ = ["MAX_TEXT", "Fields", "count_words", "fields_of", "strings_of"]
 
 MAX_TEXT: Final = 20_000
 """Characters of a field that are read; the rest of a longer one is not searched."""
@@ -41,8 +41,8 @@ def fields_of(boosts: Sequence[float]) -> tuple[Fields, int]:
     return Fields(*(int(part * unit) for part in parts)), unit
 
 
-def texts_of(tool: Tool) -> dict[str, str]:
-    """Return the texts of a tool by field."""
+def strings_of(tool: Tool) -> dict[str, str]:
+    """Return the strings of a tool by field."""
     doc = SearchDoc(tool)
     return {
         "name": doc.name,

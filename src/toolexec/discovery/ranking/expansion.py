@@ -155,7 +155,8 @@ class Expander:
         self, made: QueryWord, word: str, key: str, meant: dict[str, str], maybe: dict[str, str], *, wordy: bool
     ) -> None:
         """Something in place of a word that no tool has. In a *wordy* query, which speaks of more than a tool's own
-        words, only plain spelling mistakes are mended. An English word is no mistake: *maybe* has what is like it."""
+        words, only plain spelling mistakes are mended. An English word is not a mistake: *maybe* has what is like it.
+        """
         level = frequency(word)
         shortest = _WHOLE_PART if level else _PART
         for start in range(shortest, len(word) - shortest + 1):

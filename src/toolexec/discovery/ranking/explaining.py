@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolexec.discovery.explanation import Explanation, MatchKind, WordMatch
-from toolexec.discovery.ranking.documents import texts_of
+from toolexec.discovery.ranking.documents import strings_of
 from toolexec.discovery.ranking.stems import stems_of
 from toolexec.model.tool import Tool
 
@@ -26,8 +26,8 @@ def explain_words(
 ) -> Explanation | None:
     """Return the explanation from what was worked out for each word of the query: the tool's word that stands for it
     and what this added; None when no word matched."""
-    texts = texts_of(tool)
-    found = {name: frozenset(stems_of(text)) for name, text in texts.items()}
+    strings = strings_of(tool)
+    found = {name: frozenset(stems_of(text)) for name, text in strings.items()}
     matches = [
         WordMatch(
             query_word=word,
@@ -44,7 +44,7 @@ def explain_words(
     matches.sort(key=lambda match: -match.weight)
     wanted = frozenset(key for key, gain in zip(stems, gains, strict=True) if gain)
     return Explanation(
-        matches=tuple(matches), snippet=snippet(texts["description"], wanted) or snippet(tool.name, wanted)
+        matches=tuple(matches), snippet=snippet(strings["description"], wanted) or snippet(tool.name, wanted)
     )
 
 

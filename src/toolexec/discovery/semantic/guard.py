@@ -21,7 +21,7 @@ __all__ = ["Fault", "GuardedEmbedder", "Purpose"]
 logger: logging.Logger = logging.getLogger(__name__)
 
 Purpose: TypeAlias = Literal["query", "documents"]
-"""What texts are for. Each has a pause of its own: documents that make an embedder hang must not keep queries off."""
+"""What strings are for. Each has a pause of its own: documents that make an embedder hang must not keep queries off."""
 
 _PROBE = "tools"
 _MAX_NAME = 80
@@ -30,7 +30,7 @@ _KNOWN_QUERIES = 256
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why there are no vectors, in words that may be shown to anyone. `lasting`: other texts would fare no better."""
+    """Why there are no vectors, in words that may be shown to anyone. `lasting`: other strings would fare no better."""
 
     reason: str
     lasting: bool
@@ -73,18 +73,18 @@ class GuardedEmbedder:
                 self._queries.popitem(last=False)
         return vectors[0]
 
-    def vectors(self, texts: Sequence[str], purpose: Purpose, seconds: float) -> Sequence[Vector] | Fault:
+    def vectors(self, strings: Sequence[str], purpose: Purpose, seconds: float) -> Sequence[Vector] | Fault:
         """Return one vector for each text, or why not."""
         off = self.off(purpose)
         if off is not None:
             return off
         try:
-            return self._call(texts, seconds)
+            return self._call(strings, seconds)
         except TimeoutError as error:
             return self._switch_off(purpose, error)
         except Exception as error:
             failure = error
-        try:  # is it the embedder, or these texts?
+        try:  # is it the embedder, or these strings?
             self._call([_PROBE], seconds)
         except Exception as error:
             return self._switch_off(purpose, error)
@@ -105,8 +105,8 @@ class GuardedEmbedder:
         """End the embedder's thread; see `SideLoop.close`."""
         self._side.close()
 
-    def _call(self, texts: Sequence[str], seconds: float) -> Sequence[Vector]:
-        given = self._ask(texts, seconds)
+    def _call(self, strings: Sequence[str], seconds: float) -> Sequence[Vector]:
+        given = self._ask(strings, seconds)
         if inspect.iscoroutine(given):
             given.close()
             raise _WrongShapeError("a coroutine; an embedder that awaits must not say that it never blocks")
@@ -115,17 +115,17 @@ class GuardedEmbedder:
             vectors = finite(given, length)
         except (TypeError, ValueError, OverflowError, LookupError):
             count = vectors = None
-        if vectors is None or count != len(texts):
+        if vectors is None or count != len(strings):
             expected = f"vectors of {self._dimensions} numbers" if self._dimensions else "vectors"
-            raise _WrongShapeError(f"it did not give {len(texts)} {expected}, all finite")
+            raise _WrongShapeError(f"it did not give {len(strings)} {expected}, all finite")
         self._dimensions = len(vectors[0])
         return vectors
 
-    def _ask(self, texts: Sequence[str], seconds: float) -> Any:
+    def _ask(self, strings: Sequence[str], seconds: float) -> Any:
         try:
             if self.blocks:
-                return self._side.call(lambda: self._embedder.embed(texts), seconds)
-            return self._embedder.embed(texts)
+                return self._side.call(lambda: self._embedder.embed(strings), seconds)
+            return self._embedder.embed(strings)
         except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:  # a panic of a library in Rust

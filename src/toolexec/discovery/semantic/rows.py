@@ -1,6 +1,6 @@
 """Vectors as rows of small integers, and their exact cosines: with numpy where that is installed, else in plain Python.
 
-A vector is stored as whole numbers from -127 to 127, its largest one 127, in a byte each. A query keeps more digits,
+A vector is stored as integers from -127 to 127, its largest one 127, in a byte each. A query keeps more digits,
 but no more than let every sum of products stay below 2**24: such sums are exact in 32-bit floats, in whatever order
 they are added up. So a score depends on nothing but the two vectors, and both kinds of rows give the same.
 """
@@ -89,7 +89,7 @@ def finite(vectors: Sequence[Sequence[float]], dimensions: int) -> Sequence[Sequ
 
 
 def _query_numbers(vector: Sequence[float]) -> list[int]:
-    """Return the vector with a length of at most 2**24 / (length of the longest row), in whole numbers."""
+    """Return the vector with a length of at most 2**24 / (length of the longest row), in integers."""
     top = max(map(abs, vector), default=0.0)
     if not top:
         return [0] * len(vector)

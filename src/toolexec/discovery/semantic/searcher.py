@@ -57,7 +57,7 @@ class EmbeddingSearcher:
 
     *embedder* is an `Embedder` or a function; see `as_embedder`. New and changed tools get their vectors at the next
     search, in batches, and only if *store* (default: `InMemoryVectors`) has none that was made by the same embedder
-    from the same text. *text* says what of a tool is embedded (default: `document_text`). Texts are put in lower case
+    from the same text. *text* says what of a tool is embedded (default: `document_text`). Strings are put in lower case
     and cut at 2,000 characters. Hits have a cosine above *min_score* (default: the embedder's, or 0).
 
     A call of an embedder that `blocks` may take *timeout* seconds, and a search begins no further one after that time:
@@ -246,8 +246,8 @@ class EmbeddingSearcher:
 
     def _embed(self, batch: dict[str, tuple[str, str]]) -> Fault | None:
         """Make the vectors of a batch. A text that the embedder does not take is found by halving, and left out."""
-        texts = list(dict.fromkeys(text for text, _ in batch.values()))
-        vectors = self._guard.vectors(texts, "documents", self._timeout)
+        strings = list(dict.fromkeys(text for text, _ in batch.values()))
+        vectors = self._guard.vectors(strings, "documents", self._timeout)
         if isinstance(vectors, Fault):
             if vectors.lasting:
                 return vectors
@@ -257,7 +257,7 @@ class EmbeddingSearcher:
             items = list(batch.items())
             middle = len(items) // 2
             return self._embed(dict(items[:middle])) or self._embed(dict(items[middle:]))
-        by_text = dict(zip(texts, vectors, strict=True))
+        by_text = dict(zip(strings, vectors, strict=True))
         with self._lock:  # whatever happens from here on, the store may have vectors that are not those of the tools
             self._marks |= dict.fromkeys(batch, "")
         self._store.add([VectorEntry(tool_id, by_text[text], mark) for tool_id, (text, mark) in batch.items()])

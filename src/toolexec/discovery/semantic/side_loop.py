@@ -50,7 +50,9 @@ class SideLoop:
         raise LateError(f"no answer within {seconds:g} s")
 
     def close(self) -> None:
-        """End the thread, cancelling what runs; one that is stuck ends when its call does. A later call starts anew."""
+        """End the thread, cancelling what runs; one that is stuck ends when its call does. A later call starts
+        again.
+        """
         with self._lock:
             side, self._running = self._running, None
         if side is not None:

@@ -1,4 +1,4 @@
-"""Vectors of texts without a network: the mean of learned vectors of their tokens."""
+"""Vectors of strings without a network: the mean of learned vectors of their tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StaticEmbedder:
 
     The weights are those in the `wordllama` package: 32,000 tokens with 256 numbers, 16 MB, MIT licence. Their authors
     trained them from the token embeddings of Llama 2 70B, Phi 3 medium and others with the same tokens; whether the
-    licences of those models bind you too is for you to judge. *folder* is a model of your own instead, as model2vec
+    licences of those models bind you too is for you to judge. *directory* is a model of your own instead, as model2vec
     saves it: `tokenizer.json` and `model.safetensors`.
 
     Files are read at the first use. Raises MissingExtraError without the packages, and ConfigurationError, when first
@@ -38,14 +38,16 @@ class StaticEmbedder:
     blocks = False
     batch = 64
 
-    def __init__(self, folder: Path | str | None = None) -> None:
-        needed = _NEEDS if folder is not None else (*_NEEDS, _PACKAGE)
+    def __init__(self, directory: Path | str | None = None) -> None:
+        needed = _NEEDS if directory is not None else (*_NEEDS, _PACKAGE)
         if any(find_spec(package) is None for package in needed):
             raise MissingExtraError(_EXTRA, needed_for="the static embedder")
-        self._folder = Path(folder) if folder is not None else None
-        self.name: str = f"static:{self._folder.name}" if self._folder else f"{_PACKAGE}-{metadata.version(_PACKAGE)}"
-        # Measured with the package's weights: texts with nothing in common are below, what is looked for is above.
-        self.min_score: float = 0.25 if folder is None else 0.0
+        self._directory = Path(directory) if directory is not None else None
+        self.name: str = (
+            f"static:{self._directory.name}" if self._directory else f"{_PACKAGE}-{metadata.version(_PACKAGE)}"
+        )
+        # Measured with the package's weights: strings with nothing in common are below, what is looked for is above.
+        self.min_score: float = 0.25 if directory is None else 0.0
         self._lock = threading.Lock()
         self._model: _Model | None = None
 
@@ -54,15 +56,15 @@ class StaticEmbedder:
         """How long a vector is; reads the files. Raises ConfigurationError when that fails."""
         return self._loaded().dimensions
 
-    def embed(self, texts: Sequence[str], /) -> Any:
+    def embed(self, strings: Sequence[str], /) -> Any:
         """Return a numpy array with a row for each text; all zeros for one without tokens. Raises as `dimensions`
         does."""
-        return self._loaded().embed(texts)
+        return self._loaded().embed(strings)
 
     def _loaded(self) -> _Model:
         with self._lock:
             if self._model is None:
-                self._model = _Model(*(_files_in(self._folder) if self._folder else _files_of_package()))
+                self._model = _Model(*(_files_in(self._directory) if self._directory else _files_of_package()))
             return self._model
 
 
@@ -88,10 +90,10 @@ class _Model:
         unknown: int | None = self._tokenizer.token_to_id(getattr(self._tokenizer.model, "unk_token", None) or "")
         self._unknown = -1 if unknown is None else unknown
 
-    def embed(self, texts: Sequence[str]) -> Any:
+    def embed(self, strings: Sequence[str]) -> Any:
         np = self._np
-        sums = np.zeros((len(texts), self.dimensions), np.float32)
-        for row, text in zip(sums, texts, strict=True):
+        sums = np.zeros((len(strings), self.dimensions), np.float32)
+        for row, text in zip(sums, strings, strict=True):
             # One by one: a batch would be encoded by threads of the library's own, which do not survive a fork.
             ids = self._tokenizer.encode(text, add_special_tokens=False).ids[:_MAX_TOKENS]
             tokens = np.array(ids, np.intp)
@@ -117,11 +119,13 @@ class _Model:
         return table
 
 
-def _files_in(folder: Path) -> tuple[Path, Path]:
-    files = (folder / "tokenizer.json", folder / "model.safetensors")
+def _files_in(directory: Path) -> tuple[Path, Path]:
+    files = (directory / "tokenizer.json", directory / "model.safetensors")
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        raise ConfigurationError(f"the folder {folder} has no {' and no '.join(missing)}; save a model2vec model there")
+        raise ConfigurationError(
+            f"the directory {directory} has no {' and no '.join(missing)}; save a model2vec model there"
+        )
     return files
 
 

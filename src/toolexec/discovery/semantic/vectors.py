@@ -191,7 +191,7 @@ class InMemoryVectors:
 
     def _fill(self, ids: list[Any], marks: list[Any], numbers: bytes) -> None:
         if not all(isinstance(text, str) and text for text in ids) or not all(isinstance(mark, str) for mark in marks):
-            raise ValueError("IDs and marks are texts")
+            raise ValueError("IDs and marks are strings")
         if len(numbers) != len(ids) * (self._dimensions or 0):
             raise ValueError("there are more or fewer numbers than the IDs need")
         self._ids, self._slots = ids, {tool_id: slot for slot, tool_id in enumerate(ids)}
