@@ -22,7 +22,7 @@ demo: $(DEMO)
 test: $(STAMP)
 	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180
 
-test-full: $(STAMP)
+test-full: test
 	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
 test-soak: $(STAMP)
