@@ -111,7 +111,7 @@ async def test_a_call_that_is_too_late() -> None:
 
 async def test_calls_are_told_apart() -> None:
     """Starts and ends of calls at the same time are joined by their number."""
-    traced = Traced(add, wait, timeout=0.01)
+    traced = Traced(add, wait, timeout=0.2)
     await asyncio.gather(traced.runner.run(ToolCall("wait")), traced.runner.run(ToolCall("add", {"a": 1, "b": 2})))
     assert [(e.kind, e.call.tool_id, e.call_number) for e in traced.received] == [
         ("start", "wait", 1),
