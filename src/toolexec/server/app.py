@@ -64,7 +64,7 @@ _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
 _Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
-"""One call that has been understood: does it for an origin, tells how far it is, and gives the reply."""
+"""One parsed call: makes it for an origin, reports its progress, and returns the reply."""
 
 
 class ToolServer:
@@ -257,7 +257,7 @@ class ToolServer:
 
 
 class _Lowlevel(Server[Any]):
-    """The SDK's server, which says in every handshake, on any transport, what there is and whether it tells of
+    """The SDK's server, which says in every handshake, on any transport, what there is and whether it sends notices of
     changes."""
 
     tells_changes = False
@@ -314,7 +314,7 @@ class _Dispatcher:
         return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool by its name here, whoever asks; None when there is none."""
+        """Return the input schema of a tool by its name here, for any caller; None when there is none."""
         if name in self._own:
             return self._own[name].tool.input_schema
         tool = self._direct.of_anybody(name) if self._direct is not None else None
@@ -322,7 +322,7 @@ class _Dispatcher:
         return schema if isinstance(schema, dict) else None
 
     def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name, whoever may know of it."""
+        """Return whether there is a tool of that name, visible to this caller or not."""
         return name in self._own or (self._direct is not None and self._direct.of_anybody(name) is not None)
 
     def job(self, name: str, args: Mapping[str, Any], version: str) -> _Job:

@@ -49,9 +49,9 @@ def can_elicit(ctx: RequestContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who makes a request. `key` is the same for all requests of one proven caller, and empty for anybody. `source` is
-    whom limits count for: the proven caller, else the address, else the connection. `approvals` is the longest that an
-    approval may last: a caller over HTTP that was not proven is known by its session at most."""
+    """Who makes a request. `key` is the same for all requests of one proven caller, and empty for an anonymous one.
+    `source` is whom limits count for: the proven caller, else the address, else the connection. `approvals` is the
+    longest that an approval may last: a caller over HTTP that was not proven is known by its session at most."""
 
     caller: Caller
     client: str
@@ -110,7 +110,7 @@ def _session(ctx: RequestContext, caller: Caller) -> str:
     connection = connection_of(ctx)
     known = connection.state.get(_SESSION_KEY)
     if known is None:
-        # The transport's own ID opens the session to whoever has it, so it is nothing for audit logs.
+        # The transport's own ID gives access to the session, so it does not belong in audit logs.
         own = connection.session_id
         known = connection.state[_SESSION_KEY] = f"session-{_digest(own) if own else secrets.token_hex(8)}"
     return known

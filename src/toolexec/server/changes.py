@@ -1,4 +1,4 @@
-"""Telling clients that the tools have changed: once per burst, to those who can hear it."""
+"""Notifying clients that the tools have changed: once per burst, those that can receive it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SEND_SECONDS = 5.0
 
 
 class ChangeNotices:
-    """Watches *index* and, when nothing has changed for *debounce* seconds, tells all clients.
+    """Watches *index* and, when nothing has changed for *debounce* seconds, notifies all clients.
 
-    A burst that does not end is told of every ten times *debounce*. Clients of the handshake era hear it on their
+    A burst that does not end is notified every ten times *debounce*. Clients of the handshake era receive it on their
     connection; those of the newer era on the streams that they opened, by way of `bus`.
     """
 
@@ -41,7 +41,7 @@ class ChangeNotices:
         self._telling: asyncio.Task[None] | None = None
 
     async def remember(self, ctx: ServerRequestContext[Any, Any], params: NotificationParams) -> None:
-        """Tell this connection of changes until it ends; the handler of `notifications/initialized`."""
+        """Notify this connection of changes until it ends; the handler of `notifications/initialized`."""
         connection = connection_of(ctx)
         if connection not in self._connections:
             self._connections[connection] = connection.send_tool_list_changed
@@ -88,7 +88,7 @@ class ChangeNotices:
         if self._telling is None or self._telling.done():
             self._telling = asyncio.get_running_loop().create_task(self._tell())
         else:
-            self._wait()  # a client is slow to hear of the last change: it hears of this one a little later
+            self._wait()  # a client is slow to receive the last notice: it receives this one a little later
 
     async def _tell(self) -> None:
         await self.bus.publish(ToolsListChanged())

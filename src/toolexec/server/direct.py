@@ -75,7 +75,7 @@ class DirectTools:
         return entry.tool if entry is not None else None
 
     def of_anybody(self, name: str) -> Tool | None:
-        """Return the tool of that name, or None, whoever may know of it."""
+        """Return the tool of that name, or None, visible to this caller or not."""
         tool_id = self._names().tool_ids.get(name)
         entry = self._ex.index.find(tool_id) if tool_id is not None else None
         return entry.tool if entry is not None else None
@@ -91,7 +91,7 @@ class DirectTools:
     async def call(
         self, tool: Tool, args: Mapping[str, Any], origin: Origin, on_progress: ProgressCallback | None, version: str
     ) -> dict[str, Any]:
-        """Call the tool, on the road that all calls take, and give its reply for clients of *version*.
+        """Call the tool, on the path that all calls take, and return its reply for clients of *version*.
 
         Raises MCPError where the protocol wants one: the call needs approval, and the client did not say that it can
         ask its user.

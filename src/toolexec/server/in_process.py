@@ -39,9 +39,9 @@ _ENDED = "the server has ended"
 class InProcessClient:
     """Takes messages for *server* and gives its answers; any number at the same time.
 
-    Messages of both eras are understood. A handshake is not needed: without one, the server is told that this is a
-    client that can do nothing special. Each `initialize` begins a new conversation. What the server would say of itself
-    (notices, questions) goes nowhere, as there is nobody to hear it.
+    Messages of both eras are understood. A handshake is not needed: without one, the server sees a client without
+    capabilities. Each `initialize` begins a new conversation. The server's own messages (notices, questions) are
+    dropped, as there is no receiver.
     """
 
     def __init__(self, server: Server[Any]) -> None:
@@ -59,7 +59,7 @@ class InProcessClient:
             read = jsonrpc_message_adapter.validate_python(message, by_name=False)
         except (ValidationError, RecursionError):
             read = None
-        if read is None or (isinstance(read, JSONRPCNotification) and "id" in message):  # one that is no ID
+        if read is None or (isinstance(read, JSONRPCNotification) and "id" in message):  # an invalid ID
             return _failure(_id_of(message), INVALID_REQUEST, "Invalid Request: this is not JSON-RPC 2.0 message")
         if isinstance(read, JSONRPCResponse | JSONRPCError):
             return None  # it answers nothing that was asked
@@ -195,7 +195,7 @@ class _Conversation:
             if not isinstance(item, SessionMessage):
                 continue
             message = item.message
-            if isinstance(message, JSONRPCRequest):  # nobody is there to be asked
+            if isinstance(message, JSONRPCRequest):  # there is no user to ask
                 error = ErrorData(code=METHOD_NOT_FOUND, message="Method not found")
                 await self._pass(write, JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
             elif isinstance(message, JSONRPCResponse | JSONRPCError):

@@ -1,4 +1,4 @@
-"""What the server tells a model before anything else."""
+"""The instructions of the server: what a model reads before anything else."""
 
 from __future__ import annotations
 

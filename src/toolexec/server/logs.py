@@ -36,7 +36,7 @@ def set_log_level(ctx: RequestContext, level: LoggingLevel) -> None:
 
 
 def _wanted(ctx: RequestContext) -> frozenset[str]:
-    """The levels that this request's client wants: in the newer era each request says so, else it hears nothing."""
+    """Return the levels that this request's client wants; in the newer era none, unless the request names one."""
     if is_modern(ctx):
         floor = cast("dict[str, Any]", ctx.meta or {}).get(LOG_LEVEL_META_KEY)
         return frozenset(_LEVELS[_LEVELS.index(floor) :]) if floor in _LEVELS else frozenset()
@@ -57,7 +57,7 @@ class Line:
 
     @asynccontextmanager
     async def open(self, ctx: RequestContext) -> AsyncGenerator[None, None]:
-        """Have the client of *ctx* hear the call in the block; all is delivered when the block ends well."""
+        """Send the messages of the call in the block to the client of *ctx*, all of them by the time it ends well."""
         talk = self._talk = _Talk(ctx)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Strings of strangers, made fit for people to read: tools, servers and clients that nobody here knows wrote them."""
+"""Strings of strangers, made fit for people to read: unknown tools, servers and clients wrote them."""
 
 from __future__ import annotations
 

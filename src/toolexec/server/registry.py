@@ -82,8 +82,8 @@ class ToolRegistry:
     # -- local tools --------------------------------------------------------------------------------------------
 
     def register_local(self, tool: Tool, handler: ToolHandler) -> Tool:
-        """Add a tool with its handler. Raises ToolConflictError, and ConfigurationError for what is no handler, with
-        nothing added."""
+        """Add a tool with its handler. Raises ToolConflictError, and ConfigurationError for what is not a handler,
+        with nothing added."""
         return self.ex.add(tool, handler=handler)
 
     def register_function(
@@ -229,7 +229,7 @@ class ToolRegistry:
         return [each for each in ended if isinstance(each, Exception)]
 
     async def aclose(self) -> None:
-        """Stop everything for good: calls, servers, and what is served."""
+        """Stop everything permanently: calls, servers, and what is served."""
         self._started = False
         if self._client is not None:
             await self._client.aclose()
@@ -277,7 +277,7 @@ class ToolRegistry:
         return browsable(self.ex.visible()[0]).namespaces()
 
     def refresh(self) -> int:
-        """Make all cursors invalid, have clients told that the tools have changed, and give the index's new version."""
+        """Make all cursors invalid, notify clients that the tools have changed, and return the index's new version."""
         return bulk(self.ex.index).refresh()
 
     def stats(self) -> RegistryStats:
@@ -314,7 +314,7 @@ class ToolRegistry:
         """Return the answer to one JSON-RPC message, as the MCP server gives it; None for a notification, which has
         none.
 
-        A handshake may come first, but need not. Raises nothing: what is no message is answered with an error.
+        A handshake may come first, but need not. Raises nothing: an invalid message is answered with an error.
         """
         if self._client is None:
             from toolexec.server.in_process import InProcessClient

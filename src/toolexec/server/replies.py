@@ -69,12 +69,12 @@ def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mappi
 
 
 def internal_failure(name: str) -> ToolExecError:
-    """Return what a client is told of a failure that nobody foresaw: no more than that; the log has the rest."""
+    """Return the error that a client gets for an unforeseen failure: no more than that; the log has the rest."""
     return ToolExecError(f"{name} failed inside of the server; its log says more", op="serve")
 
 
 def published_output(schema: Schema | None, version: str) -> dict[str, Any] | None:
-    """Return the output schema of a tool as clients of this version are told it.
+    """Return the output schema of a tool as clients of this version receive it.
 
     Text of any kind needs none: it is the content. In the handshake era structured content is an object, so any other
     value is wrapped: `{"result": value}`. A null cannot be sent as structured content in any era, so where it is a

@@ -29,9 +29,9 @@ class ServeSettings:
     the tools to find and read and one to run code. `name`, `version`, `title` and `instructions` are what the server
     says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
 
-    `list_changed` tells clients of changes of the catalogue, once per burst: when nothing has changed for
+    `list_changed` notifies clients of changes of the catalogue, once per burst: when nothing has changed for
     `list_changed_debounce` seconds. For `direct_wait` seconds after its start, a direct server has `tools/list` wait
-    for backends that are still starting; what comes later is told by `list_changed`.
+    for backends that are still starting; what comes later is announced by `list_changed`.
 
     `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
     calls wait for answers between requests; when there are as many, the caller with most of them makes room for others.

@@ -205,7 +205,7 @@ def _can_be_watched(fd: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """A line that is no message, and what is answered to it."""
+    """A line that is not a message, and the answer to it."""
 
     answer: JSONRPCError
 

@@ -40,7 +40,7 @@ def digest_of(name: str, args: Mapping[str, Any]) -> str:
 
 
 class SuspendedRun:
-    """One call: its work, and what it waits for. `line` is where it is heard; `ask` is how the work asks."""
+    """One call: its work, and what it waits for. `line` carries its messages; `ask` is how the work asks."""
 
     def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
         self.line: Line = Line()
@@ -88,7 +88,7 @@ class SuspendedRun:
         self.task.add_done_callback(lambda _: self._changed.set())
 
     async def outcome(self) -> Outcome | dict[str, InputRequest]:
-        """Wait for the work's reply, or for what must be asked before it can go on; `task.done()` tells which."""
+        """Wait for the work's reply, or for what must be asked before it can go on; `task.done()` says which."""
         task = self.task
         assert task is not None
         while not task.done():
@@ -109,7 +109,7 @@ class SuspendedRun:
                 _settle(self._open.pop(key)[1], answer_in(reply))
 
     def give_up(self, why: Exception) -> None:
-        """Nobody will answer: what is open, and whatever is asked from now on, ends with *why*."""
+        """Stop waiting for answers: what is open, and whatever is asked from now on, ends with *why*."""
         self._given_up = why
         for _, future in self._open.values():
             if not future.done():
@@ -128,11 +128,11 @@ class SuspendedRun:
 class SuspendedRuns:
     """All calls that wait between requests: at most *limit*, each for at most *timeout* seconds per question.
 
-    Nobody can take all the room: once it is full, whoever has most calls that wait has none added, and loses the oldest
-    of them to a caller who has fewer.
+    One caller cannot take all the room: once it is full, the caller with most calls that wait has none added, and loses
+    the oldest of them to a caller that has fewer.
 
-    A state is good for one request, of the same caller, with the same arguments. Whoever comes too late for the answer
-    to count still gets the call's reply, for a while.
+    A state is good for one request, of the same caller, with the same arguments. A request that comes too late for
+    its answer to count still gets the call's reply, for a while.
     """
 
     def __init__(self, limit: int, timeout: float) -> None:
@@ -181,7 +181,7 @@ class SuspendedRuns:
 
     def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
         """Return the call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used
-        up, expired, or somebody else's.
+        up, expired, or another caller's.
         """
         name, _, number = state.partition(".")
         run = self._waiting.get(name)

@@ -35,7 +35,7 @@ class UncheckableError(Exception):
 class Identity:
     """A caller, and until when the proof holds (`expires`, in seconds since 1970).
 
-    `issuer`, `subject` and `client` together tell two callers apart; sessions belong to these three.
+    `issuer`, `subject` and `client` together identify a caller; sessions belong to these three.
     """
 
     caller: Caller
@@ -60,7 +60,7 @@ class Identity:
 
 
 def new_key() -> str:
-    """Return a key that nobody can guess (256 bits); its prefix lets scanners for leaked secrets find it."""
+    """Return a key that cannot be guessed (256 bits); its prefix lets scanners for leaked secrets find it."""
     return f"txk_{secrets.token_urlsafe(32)}"
 
 

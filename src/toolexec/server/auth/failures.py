@@ -1,4 +1,4 @@
-"""How many wrong credentials somebody may try."""
+"""How many wrong credentials one address may try."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _REMEMBERED = 4096
 class Failures:
     """Counts wrong credentials by address.
 
-    Who has sent *most* of them within a minute is told to wait, for wrong ones only: a right one is always let in, so
-    that nobody can lock its owner out, from whatever address. *clock* gives seconds, from any start.
+    An address that has sent *most* of them within a minute must wait, for wrong ones only: a right one is always let
+    in, so that its owner cannot be locked out, from whatever address. *clock* gives seconds, from any start.
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:

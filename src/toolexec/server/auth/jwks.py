@@ -30,7 +30,8 @@ class IssuerKeys:
     """Finds the key that a token says it was signed with.
 
     Keys from an address are kept for an hour. A key that is not among them has them read again, but not twice within
-    a minute, whoever asks. When they cannot be read, those from before stay. *clock* gives seconds, from any start.
+    a minute, whatever the number of requests. When they cannot be read, those from before stay. *clock* gives seconds,
+    from any start.
 
     Raises ConfigurationError for a file that cannot be read or has no keys.
     """

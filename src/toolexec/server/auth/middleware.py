@@ -30,7 +30,7 @@ class Authentication:
 
     A key or token comes as `Authorization: Bearer …`, a key also as `X-API-Key: …`. Answers 401 for none and for a
     wrong one, 403 when a required scope is missing, 429 after too many wrong ones, 503 when tokens cannot be checked.
-    A stream ends when what proved its caller expires. *on_refusal* hears the reason in one word.
+    A stream ends when what proved its caller expires. *on_refusal* receives the reason in one word.
 
     Raises what `Tokens` raises.
     """
@@ -68,7 +68,7 @@ class Authentication:
         if identity is not _NOBODY:
             scope["user"] = identity.user()  # the SDK ties sessions to it
         seconds = max(identity.expires - time.time(), 0) if is_stream(scope) else math.inf
-        with anyio.move_on_after(seconds):  # nobody listens on with a proof that has expired
+        with anyio.move_on_after(seconds):  # no stream outlives the proof of its caller
             await self._app(scope, receive, send)
 
     async def _admit(self, scope: Scope, send: Send) -> Identity | None:

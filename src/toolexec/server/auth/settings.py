@@ -14,7 +14,7 @@ from toolexec.model.settings import checked
 __all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""How a token may be signed. All have a public key: whoever can check tokens cannot make any."""
+"""How a token may be signed. All have a public key: checking tokens does not enable making any."""
 
 _OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -29,8 +29,8 @@ class ApiKey:
     is never kept. `roles`, `scopes` and `tenant` are what the caller then has. `expires` is the moment from which the
     key is refused, as `2027-01-31`, with or without a time and zone (default zone: UTC; empty: never).
 
-    Raises ConfigurationError for an ID that is empty, longer than 128 characters or not printable, for what is no
-    SHA-256, and for an `expires` that is no date.
+    Raises ConfigurationError for an ID that is empty, longer than 128 characters or not printable, for what is not a
+    SHA-256, and for an `expires` that is not a date.
     """
 
     id: str
@@ -120,7 +120,7 @@ class AuthSettings:
     """Who may use the server.
 
     With `api_keys` or `jwt`, every request needs a key or a token; with `allow_anonymous`, one without any is let in
-    as nobody in particular (a wrong one is refused still). `required_scopes` are needed by every caller.
+    as an anonymous caller (a wrong one is refused still). `required_scopes` are needed by every caller.
     `resource_url` is this server's address as clients know it, and `authorization_servers` are where they get tokens:
     both are published so that clients find them (RFC 9728). `max_failures` is how many wrong credentials one address
     may send in a minute.

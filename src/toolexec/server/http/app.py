@@ -114,7 +114,7 @@ class _Sessions:
                 self._open[opened.decode("latin-1")] = _Session(owner, scope, monotonic())
         elif status == 404 or (status < 400 and scope["method"] == "DELETE"):
             session = self._open.get(session_id)
-            if session is not None and session.owner == owner:  # another caller is told the same of one that goes on
+            if session is not None and session.owner == owner:  # another caller gets the same for one that goes on
                 del self._open[session_id]
 
     def _forget_idle(self) -> None:
@@ -288,7 +288,7 @@ class _SseStream:
 
 
 class _SseMessages:
-    """Takes the messages of the older transport. What is none is answered here: the SDK would log it word for word."""
+    """Takes the messages of the older transport. An invalid one is answered here: the SDK would log it verbatim."""
 
     def __init__(self, transport: SseServerTransport) -> None:
         self._transport = transport

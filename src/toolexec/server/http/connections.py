@@ -20,9 +20,9 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-lengt
 class Connection(H11Protocol):
     """Drops clients that hold a connection without using it.
 
-    A request's head must be there `header_timeout` seconds after its first byte, or after the connection was made. Who
-    reads nothing of an answer for `read_timeout` seconds is cut off, and so is who goes on sending a body after its
-    request was answered. Above `max_connections` a new one is told to come back.
+    A request's head must be there `header_timeout` seconds after its first byte, or after the connection was made. A
+    client that reads nothing of an answer for `read_timeout` seconds is cut off, and so is one that goes on sending a
+    body after its request was answered. Above `max_connections` a new one is asked to come back.
     """
 
     limits: HttpSettings
@@ -100,5 +100,5 @@ class Connection(H11Protocol):
 
 
 def connections(http: HttpSettings, on_refusal: Callable[[str], None]) -> type[Connection]:
-    """Return the class of connections with these limits; *on_refusal* hears the reason for each that is dropped."""
+    """Return the class of connections with these limits; *on_refusal* receives the reason for each that is dropped."""
     return type("LimitedConnection", (Connection,), {"limits": http, "tell": staticmethod(on_refusal)})

@@ -31,11 +31,10 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 class Metrics:
     """Counts calls and requests in a registry of its own.
 
-    It is a trace hook: `Exec(trace=metrics)` has it hear of every call on every path, also of those that the gate
-    refuses. *backends* gives the backends' states when somebody reads the metrics;
-    `watch_backends` does that later.
+    It is a trace hook: `Exec(trace=metrics)` notifies it of every call on every path, also of those that the gate
+    refuses. *backends* gives the backends' states when the metrics are read; `watch_backends` sets it later.
 
-    Nobody can make it grow without end: names of tools that do not exist are not kept, and after 2000 tools the
+    It cannot be made to grow without end: names of tools that do not exist are not kept, and after 2000 tools the
     others share one line.
     """
 

@@ -157,8 +157,8 @@ class Guard:
     """Refuses requests for another host (421) and from web pages that are not allowed (403), on every path; and
     headers that are too long (431) or give two lengths of the body (400).
 
-    The origins in `allowed_origins` get the headers that browsers want to see; no others do. *on_refusal* hears the
-    reason in one word.
+    The origins in `allowed_origins` get the headers that browsers want to see; no others do. *on_refusal* receives
+    the reason in one word.
     """
 
     def __init__(self, app: ASGIApp, http: HttpSettings, auth: AuthSettings, *, on_refusal: Refuse) -> None:
@@ -255,7 +255,7 @@ class BodyLimits:
     """Takes in the whole body of a POST before anything is done with it.
 
     Answers 415 for what is not JSON, 413 for a body that is too long (whether it says so or not), 408 for one that
-    does not arrive in time and 400 for JSON that nests too deeply. *on_refusal* hears the reason in one word.
+    does not arrive in time and 400 for JSON that nests too deeply. *on_refusal* receives the reason in one word.
     """
 
     def __init__(self, app: ASGIApp, http: HttpSettings, *, on_refusal: Refuse) -> None:

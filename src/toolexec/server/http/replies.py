@@ -27,7 +27,7 @@ __all__ = [
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 Refuse: TypeAlias = Callable[[str], None]
-"""Hears of a refused request: the reason in one word."""
+"""Is notified of a refused request: the reason in one word."""
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -38,14 +38,14 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def peer_of(scope: Scope) -> str:
-    """Return the address of whoever sent the request."""
+    """Return the address of the sender of the request."""
     client = scope.get("client")
     address = str(client[0])[:64] if client else ""
     return address if address.isprintable() else ""  # a proxy may hand on anything
 
 
 def is_stream(scope: Scope) -> bool:
-    """Return whether the answer goes on until somebody ends it, as a subscription does."""
+    """Return whether the answer goes on until one side ends it, as a subscription does."""
     return scope["method"] == "GET" or header(scope, b"mcp-method") == "subscriptions/listen"
 
 
@@ -61,7 +61,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host(host: str) -> tuple[str, int | None] | None:
-    """Name (in lower case, without brackets) and port of a `Host` header; None for what is none."""
+    """Return name (in lower case, without brackets) and port of a `Host` header; None for an invalid one."""
     found = _HOST.fullmatch(host)
     if found is None:
         return None
@@ -89,6 +89,6 @@ async def reply_json(send: Send, status: int, value: object, headers: Headers = 
 
 
 async def refuse(send: Send, status: int, message: str, headers: Headers = (), *, error: str = "refused") -> None:
-    """Answer with an error, and end the connection: a body that nobody reads must not keep it open."""
+    """Answer with an error, and end the connection: a body that is not read must not keep it open."""
     body = {"error": error, "error_description": message}
     await reply_json(send, status, body, [("connection", "close"), *headers])

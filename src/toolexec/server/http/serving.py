@@ -39,7 +39,7 @@ class HasLowlevel(Protocol):
 
 
 class _Listener(uvicorn.Server):
-    """Uvicorn without what belongs to whoever calls it: signals, and ending the process."""
+    """Uvicorn without what belongs to its caller: signals, and ending the process."""
 
     def __init__(self, config: uvicorn.Config, http: HttpSettings) -> None:
         super().__init__(config)
@@ -160,7 +160,7 @@ def _reason(error: OSError) -> str:
 
 
 def _nobody(_: str) -> None:
-    """Nobody counts refusals."""
+    """Do not count a refusal."""
 
 
 def _address(http: HttpSettings, port: int) -> str:

@@ -35,7 +35,7 @@ class MetaReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaCall:
     """One call of a tool of the server; `args` fit its input schema. `results` keeps what is too large for a reply;
-    `on_progress` is None when the client did not ask to hear."""
+    `on_progress` is None when the client did not ask for progress."""
 
     ex: Exec
     args: Mapping[str, Any]

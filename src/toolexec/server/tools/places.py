@@ -1,4 +1,4 @@
-"""The tool that tells where tools live and code runs: list_backends."""
+"""The tool that lists where tools live and code runs: list_backends."""
 
 from __future__ import annotations
 

@@ -221,8 +221,8 @@ RUN_TOOL: Final = MetaTool(
 
 
 class Notices:
-    """Passes progress on to who asked for it, in the order and with the numbers that MCP wants: each one greater than
-    the one before. Nothing is passed on before `start` and after `end`; all is quiet when nobody asked."""
+    """Passes progress on to the client that asked for it, in the order and with the numbers that MCP wants: each one
+    greater than the one before. Nothing is passed on before `start` and after `end`, or if the client did not ask."""
 
     def __init__(self, callback: ProgressCallback | None) -> None:
         self._callback = callback
@@ -232,7 +232,7 @@ class Notices:
 
     @property
     def callback(self) -> ProgressCallback | None:
-        """What to give to who reports progress; None when nobody asked."""
+        """The callback for reports of progress; None when the client did not ask."""
         return self.hear if self._callback is not None else None
 
     def start(self, total: float | None = None) -> None:

@@ -92,7 +92,7 @@ TOOLS: Final = listing(
 EXAMPLES: Final = listing(
     closed(dict.fromkeys(("id", "title", "description", "args", "resultHint"), ANY), ["title", "description", "args"])
 )
-"""Calls that somebody wrote down."""
+"""The examples of a tool: calls that its author wrote."""
 
 CUT: Final[dict[str, JSONSchema]] = {"cut": FLAG, "handle": ANY}
 """What stands beside the outline of a value that is too large to be shown: `cut` is true, `handle` is for read_result

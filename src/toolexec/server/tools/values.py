@@ -49,7 +49,7 @@ def as_json(value: Any) -> str:
 
 
 def milliseconds(seconds: float) -> float:
-    """*seconds* as replies tell durations."""
+    """Return *seconds* in milliseconds, the unit of durations in replies."""
     return round(seconds * 1000, 3)
 
 
