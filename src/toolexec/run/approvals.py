@@ -49,7 +49,7 @@ def approved(entry: Registered, caller: Caller) -> Approved:
 
 @checked("ApprovalMemory")
 class ApprovalMemory:
-    """Keeps what was approved for good in the JSON file *path*, which only its owner may read.
+    """Keeps permanent approvals in the JSON file *path*, which only its owner may read.
 
     The file is replaced as a whole, so that it is never half written; what another process adds to it is seen at the
     next question. Of two processes that add at the same instant one may be forgotten, and is asked again. Raises

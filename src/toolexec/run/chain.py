@@ -32,7 +32,7 @@ async def run_chain(
     """Run *steps* in order and stop at the first failure, whatever kind it is.
 
     Gives the last step's result (None for an empty chain or after a failure) and what happened in each step that was
-    run; the failing one is last and has the error. *on_progress* hears of the start and of each step.
+    run; the failing one is last and has the error. *on_progress* is called at the start and after each step.
     """
     done: list[StepResult] = []
     previous: Any = None
@@ -66,6 +66,6 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
 
 
 def notify(callback: ProgressCallback | None, done: int, total: int, message: str) -> None:
-    """Tell *callback*, if there is one and anything to do; what it raises is logged."""
+    """Call *callback*, if there is one and anything to do; what it raises is logged."""
     if callback is not None and total:
         tell(callback, Progress(done=done, total=total, message=message))

@@ -186,7 +186,7 @@ def _until_done(waits_for: Any, ends: float | None = None) -> Generator[Any, Any
         if not wake.done():
             wake.set_result(None)
 
-    waits_for._asyncio_future_blocking = False  # noqa: SLF001 - as whoever awaits a future has to say
+    waits_for._asyncio_future_blocking = False  # noqa: SLF001 - as code that awaits a future must set it
     waits_for.add_done_callback(done)
     timer = None if ends is None else loop.call_at(ends, done)
     try:

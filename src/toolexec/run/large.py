@@ -96,8 +96,7 @@ async def off_loop(work: Callable[[Budget], T], budget: Budget) -> T:
 
 
 def surely_fits(value: Any, limit: int) -> bool:
-    """Return whether *value* is so small that one can tell, without encoding it, that it takes at most *limit*
-    bytes."""
+    """Return whether *value* is so small that it certainly takes at most *limit* bytes, without encoding it."""
     stack = [value]
     for _ in range(_QUICK_NODES):
         node = stack.pop()

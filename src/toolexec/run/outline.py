@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 
 class Outline(dict[str, Any]):
-    """An outline. It is a plain JSON object; the class tells it from a value that a tool gave.
+    """An outline. It is a plain JSON object; the class distinguishes it from a value that a tool gave.
 
     `handle` names the whole (empty when it could not be kept), `kind` says what it is, `bytes` its size as JSON,
     `about` how to read on. Of a text there are `head`, `tail` and `cut`; of objects and arrays `count`, `parts` (what

@@ -1,4 +1,4 @@
-"""Which definitions of remote tools are trusted: the one that was seen first, until somebody accepts another."""
+"""Which definitions of remote tools are trusted: the one that was seen first, until another is accepted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MANY: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinStatus:
-    """How one tool of one backend is: `accepted`, `new` (nobody has accepted it) or `changed` since it was."""
+    """How one tool of one backend is: `accepted`, `new` (not accepted yet) or `changed` since it was."""
 
     tool_id: str
     backend: str
@@ -67,7 +67,7 @@ class _Verdict(NamedTuple):
 
 @checked("Pins")
 class Pins:
-    """Keeps tools whose definition changed from being seen and called, until somebody accepts what they are now.
+    """Keeps tools whose definition changed from being seen and called, until the new definition is accepted.
 
     A definition is what a model reads of a tool: name, title, description, schemas, annotations. Local tools are not
     pinned. With *accept_first* the first definition of a tool is accepted as it comes, else it waits, too. *path* is

@@ -45,7 +45,7 @@ class Seen:
 class Pin:
     """What is known of one tool: the definition that was `accepted`, if any, and one that waits for that.
 
-    `used` says that it was called or accepted by somebody: such a pin is never forgotten.
+    `used` says that it was called, or accepted by a person: such a pin is never forgotten.
     """
 
     accepted: Seen | None = None
@@ -86,7 +86,7 @@ class PinsFile:
     def load_if_changed(self) -> None:
         """Read the file if it is another than the one that was read last; `version` says whether it was.
 
-        Raises ConfigurationError when it cannot be read or is no such file.
+        Raises ConfigurationError when it cannot be read or is not a file of pins.
         """
         if self.path is None:
             return

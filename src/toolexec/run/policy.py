@@ -69,7 +69,7 @@ class Policy:
 
     A tool that a caller may not call, whatever the arguments, is hidden from that caller.
 
-    Raises ConfigurationError for an effect that there is not, and for rules that are none.
+    Raises ConfigurationError for an unknown effect, and for invalid rules.
 
     >>> from toolexec import Exec, Gate, Rule
     >>> policy = Policy([Rule("allow", tools="shop:*"), Rule("deny", tools="shop:delete_*")])

@@ -79,8 +79,8 @@ def read_conditions(when: Any) -> tuple[Condition, ...]:
 
 
 def as_json(args: Any) -> Any:
-    """Arguments as conditions look at them, with lists where there are tuples; None where they are no mapping, or are
-    nested too deeply to be read."""
+    """Return arguments as conditions look at them, with lists in place of tuples; None where they are not a mapping, or
+    are nested too deeply to be read."""
     if type(args) is dict and _PLAIN_KINDS.issuperset(map(type, args.values())):
         return args  # there is nothing in it to be turned into a list
     try:

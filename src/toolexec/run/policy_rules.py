@@ -30,7 +30,7 @@ _DESTRUCTIVE: Final = Filters(destructive=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What becomes of a call: it is made, it is refused, or somebody is asked. `rule` is the name of the rule that
+    """What becomes of a call: it is made, it is refused, or an approver is asked. `rule` is the name of the rule that
     decided, `reason` what that rule gives as its reason; either is for people to read."""
 
     effect: Effect
@@ -51,7 +51,7 @@ class Rule:
     one must. A single value may stand for a list of one.
 
     `tools` are patterns of IDs as in a shell, case-sensitive: `github:delete_*`; one without a version means all
-    versions. `namespaces`, `callers`, `roles` and `scopes` are such patterns, too; the caller that nobody knows has the
+    versions. `namespaces`, `callers`, `roles` and `scopes` are such patterns, too; an anonymous caller has the
     ID `""`, which `*` matches as well. `tags` are words that a tool has. `backends` are patterns of the kind, the name,
     or both, of the backend that a call would go to: `mcp`, `git*`, `mcp:git`. `read_only`, `destructive`, `idempotent`
     and `open_world` compare with the tool's annotations as a caller must read them: a tool that does not say whether it
@@ -63,7 +63,7 @@ class Rule:
     another type or is a path that leads to an unknown place, an `allow` rule does not match, and a `deny` or `ask` rule
     does.
 
-    `reason` is told to whoever is refused or asked; `name` is what the rule is called there.
+    `reason` is shown to the caller that is refused and to the approver; `name` is what the rule is called there.
 
     Raises ConfigurationError for what makes no sense.
 
@@ -178,14 +178,14 @@ def is_destructive(tool: Tool) -> bool:
 
 
 def check_effect(effect: Any, what: str) -> None:
-    """Raises ConfigurationError for what is no effect."""
+    """Raise ConfigurationError for an unknown effect."""
     if effect not in _EFFECTS:
         hint = did_you_mean(effect, _EFFECTS, otherwise=f"use {', '.join(_EFFECTS)}")
         raise ConfigurationError(f"{what} cannot be {effect!r}; {hint}")
 
 
 def check_keys(data: Any, known: Collection[str], what: str) -> None:
-    """Raises ConfigurationError for what is not a mapping, or has keys that are not *known*."""
+    """Raise ConfigurationError for what is not a mapping, or has keys that are not *known*."""
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{what} must be a mapping of {', '.join(known)}, not {type(data).__name__}")
     for key in data:

@@ -1,6 +1,6 @@
 """Reading a part of a kept value: a page of it, what a path selects, or the places where a text is found.
 
-Paths are plain (`items[0].name`) or JMESPath as far as it selects and does not compute. They come from models, so their
+Paths are plain (`items[0].name`) or JMESPath that selects and does not compute. They come from models, so their
 cost has a limit that does not depend on how clever they are.
 """
 
@@ -230,7 +230,7 @@ def _pattern_matcher(pattern: str) -> _Matcher:
             return -1
         if len(text) <= _MAX_SHOWN:
             return len(text)
-        low, high = 0, len(text)  # it tells whether there is a match, not where: halve the text until it is found
+        low, high = 0, len(text)  # it shows whether there is a match, not where: halve the text until it is found
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if matches(text[:middle]) else (middle, high)

@@ -85,7 +85,7 @@ class Resolver:
     def resolve(self, tool_id: str) -> Registered:
         """Return the tool and its binding.
 
-        Raises InvalidToolIDError for a malformed ID, ToolNotFoundError when nobody knows the tool (with a failed
+        Raises InvalidToolIDError for a malformed ID, ToolNotFoundError when the tool is unknown (with a failed
         resolver as its cause), BackendUnavailableError when the ID's namespace is a backend that is not connected,
         NoBackendsError when the tool has no binding.
         """
@@ -142,7 +142,7 @@ class Resolver:
         return ToolNotFoundError(tool_id, details={"note": note} if note else None)
 
     def _may_tell_of(self, namespace: str) -> bool:
-        """Return whether it is no secret that there is a backend of this name."""
+        """Return whether the caller may know that there is a backend of this name."""
         if not namespace or self._shows is None or self._index is None:
             return bool(namespace)
         return namespace in browsable(self._index).namespaces()

@@ -48,10 +48,10 @@ class ResultStore:
 
     *max_bytes* is the budget of one reply: its JSON, compact and in UTF-8 (at least 1000). A kept value goes
     *keep_seconds* after it was last read, or earlier when more than *max_kept* values or *max_kept_bytes* are kept:
-    then whoever keeps most loses what they have not read for the longest time. *clock* gives seconds.
+    then the caller that keeps most loses what it has not read for the longest time. *clock* gives seconds.
 
-    A handle cannot be guessed, and works only for the caller that it was made for (for the session, where nobody in
-    particular is known). Safe to use from several threads. Raises ConfigurationError for numbers that make no sense.
+    A handle cannot be guessed, and works only for the caller that it was made for (for the session, where the caller
+    is anonymous). Safe to use from several threads. Raises ConfigurationError for numbers that make no sense.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ResultStore:
         *path* selects a part first (`items[0].name`, or JMESPath). *grep* gives the places where a text or a /pattern/
         is found instead. With *as_json* the JSON text is paged: all pages together are exactly what was kept.
 
-        Raises ResultNotFoundError for a handle that is unknown, expired or somebody else's, and InputValidationError
+        Raises ResultNotFoundError for a handle that is unknown, expired or another caller's, and InputValidationError
         for a path, pattern or number that makes no sense.
         """
         kept = self._find(handle, origin)

@@ -1,6 +1,6 @@
 """What in a tool's definition looks like it is meant for the model and not for the reader.
 
-A definition of somebody else's is read by a model, which may do what it says. These are hints for a person who has to
+A foreign definition is read by a model, which may do what it says. These are hints for a person who has to
 decide whether to trust it: none of them proves anything, and a description without any may be hostile all the same.
 """
 

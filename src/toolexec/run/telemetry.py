@@ -128,7 +128,7 @@ class Recorder:
         return json.dumps(shown, ensure_ascii=False)[:_MOST_ARGS]
 
     def _blame(self, span: Span, error: BaseException) -> None:
-        # No exception is recorded: its traceback and its causes may hold secrets that nobody knows as such.
+        # No exception is recorded: its traceback and its causes may hold unknown secrets.
         span.set_attribute("error.type", _error_type(error))
         message = error.message if isinstance(error, ToolExecError) else type(error).__name__
         span.set_status(StatusCode.ERROR, self.redact.text(message)[:_MOST_MESSAGE])
@@ -235,8 +235,8 @@ class ToolFacts:
 class FactBook:
     """The facts of every tool that was called, made once.
 
-    Metrics tell at most 2,000 tools apart: the rest are `(other)`, and an ID that no tool has is `(unknown)`. So nobody
-    can fill the memory of a metrics system by inventing or renaming tools.
+    Metrics distinguish at most 2,000 tools: the rest are `(other)`, and an ID that no tool has is `(unknown)`. So
+    inventing or renaming tools cannot fill the memory of a metrics system.
     """
 
     def __init__(self, find: Find, redact: Redactor) -> None:

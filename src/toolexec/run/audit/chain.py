@@ -1,8 +1,8 @@
 """The chain: every record holds the hash of the one before it, and ends with its own.
 
 A record is one line of JSON. Its hash is that of the line's bytes before `,"hash":"`: SHA-256, or HMAC-SHA-256 where
-the log has a key. So whatever is changed, taken out, put in or moved breaks the chain, and without the key nobody can
-make a new one. Blanks before a line count for nothing.
+the log has a key. So any change, removal, insertion or move breaks the chain, and without the key a new one cannot be
+made. Blanks before a line do not count.
 """
 
 from __future__ import annotations

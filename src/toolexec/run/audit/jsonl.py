@@ -73,7 +73,7 @@ class JsonLines:
             try:
                 now = stamp()
                 second = now[:19]
-                # The size tells whether another process has written; whether the file is gone is asked each second.
+                # The size shows whether another process has written; whether the file is gone is checked each second.
                 if second != self._second or os.lseek(self._fd, 0, os.SEEK_END) != self._size:
                     self._second = second
                     found = os.fstat(self._fd)
@@ -148,7 +148,7 @@ class JsonLines:
             raise _cannot(self.path, error) from error
 
     def _catch_up(self, found: os.stat_result) -> None:
-        """Somebody else has written, or this is the beginning: read where the chain is now."""
+        """Read where the chain is now, at the beginning and after another process has written."""
         if not found.st_nlink:
             logger.error("the audit log %s was deleted while it was written; a new one begins", self.path)
             self._release()
@@ -213,8 +213,8 @@ class JsonLines:
             return False
 
     def _move_aside(self) -> None:
-        """Move this file to `path.1` and each older one a place further, as far as there is no gap (which is left when
-        this was cut short before)."""
+        """Move this file to `path.1` and each older one a place further, up to the first gap (which is left when this
+        was cut short before)."""
         older = older_files(self.path)
         count = next((at for at, (place, _) in enumerate(older) if place != at + 1), len(older))
         for place, file in reversed(older[:count]):

@@ -74,11 +74,11 @@ class AuditLog:
 
         *args* says what is kept of arguments: a `digest` that shows which calls had the same, all but secrets
         (`redacted`), or `none`. *format* None goes by the name: `.db` and `.sqlite` are SQLite, others JSON lines.
-        Nobody who lacks the log's *key* can make records that verify. None is a key that is made for this path at its
-        first use; `b""` is no key. It is kept in the directory *state*, with the head of the log, by which a tail that
-        is cut off shows (default: `toolexec/audit` in the user's state directory). A log that was begun without a key
-        goes on without one. *sync* `always` waits for the disk at each record. A file of JSON lines that would grow
-        past *max_bytes* (0: no limit) is moved to `path.1`, and *keep* of those stay.
+        Records that verify can be made only with the log's *key*. None is a key that is made for this path at its
+        first use; `b""` means without a key. It is kept in the directory *state*, with the head of the log, by which a
+        tail that is cut off shows (default: `toolexec/audit` in the user's state directory). A log that was begun
+        without a key goes on without one. *sync* `always` waits for the disk at each record. A file of JSON lines that
+        would grow past *max_bytes* (0: no limit) is moved to `path.1`, and *keep* of those stay.
 
         A last line that a crash has torn is moved to `path.torn`, with a note in the log. Raises ConfigurationError for
         settings that make no sense, AuditError when the log cannot be written or does not verify at its end.
@@ -185,7 +185,7 @@ def format_of(path: Path) -> AuditFormat:
 
 
 def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> list[dict[str, Any]]:
-    """Return the last *count* records that are *wanted*, the oldest first; lines that are no records are left out.
+    """Return the last *count* records that are *wanted*, the oldest first; lines that are not records are left out.
 
     Raises AuditError when the log cannot be read.
     """

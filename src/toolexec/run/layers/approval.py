@@ -1,4 +1,4 @@
-"""Ask somebody before a call is made."""
+"""Ask for approval before a call is made."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _NO_MAPPING: Final = Violation(
 
 @checked("Approval")
 class Approval:
-    """Has somebody asked before calls that *decide* (a policy's, as a rule) gives the effect `ask`.
+    """Asks an approver before calls that *decide* (a policy's, as a rule) gives the effect `ask`.
 
-    Whoever makes the call is asked, by `Origin.ask`; without that, *ask* is. It is called on the event loop and must
-    not block it; it has *timeout* seconds. If nobody can be asked, ApprovalRequiredError is raised; ApprovalDeniedError
-    if the answer is no, comes too late, or is no answer. The call that is approved is the one that is made: later
-    changes of its arguments, or of the tool, do not go with it.
+    The caller is asked, by `Origin.ask`; without that, *ask* is. It is called on the event loop and must not block it;
+    it has *timeout* seconds. Raises ApprovalRequiredError if no approver can be asked, ApprovalDeniedError if the
+    answer is no, comes too late, or is invalid. The call that is approved is the one that is made: later changes of its
+    arguments, or of the tool, do not go with it.
 
     `once` is for this call. `session` covers all further calls of this tool by this caller in this session, on every
     path and with any arguments; without a session, that is as long as this object lives. `always` is kept in
@@ -88,7 +88,7 @@ class Approval:
         return AskFirst(self, inner, find)
 
     def remembers(self, session: str, wanted: Approved, longest: Lasting = "always") -> bool:
-        """Return whether this needs no question any more. Callers that cannot be told apart from others (see
+        """Return whether this needs no question any more. Callers that cannot be distinguished from others (see
         `Origin.approvals`) do not profit from what was answered for those."""
         if longest == "once":
             return False
@@ -118,7 +118,7 @@ class Approval:
 def _keep(kept: OrderedDict[Any, None], key: Any) -> None:
     kept[key] = None
     if len(kept) > _MAX_SESSIONS:
-        kept.popitem(last=False)  # whoever it was is asked again
+        kept.popitem(last=False)  # the next call of that kind asks again
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class _Line:
 
 
 class AskFirst(Layer):
-    """Makes calls, some of them only after somebody was asked; see `Approval`."""
+    """Makes calls, some of them only after an approver was asked; see `Approval`."""
 
     def __init__(self, approval: Approval, inner: Runner, find: Find) -> None:
         super().__init__(inner)
@@ -191,8 +191,8 @@ class AskFirst(Layer):
 
     @contextmanager
     def _line(self, ask: Approver, session: str, wanted: Approved) -> Generator[_Line, None, None]:
-        """The line that is there as long as somebody waits in it. Those who are asked in another way, such as the
-        client of another request, have a line of their own: one who never answers holds up nobody else."""
+        """Yield the line, which exists as long as calls wait in it. Approvers that are reached in another way, such as
+        the client of another request, have a line of their own: one that never answers does not hold up the others."""
         key = (ask if isinstance(ask, Hashable) else id(ask), session, wanted)
         line = self._lines.setdefault(key, _Line())
         line.waiting += 1
@@ -205,7 +205,7 @@ class AskFirst(Layer):
 
     async def _answer(self, ask: Approver, request: ApprovalRequest) -> object:
         """Return what was answered; `failed` where asking failed, and `unanswered` when no answer came in time. Raises
-        ApprovalRequiredError where nobody was asked."""
+        ApprovalRequiredError where there was no approver to ask."""
         task = asyncio.ensure_future(_ask(ask, request))
         try:
             done, _ = await asyncio.wait([task], timeout=self._approval.timeout)
@@ -273,13 +273,13 @@ async def _ask(ask: Approver, request: ApprovalRequest) -> object:
 
 
 def _look_at(task: asyncio.Future[object]) -> None:
-    """Take a failure that nobody waits for any more, so that it is not reported as forgotten."""
+    """Retrieve a failure that is no longer awaited, so that asyncio does not report it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 def _frozen(entry: Registered, call: ToolCall) -> ToolCall:
-    """Return the call with arguments of its own, which nobody can change while somebody reads them."""
+    """Return the call with arguments of its own, which cannot change while an approver reads them."""
     args: Any = {} if call.args is None else call.args
     if not isinstance(args, Mapping):
         raise InputValidationError([_NO_MAPPING], tool_id=entry.tool.id, op="validate_input")

@@ -51,10 +51,10 @@ class LinkWatch:
     caller), so that `Links` know of what no schema says.
 
     A value counts if it is a text of 4 to 200 characters or an integer from 100; booleans, enumerations, defaults, what
-    goes by a telling name (`password`) and known secrets do not. Of a value only a hash is kept, with a key that
+    has the name of a secret (`password`) and known secrets do not. Of a value only a hash is kept, with a key that
     never leaves this object, for *seconds* at most, and of the last *max_values* ones. Of each result at most
-    *max_leaves* values are looked at (1 to 2 µs each, between the result and its caller). *find* tells what a tool's
-    schema says about its arguments. *observations* takes the place of new ones.
+    *max_leaves* values are looked at (1 to 2 µs each, between the result and its caller). *find* gives the tool, for
+    what its schema says about its arguments. *observations* takes the place of new ones.
 
     Raises ConfigurationError for a limit that is not above 0.
     """
@@ -108,7 +108,7 @@ class LinkWatch:
         return fed
 
     def after(self, call: ToolCall, fed: Fed, tool_id: str, value: Any) -> None:
-        """Take note of a call that succeeded, and remember where in its result which values are."""
+        """Record a call that succeeded, and where in its result which values are."""
         with self._lock:
             session, now = self._session(call.origin), self._clock()
             for path, leaf in islice(_leaves(value, "", 0), self._max_leaves):
@@ -136,8 +136,7 @@ class LinkWatch:
         return blake2b(text.encode(errors="surrogatepass"), digest_size=12, key=self._key)
 
     def _fixed(self, tool_id: str, name: str, value: str | int) -> bool:
-        """Return whether the tool's schema makes it no wonder that the value is this one, or that nobody should know
-        of it."""
+        """Return whether the schema explains the value (default, constant, enumeration) or marks it as secret."""
         entry = self.find(tool_id) if self.find is not None else None
         always, default = _fixed(entry.tool.input_schema.text).get(name, (False, None)) if entry else (False, None)
         return always or value == default
@@ -185,7 +184,7 @@ def _hash(session: blake2b, value: str | int) -> bytes:
 
 
 def _counts(value: Any) -> bool:
-    """Return whether a value is likely to tell one thing from all others."""
+    """Return whether a value is likely to identify one thing among all."""
     if isinstance(value, str):
         return _MIN_TEXT <= len(value) <= _MAX_TEXT and not (redactor.knows_any and redactor.knows(value))
     return type(value) is int and _MIN_NUMBER <= value < _MAX_NUMBER

@@ -73,7 +73,7 @@ RateLike: TypeAlias = Rate | str | float
 class RateLimit:
     """Refuses calls that come too fast, with a RateLimitedError that says when to try again.
 
-    `overall` holds for all calls together, `per_caller` for each caller (all whom nobody knows are one), `per_tool` for
+    `overall` holds for all calls together, `per_caller` for each caller (all anonymous ones are one), `per_tool` for
     each tool, `per_backend` for each backend. *rules* maps patterns of tool IDs to rates; each holds for all calls
     together of the tools that match. A call needs room in every limit that concerns it, and if one has none, it uses
     up none of the others. *rate* (calls a second) with *burst* is another way to give `overall`.

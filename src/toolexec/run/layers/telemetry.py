@@ -1,4 +1,4 @@
-"""Tell OpenTelemetry about every call."""
+"""Report every call to OpenTelemetry."""
 
 from __future__ import annotations
 

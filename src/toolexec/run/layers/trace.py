@@ -1,4 +1,4 @@
-"""Tell a hook about every call."""
+"""Notify a hook of every call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TraceHook(Protocol):
     """Gets every TraceEvent, in order, on the event loop; what it raises is logged and changes nothing."""
 
     def __call__(self, event: TraceEvent) -> None:
-        """Take note of *event*; must not block."""
+        """Record *event*; must not block."""
         ...
 
 
@@ -52,7 +52,7 @@ class Trace(ObserverLayer):
         self._calls = 0
 
     def begin(self, call: ToolCall) -> CallEnd:
-        """Tell the hook of a call's start; see `ObserverLayer.begin`."""
+        """Notify the hook of a call's start; see `ObserverLayer.begin`."""
         self._calls += 1
         number = self._calls
         self._tell(TraceEvent(kind="start", call_number=number, call=call))
