@@ -173,7 +173,7 @@ class Executor:
             else:
                 async with asyncio.timeout(timeout):
                     result = await work
-        except ClosedError as error:  # what was captured until then is told all the same
+        except ClosedError as error:  # what was captured until then is returned all the same
             result = CodeResult(error=error)
         except TimeoutError as error:
             late = CodeTimeoutError(
@@ -221,8 +221,8 @@ def _tell(callback: Callable[[CodeEvent], None], event: CodeEvent) -> None:
 
 
 def _keeps_deadline(engine: Engine) -> bool:
-    """Whether the engine stops code at the deadline by itself: then it has more to tell than one that is cancelled, and
-    what it does before the code runs, such as building its sandbox, does not count."""
+    """Return whether the engine stops code at the deadline by itself: then it reports more than one that is cancelled,
+    and what it does before the code runs, such as building its sandbox, does not count."""
     return getattr(engine, "keeps_deadline", False) is True
 
 

@@ -256,8 +256,8 @@ class Handles:
         return self._keep(value, len(text), _PART_BYTES + 8 * length, text[:_PREVIEW_CHARS])
 
     def resolve(self, value: Any) -> Any:
-        """*value* with each `{"$handle": id}` in it (what else a handle says may be beside it) replaced by what it
-        stands for. What is no ID of a handle is data and stays.
+        """Return *value* with each `{"$handle": id}` in it (other keys of a handle may be beside it) replaced by what
+        it stands for. A value that is not the ID of a handle is data and stays.
 
         Raises InvalidRequestError for an unknown handle, for handles that together stand for more than 256 MiB, and
         for a value that is nested too deep.

@@ -85,7 +85,7 @@ def attribute_path(namespace: str, name: str) -> ToolPath:
 
 
 def paths_of(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ToolPath | None]:
-    """For each (namespace, name) the attributes that lead to it, or None if those are another's, or nobody's."""
+    """Return the attributes that lead to each (namespace, name), or None if they lead to another one or to none."""
     paths = {key: attribute_path(*key) for key in keys}
     owners: dict[ToolPath, tuple[str, str] | None] = {}
     for key, path in paths.items():
@@ -171,7 +171,7 @@ class ToolNames:
 
 
 class _Book:
-    """One state of an index: its names by namespace, and what they become in code, worked out where it is asked for."""
+    """One state of an index: its names by namespace, and what they become in code, computed on demand."""
 
     __slots__ = ("_names", "_odd", "_spaces", "version")
 
@@ -241,7 +241,7 @@ def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool]
     try:
         names = _by_index.get(index)
         if names is None:
-            # Kept by value, a ToolNames would keep its own key alive; the proxy lets go of the index.
+            # Kept by value, a ToolNames would keep its own key alive; the proxy does not keep the index alive.
             names = _by_index.setdefault(index, ToolNames(weakref.proxy(index)))
     except TypeError:
         names = ToolNames(index)

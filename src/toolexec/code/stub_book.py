@@ -55,7 +55,7 @@ class TypeBook:
                 if token != definition.token and token not in self._names and token in waiting:
                     self._names[token] = self._name(
                         waiting[token], namespace
-                    )  # part of a loop: needed before it is told
+                    )  # part of a loop: needed before it is written
             del waiting[definition.token]
             self._settle(definition, namespace)
 

@@ -1,7 +1,7 @@
 """Text from strangers as parts of Python source: nothing in it can end the place that it is put into.
 
-Names, descriptions, patterns and defaults come from tools that nobody here vouches for, and a model reads what is made
-of them. Everything is one line of printable characters, without marks that hide or reorder text.
+Names, descriptions, patterns and defaults come from untrusted tools, and a model reads what is made of them.
+Everything is one line of printable characters, without marks that hide or reorder text.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def docstring(lines: Sequence[str], indent: str) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """*text* as a Python string literal of printable ASCII or letters, in double quotes where that is no harder."""
+    """Return *text* as a Python literal of printable ASCII or letters, in double quotes unless that needs escapes."""
     literal = repr(text)
     inner = literal[1:-1]
     return f'"{inner}"' if literal[0] == "'" and '"' not in inner and "\\'" not in inner else literal
@@ -95,7 +95,7 @@ def quoted(text: str) -> str:
 def is_plain_name(name: str) -> bool:
     """Return whether code can write *name* as the name of an argument or an attribute, and Python takes it as it is.
 
-    Python normalises letters (`ﬁ` becomes `fi`) and mangles names that begin with `__`; those are no plain names.
+    Python normalises letters (`ﬁ` becomes `fi`) and mangles names that begin with `__`; those are not plain names.
     """
     return (
         len(name) <= _MAX_NAME

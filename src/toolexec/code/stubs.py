@@ -128,7 +128,7 @@ def stub_of(tool: Tool, *, names: ToolNames | None = None, awaitable: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A tool in a class: *path* is None when only its ID leads to it, *name* is empty when only that is told."""
+    """A tool in a class: *path* is None when only its ID leads to it, *name* is empty when only the ID is shown."""
 
     signature: _Signature
     path: ToolPath | None

@@ -58,7 +58,7 @@ class Tools:
     """The tools as one run of code sees them: counted, limited to those that it may use, and traced.
 
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
-    `github:*`; none means all tools. *output* takes what `println` writes. *tell* hears of each call's start and end,
+    `github:*`; none means all tools. *output* takes what `println` writes. *tell* receives each call's start and end,
     in the thread that makes it. *origin* is where all calls come from. This is the gateway (see `Gateway`) for code in
     this process; a call that is cancelled before it begins raises CancelledError and is not counted. Safe to use from
     several threads and tasks at once: the caps hold for all of them together.

@@ -81,7 +81,7 @@ EventCallback: TypeAlias = Callable[[CodeEvent], None]
 class Output:
     """The captured output of one run: at most *limit* characters for each stream, the rest is dropped and counted.
 
-    Safe to use from several threads. *tell* hears of each text that is kept.
+    Safe to use from several threads. *tell* receives each string that is kept.
     """
 
     def __init__(self, limit: int = 1 << 20, tell: Callable[[Stream, str], None] | None = None) -> None:
@@ -226,7 +226,7 @@ class ToolCallRecord:
         started: float = 0.0,
         backend_kind: str = "",
     ) -> None:
-        """*value* must be the record's own; *text* is the value as JSON, read when somebody asks for it."""
+        """*value* must be the record's own; *text* is the value as JSON, parsed at the first access."""
         self.tool_id: str = tool_id
         self.args: Mapping[str, Any] | None = args
         self.error: ToolExecError | None = error
@@ -240,7 +240,7 @@ class ToolCallRecord:
         self._text = text
 
     def settle(self, text: str) -> None:
-        """Take note of the value, given as JSON."""
+        """Record the value, given as JSON."""
         self._text = text
 
     @property
@@ -344,7 +344,7 @@ def _is_above_zero(value: object) -> bool:
 
 
 def snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return a copy of *args* as far as there is *room* for it, and whether there was not."""
+    """Return a copy of *args*, or None where there is no *room* for it, and whether there was none."""
     before = room[0]
     try:
         return _copied(args, room), False

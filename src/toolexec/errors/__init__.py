@@ -37,8 +37,8 @@ ToolExecError
 │   └─ ToolTimeoutError            retryable: the deadline passed (also a TimeoutError)
 ├─ PolicyError                     a rule forbids the call; nothing has run
 │   ├─ ToolNotAllowedError         the code may not call this tool
-│   ├─ ApprovalRequiredError       it needs approval, and nobody can be asked
-│   ├─ ApprovalDeniedError         somebody was asked and said no
+│   ├─ ApprovalRequiredError       it needs approval, and there is no approver to ask
+│   ├─ ApprovalDeniedError         the approver said no, or did not answer in time
 │   └─ DefinitionChangedError      the tool is not the one that was accepted
 ├─ RateLimitedError                retryable: too many calls in too short a time
 ├─ AuditError                      the audit log cannot be written or does not verify
@@ -63,8 +63,8 @@ ToolExecError
     └─ ProtocolError               a message that breaks the protocol
 ```
 
-An error carries data, so that nobody has to parse its message: a stable `code`, and `tool_id`, `op`, `backend`,
-`retryable` and `details` as far as they are known. A class has one code of its own, and some have `further_codes`, for
+An error carries data, so that its message need not be parsed: a stable `code`, and, where they are known, `tool_id`,
+`op`, `backend`, `retryable` and `details`. A class has one code of its own, and some have `further_codes`, for
 cases that no handler needs to catch apart. The original failure, if any, is its `__cause__`.
 """
 

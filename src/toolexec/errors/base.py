@@ -64,7 +64,7 @@ class ToolExecError(Exception):
     def never_began(self) -> bool:
         """Return whether the call certainly never began: making it again cannot do its work twice.
 
-        False also where that is not known. `details["never_began"]` carries it where the class alone does not tell.
+        False also where that is not known. `details["never_began"]` carries it where the class alone does not show it.
         """
         return self.details.get("never_began", self.default_never_began) is True
 

@@ -40,7 +40,7 @@ _UNIX_PARTS: Final = ("os", "select", "signal", "socket")
 
 
 def explained(error: BaseException) -> ToolExecError | None:
-    """Return what to tell the user when *error* says that a module is not here, else None."""
+    """Return the error to show to the user when *error* says that a module is missing, else None."""
     return missing_extra(error) or _unsupported(error, "what was asked for")
 
 
@@ -77,7 +77,7 @@ def unix_needed(what: str) -> Generator[None, None, None]:
 
 
 def missing_extra(error: BaseException, *, needed_for: str = "", extra: str = "") -> MissingExtraError | None:
-    """Return what to tell the user when *error* says that an optional dependency is not installed, else None.
+    """Return the error to show to the user when *error* says that an optional dependency is not installed, else None.
 
     *extra* is for a part that needs more than the one missing module.
     """

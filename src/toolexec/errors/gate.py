@@ -34,19 +34,19 @@ class PolicyError(ToolExecError):
 
 
 class ApprovalRequiredError(PolicyError):
-    """The call needs somebody's approval, and there is no way to ask for it; nothing has run."""
+    """The call needs approval, and there is no way to ask for it; nothing has run."""
 
     code = "approval_required"
 
 
 class ApprovalDeniedError(PolicyError):
-    """Somebody was asked to approve the call and said no, or did not answer in time; nothing has run."""
+    """The approver refused the call, or did not answer in time; nothing has run."""
 
     code = "approval_denied"
 
 
 class DefinitionChangedError(PolicyError):
-    """The tool is not the one that was accepted; it is in quarantine until somebody accepts its new definition."""
+    """The tool is not the one that was accepted; it is in quarantine until its new definition is accepted."""
 
     code = "definition_changed"
 
@@ -71,7 +71,7 @@ class AuditError(ToolExecError):
 
 
 class ResultNotFoundError(ToolExecError):
-    """No result is kept under this handle: it has expired, belongs to somebody else, or never was."""
+    """No result is kept under this handle: it has expired, belongs to another caller, or never existed."""
 
     code = "result_not_found"
 

@@ -249,9 +249,9 @@ class OutputValidationError(_ValidationError):
 
 
 class ConversionError(ToolExecError):
-    """A tool or a card cannot be read from a vendor's form, or written in it.
+    """A tool or a card cannot be read from a provider format, or written in it.
 
-    `adapter` names the form, `direction` says what was being made (`to_tool`, `from_tool`, `to_provider`,
+    `adapter` names the format, `direction` says what was being made (`to_tool`, `from_tool`, `to_provider`,
     `from_provider`). *cause* is the reason: a sentence, or the exception that is the `__cause__`.
     """
 

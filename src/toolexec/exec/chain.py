@@ -233,7 +233,7 @@ def _check_retries(index: Index, step: Step, number: int) -> None:
 
 
 def _repeatable(index: Index, tool_id: str) -> bool:
-    """Whether repeating a call surely does no harm; a tool that nobody can vouch for is not."""
+    """Return whether repeating a call certainly does no harm; False for a tool that is not in the index."""
     found = index.find(tool_id)
     hints = found.tool.annotations if found is not None else None
     return hints is not None and (hints.read_only or hints.idempotent) and not hints.destructive

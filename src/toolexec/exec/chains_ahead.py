@@ -27,7 +27,7 @@ class ChainSuggestion:
     """A chain that ends in the tool `goal`; once nothing is `missing`, `run_chain(suggestion.steps)` runs it.
 
     Arguments are references to earlier steps, constants (defaults, the only possible value), or what was given. Where
-    a result is a list, its first item is taken. `missing` are the arguments that somebody must give, see `with_args`.
+    a result is a list, its first item is taken. `missing` are the arguments that the caller must give, see `with_args`.
     `confidence` is between 0 and 1: the product of the scores of the links that are used, 1 when there are none;
     `reasons` say what they are. `needs_confirmation` lists the tools before the goal that are not known to be
     read-only (they are there only because nothing else gives what is needed), and the goal if it is not read-only and
@@ -44,8 +44,8 @@ class ChainSuggestion:
     def with_args(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> ChainSuggestion:
         """Return the suggestion with values for missing arguments, by their names, in all the steps that need them.
 
-        *values* is for names that are no Python names (`body.issue_id`). A value is data: something in it that looks
-        like a reference is none. Raises ConfigurationError for a name that is not missing.
+        *values* is for names that are not Python names (`body.issue_id`). A value is data: something in it that looks
+        like a reference is not treated as one. Raises ConfigurationError for a name that is not missing.
         """
         given = {**(values or {}), **named}
         missing = {each.name: each for each in self.missing}

@@ -125,7 +125,7 @@ class Exec:
 
     @property
     def everything(self) -> Index:
-        """All tools, also those outside of the options' toolset: for whoever owns this Exec, not for its users."""
+        """All tools, also those outside of the options' toolset: for the owner of this Exec, not for its users."""
         return self._parts.discovery.index
 
     @property
@@ -215,7 +215,7 @@ class Exec:
         await self._parts.sources.start()
 
     async def aclose(self) -> None:
-        """Stop all code and every backend, end every process; then an ExceptionGroup tells what failed to stop, if
+        """Stop all code and every backend, end every process; then raise an ExceptionGroup of what failed to stop, if
         anything.
 
         No task of yours is cancelled: code that it awaits ends with a ClosedError in its result, calls of Python
@@ -292,8 +292,8 @@ class Exec:
 
     @property
     def links(self) -> Links:
-        """Which tools make the arguments that others need; kept from the first time that somebody asks. What a
-        `LinkWatch` among the layers has seen counts, too."""
+        """The tools that make the arguments that others need; kept from the first use on. What a `LinkWatch` among the
+        layers has seen counts, too."""
         return self._parts.links.links
 
     async def links_ready(self) -> Links:
@@ -327,7 +327,7 @@ class Exec:
         """Run one tool.
 
         A tool that was called and failed gives a Result with `error`; what could not be called raises, as
-        `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`. *on_progress* hears 0 of 1,
+        `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`. *on_progress* receives 0 of 1,
         `started`, before anything else; then what the tool reports, on its own scale; and 1 of 1, `completed` or
         `error`, at the end, unless the call is cancelled.
         """
@@ -380,7 +380,7 @@ class Exec:
         return await self._parts.code.execute(code, settings)
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
-        """Run code and hear what it does while it does it: prints and tool calls, then one event `done` with the
+        """Run code and yield what it does while it does it: prints and tool calls, then one event `done` with the
         result. Leaving the loop early stops the code. Raises as `execute_code` does."""
         return self._parts.code.stream(code, settings)
 
@@ -410,13 +410,13 @@ class Exec:
         always: Collection[str] = (),
         allowed_callers: Sequence[str] = (),
     ) -> VendorTools:
-        """Return the tools that may be known of just now, by ID, in a vendor's form, with what is lost in it.
+        """Return the tools that may be known of just now, by ID, in a provider format, with what is lost in it.
 
-        *strict* asks for schemas that the vendor holds the model to; a tool whose schema cannot be one is exported as
+        *strict* asks for schemas that the provider holds the model to; a tool whose schema cannot be one is exported as
         usual, with a warning. *describe* says in descriptions what schemas cannot hold. With *search* (Anthropic and
         OpenAI Responses) the model sees only those tools at first whose IDs are in *always*, and finds the others.
         *allowed_callers* says who may call the tools, such as `direct` and `code_execution_20260120`. A gate with a
-        `Budget` adds `read_result`. Raises ConfigurationError for a form, or a combination, that does not exist.
+        `Budget` adds `read_result`. Raises ConfigurationError for a format, or a combination, that does not exist.
         """
         return await self._parts.provider_calls.export(
             format,

@@ -1,4 +1,4 @@
-"""How an `Exec` finds tools and tells what they are."""
+"""How an `Exec` finds tools and describes them."""
 
 from __future__ import annotations
 

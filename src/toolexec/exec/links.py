@@ -1,4 +1,4 @@
-"""Which tools make the arguments that others need, looked up when somebody asks for the first time."""
+"""Which tools make the arguments that others need, looked up at the first use."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Options:
     names to functions of one dict, looked up at each call. `mcp_executor` and `provider_executor` answer for servers
     and providers that no backend is registered for. `tool_resolver` and `bindings_resolver` are asked about tools that
     the index does not know. `toolset` is all that can be found, described and run, however it is asked for: other tools
-    are as if they were not there. `trace` hears of every call. `gate` holds the rules around every call: policy,
+    are as if they were not there. `trace` is notified of every call. `gate` holds the rules around every call: policy,
     approval, rate limits, audit and more. `layers` are your own rules around every call, each a function from a runner
     to a runner; the first is outermost, all are inside of trace and gate and outside of the time limit.
 

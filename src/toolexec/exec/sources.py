@@ -65,7 +65,7 @@ class Sources:
         self.closed = False
         """Whether the Exec was closed."""
         self.pending: list[Backend] = []
-        """Backends that nobody has started yet."""
+        """Backends that are not started yet."""
 
     def add(self, backends: Sequence[Backend]) -> Added:
         """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
@@ -124,7 +124,7 @@ class Sources:
 
     @property
     def missing(self) -> list[Backend]:
-        """Backends that nobody has started yet, and of whose tools nothing is stored."""
+        """Backends that are not started yet, and of whose tools nothing is stored."""
         index = self._index
         if not isinstance(index, StoredIndex):
             return self.pending
@@ -175,7 +175,7 @@ class Sources:
             self._failed[backend.name] = f"it did not start: {type(error).__name__}: {error}"
 
     async def aclose(self) -> None:
-        """Stop every backend, end every process; then an ExceptionGroup tells what failed to stop, if anything."""
+        """Stop every backend, end every process; then raise an ExceptionGroup of what failed to stop, if anything."""
         self.closed = True
         self.pending = []
         starting, self._starting = self._starting, {}

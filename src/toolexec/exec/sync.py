@@ -145,7 +145,7 @@ class SyncExec:
         return self._wait(self.exec.get_tool_doc(tool_id, level))
 
     def export_tools(self, format: VendorFormat, **settings: Unpack[ExportSettings]) -> VendorTools:
-        """Return the tools in a vendor's form; see `Exec.export_tools`."""
+        """Return the tools in a provider format; see `Exec.export_tools`."""
         return self._wait(self.exec.export_tools(format, **settings))
 
     def handle_openai_tool_calls(
@@ -200,7 +200,7 @@ class SyncExec:
         return self._wait(self.exec.execute_code(code, **settings))
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> Iterator[CodeEvent]:
-        """Run code and hear what it does; see `Exec.stream_code`. Closing the iterator stops the code."""
+        """Run code and yield what it does; see `Exec.stream_code`. Closing the iterator stops the code."""
         return self._each(self.exec.stream_code(code, **settings))
 
     def session(self, **settings: Unpack[CodeSettings]) -> SyncCodeSession:

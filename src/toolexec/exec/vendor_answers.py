@@ -187,7 +187,7 @@ def _not_valid(problem: str, name: str) -> InputValidationError:
 
 
 def _answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
-    """The answer that a result is: its value and media parts, as far as they fit."""
+    """Return the answer for a result: its value, and those of its media parts that fit."""
     if result.error is not None:
         return _failed(result.error, max_bytes, result.value)
     notes: list[str] = []

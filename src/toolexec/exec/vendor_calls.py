@@ -21,7 +21,7 @@ Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 """Whose messages the calls are in."""
 
 Unknown: TypeAlias = Literal["answer", "skip"]
-"""What to do with a call of a tool that is not here: tell the model, or leave it to somebody else."""
+"""What to do with a call of a tool that is not here: answer with an error, or leave it to other code."""
 
 _READERS: Final[Mapping[Provider, Callable[[Any], Sequence[VendorCall]]]] = {
     "openai": openai_calls,

@@ -62,7 +62,7 @@ class ToolCall:
     Treat it as a value: a layer that wants another call makes one with `dataclasses.replace`. (It is not frozen only
     because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in seconds; None leaves it to
     the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event. `origin` says
-    who makes the call and on which path. `run_id` is empty until somebody needs it; see `identify`. A backend sets
+    who makes the call and on which path. `run_id` is empty until it is needed; see `identify`. A backend sets
     `waiting` as long as the call certainly has not begun; it names what the call waits for.
     """
 

@@ -45,12 +45,12 @@ class ToolContext:
         self._hear = hear
 
     def report(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell the caller how far the work is; does nothing when nobody listens."""
+        """Report the progress of the work to the caller; do nothing without a callback."""
         if self._callback is not None:
             self._callback(Progress(done=done, total=total, message=message))
 
     def log(self, level: LogLevel, message: str) -> None:
-        """Say something to the caller, who may show it to a person; does nothing when nobody listens.
+        """Send a message to the caller, who may show it to a person; do nothing without a listener.
 
         Raises ConfigurationError for an unknown level.
         """

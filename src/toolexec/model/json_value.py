@@ -116,7 +116,7 @@ class NotJSONError(ValueError):
 
 
 def to_json(value: Any) -> Any:
-    """Give *value* as plain JSON that shares no dict or list with it; what is no container is not copied.
+    """Return *value* as plain JSON that shares no dict or list with it; only containers are copied.
 
     Raises NotJSONError where it has no JSON form: see the table above.
     """
@@ -207,10 +207,10 @@ def to_json_lossy(value: object) -> Any:
 
 
 def own_args(args: Mapping[str, object]) -> Mapping[str, Any]:
-    """Give arguments as plain JSON that shares no nested dict or list with *args*.
+    """Return arguments as plain JSON that shares no nested dict or list with *args*.
 
-    A dict of nothing but strings, numbers, booleans and None is given as it is: whoever takes arguments makes a
-    mapping of their own of it. Raises NotJSONError as `to_json` does.
+    A dict of nothing but strings, numbers, booleans and None is returned as it is: code that takes arguments copies the
+    mapping itself. Raises NotJSONError as `to_json` does.
     """
     if type(args) is dict:
         for value in args.values():

@@ -36,9 +36,9 @@ ApprovalAnswer: TypeAlias = Literal["no", "once", "session", "always"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who makes a call, as far as that was proven.
+    """The caller of a tool, to the extent that it is authenticated.
 
-    `id` is empty when nobody in particular is known. `roles` and `scopes` are what policies speak of; `method` says how
+    `id` is empty for an anonymous caller. `roles` and `scopes` are what policies speak of; `method` says how
     the caller was identified (`api_key`, `jwt`; empty: not at all); `claims` are facts that came with the proof.
     """
 
@@ -52,7 +52,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """What somebody is asked to approve: this tool with these arguments (already without secrets), and why it is
+    """What an approver is asked to approve: this tool with these arguments (already without secrets), and why it is
     asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that."""
 
     tool_id: str
@@ -66,11 +66,11 @@ class ApprovalRequest:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer] | ApprovalAnswer]
-"""Asks somebody. Any answer but those above counts as no, and so does whatever it raises: TimeoutError says that no
-answer came, ApprovalRequiredError that nobody was asked, and why."""
+"""Asks for an approval. Any answer but those above counts as no, and so does whatever it raises: TimeoutError says that
+no answer came, ApprovalRequiredError that there was no approver to ask, and why."""
 
 LogListener: TypeAlias = Callable[[str, str], None]
-"""Hears what a tool has to say: a level of MCP's (`debug` ... `emergency`), and a text."""
+"""Receives a log message of a tool: one of MCP's levels (`debug` ... `emergency`), and the message."""
 
 ANYONE = Caller()
 
@@ -81,9 +81,9 @@ class Origin:
 
     `session` groups the calls of one conversation; `path` says whether the call is made for itself, as a step of a
     chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
-    `ask` is how this caller can be asked for approval, if at all. `hear` takes what tools have to say to it, a level
-    and a text each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
-    less than `always` for callers that cannot be told apart from others.
+    `ask` is how this caller can be asked for approval, if at all. `hear` takes the log messages of tools, a level and
+    a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
+    less than `always` for callers that cannot be distinguished from others.
     """
 
     caller: Caller = ANYONE

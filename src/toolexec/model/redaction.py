@@ -81,7 +81,7 @@ class Redactor:
             walk = _Walk(self, schema if schema is not None and has_secret_marks(schema) else None)
             return walk.copy(value, 0, walk.root)
         except Exception:
-            return REDACTED  # a mapping or sequence of somebody's own may do anything
+            return REDACTED  # a mapping or sequence of a foreign class may do anything
 
     @property
     def knows_any(self) -> bool:
@@ -275,7 +275,7 @@ def _prepare(values: frozenset[str]) -> _Known:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """What of the base64 of any text that contains *raw* tells of it, wherever in that text it begins."""
+    """Yield the base64 characters that depend on *raw* alone, for each of its three alignments in longer bytes."""
     for before in range(3):
         text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         start = (before * 8 + 5) // 6

@@ -123,7 +123,7 @@ class _Counter:
 
     def growth(self) -> tuple[int, bool]:
         """Return how often one value may be checked at the most, whatever lies above it, when recursive references are
-        not followed again; and whether there are any. Raises _TooMuchError when that is too much work to tell.
+        not followed again; and whether there are any. Raises _TooMuchError when that is too much work to compute.
 
         Which of the references in a loop counts as the recursive one depends on the order of compilation, which is
         not ours to know. So several orders are tried, and the worst counts.
@@ -202,7 +202,7 @@ class _Walk:
             return known or (1, Counter())
         if depth > _MAX_TRAIL:
             raise _TooMuchError
-        self._loads[id(node)] = None  # under way: whoever comes here again comes by recursion
+        self._loads[id(node)] = None  # under way: a second visit comes by recursion
         again = _looks(node)
         edges: list[tuple[str, Any]] = [("", child) for child in self.graph.same_value(node)]
         edges.extend(self.graph.deeper(node))

@@ -1,4 +1,4 @@
-"""Bounds for schemas that nobody vouches for, checked before a schema is compiled.
+"""Bounds for untrusted schemas, checked before a schema is compiled.
 
 Three things are refused: nesting beyond 100 levels (a compiler recurses), references that leave the document
 (fetching them would be a request forged by a stranger), and references that make one value be checked without end

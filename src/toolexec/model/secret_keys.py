@@ -111,7 +111,7 @@ _PLACES: Final = (
         "used",
     ),
 )
-"""What a token is of when it is no secret: a place in a list, a word of a text."""
+"""What a token is of when it is not a secret: a position in a list, a word of a text."""
 _CACHED_LENGTH: Final = 64
 
 
@@ -119,8 +119,8 @@ def is_telling(key: str) -> bool:
     """Return whether what goes by this name is a secret, however it is spelt: `api_key`, `API-KEY`, `apiKey`,
     `db.apikey`.
 
-    Names of things about a secret (`token_count`, `password_policy`) and of tokens that are none (`next_page_token`)
-    are not.
+    Names of things about a secret (`token_count`, `password_policy`) and of tokens that are not secret
+    (`next_page_token`) do not count.
     """
     return _judge_cached(key) if len(key) <= _CACHED_LENGTH else _judge(key)
 

@@ -200,7 +200,7 @@ class SettingsGuard:
             elif name in made:
                 test = f"({name} is __default_{name} or {test})"
             elif not kind.fits(part.default):
-                return guarded  # what is left out and what is given as the default could not be told apart
+                return guarded  # what is left out could not be distinguished from what is given as the default
             tests.append(test)
             (positional if part.kind is part.POSITIONAL_OR_KEYWORD else by_keyword).append(name)
         head = [*(f"{name}=__default_{name}" for name in positional[1:]), "*__rest"]

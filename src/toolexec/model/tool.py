@@ -26,7 +26,7 @@ JSONObject: TypeAlias = Mapping[str, Any]
 @checked("ToolAnnotations", error=InvalidToolError)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotations:
-    """Hints on a tool's behaviour. They come from the tool's author: trust them as far as you trust the author.
+    """Hints on a tool's behaviour. They come from the tool's author: trust them only if you trust the author.
 
     `read_only`: no side effects. `idempotent`: repeating a call changes nothing more. `destructive`: may destroy data;
     None means unknown and is read as yes, unless the tool is read-only. `open_world`: touches things outside.

@@ -40,7 +40,7 @@ class Version:
     """One semantic version of at most 256 characters; `str()` writes it without a `v`.
 
     `<`, `<=`, `>` and `>=` follow SemVer precedence, which ignores `build`. `==` and `hash()` compare every field, so
-    `1.0.0+a` and `1.0.0+b` differ although neither comes first; `same_precedence` tells whether two rank alike.
+    `1.0.0+a` and `1.0.0+b` differ although neither comes first; `same_precedence` compares only the precedence.
 
     >>> Version(1, 0, 0, "alpha.2") < Version(1, 0, 0, "alpha.10") < Version(1, 0, 0)
     True

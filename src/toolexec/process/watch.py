@@ -1,8 +1,8 @@
 """What the processes of a tree use together, looked at from outside.
 
-A bound of the kernel on each process is none on all of them together: a program that starts many could use its memory
-or CPU time many times over, and the bound on processes counts those of the user, and none of root's. So where there
-are no control groups the sums are looked at now and then.
+A kernel limit on each process does not limit all of them together: a program that starts many could use its memory or
+CPU time many times over, and the limit on processes counts those of the user, and none of root's. So without control
+groups the sums are checked at intervals.
 """
 
 from __future__ import annotations

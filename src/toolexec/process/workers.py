@@ -91,7 +91,7 @@ class WorkerProcess:
         return data
 
     def usable(self) -> bool:
-        """Tell whether an idle process is still there, and silent."""
+        """Return whether an idle process is still alive, and silent."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -120,7 +120,7 @@ class WorkerProcess:
         self._lifeline.close()
 
     def gone(self) -> bool:
-        """Tell whether the process has ended; also frees what the system keeps of an ended one."""
+        """Return whether the process has ended; also free what the system keeps of an ended one."""
         return self._process.poll() is not None
 
     def ending(self) -> str:
