@@ -59,7 +59,7 @@ class FormOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """A tool in a vendor's form, as JSON-able data that is yours, and what got lost on the way.
+    """A tool in a provider format, as JSON-able data that is yours, and what got lost on the way.
 
     `name` is what the vendor's model calls the tool. `strict` says whether the schema is one that the vendor holds the
     model to. `renamed` has the arguments that had to get another name: the new one and the tool's own.
@@ -74,7 +74,7 @@ class Converted:
 
 
 class Adapter(Protocol):
-    """To and from one vendor's form of a tool. It holds no state, and changes nothing that it is given."""
+    """Converts tools to and from one provider format. It holds no state, and changes nothing that it is given."""
 
     @property
     def name(self) -> str:
@@ -83,11 +83,11 @@ class Adapter(Protocol):
 
     def to_tool(self, form: object, *, names: NameMap | None = None) -> Tool:
         """Return the tool that *form* describes: JSON data, or an object of the vendor's package. *names* gives a name
-        its ID back. Raises ConversionError when it is no such form."""
+        its ID back. Raises ConversionError for anything else."""
         ...
 
     def from_tool(self, tool: Tool, options: FormOptions | None = None) -> Converted:
-        """*tool* in the vendor's form. Raises ConversionError when the form cannot hold it."""
+        """Return *tool* in the provider format. Raises ConversionError when the form cannot hold it."""
         ...
 
     def supports(self, feature: SchemaFeature) -> bool:

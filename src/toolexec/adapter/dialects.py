@@ -1,4 +1,4 @@
-"""What each vendor's form of a JSON Schema can hold, as data.
+"""What each provider's dialect of JSON Schema can hold, as data.
 
 Where it comes from (read in November 2026, together with the types of the vendors' own Python packages):
 
@@ -34,7 +34,7 @@ class StrictRules:
 
     `all_required`: every property is required, one that may be absent takes null in its place. `recursion`: references
     may form loops. The rest are the most properties, levels of objects, values of enums, and characters of names and
-    values; 0 is no limit.
+    values; 0 means unlimited.
     """
 
     all_required: bool
@@ -47,7 +47,7 @@ class StrictRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A vendor's form of JSON Schema.
+    """A provider's dialect of JSON Schema.
 
     `features` are the keywords that it has. `formats` are the values that `format` may have for each type (None: any).
     `enum_types` are the types of values that an `enum` may have (None: any). `max_min_items` is the largest `minItems`.

@@ -1,4 +1,4 @@
-"""The features of JSON Schema that a vendor's form may or may not have, each named by its keyword."""
+"""The features of JSON Schema that a provider format may or may not have, each named by its keyword."""
 
 from __future__ import annotations
 

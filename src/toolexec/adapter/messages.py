@@ -66,8 +66,8 @@ class Answer:
 def openai_calls(message: Any) -> list[VendorCall]:
     """Return the calls of Chat Completions (`tool_calls`) and of Responses (`function_call` and the like), in order.
 
-    *message* is a completion, a response, a message, a list of calls or output items, or a single one; what is no call
-    for this side is left out.
+    *message* is a completion, a response, a message, a list of calls or output items, or a single one; what is not a
+    call for this side is left out.
     """
     choices = _field(message, "choices")
     if isinstance(choices, list | tuple):

@@ -25,9 +25,9 @@ _TYPE_NAMES: Final = ((bool, "boolean"), (int, "integer"), (float, "number"), (s
 
 
 def rewrite(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
-    """Change *node*, which has no `$ref` and no `allOf` that could go, as far as the dialect has other words for it.
+    """Change *node*, which has no `$ref` and no `allOf` that could go, where the dialect has other keywords for it.
 
-    What it has no words for is left in the node.
+    What it has no keywords for is left in the node.
     """
     has = dialect.features
     if "const" in node and SchemaFeature.CONST not in has and SchemaFeature.ENUM in has and "enum" not in node:

@@ -14,7 +14,7 @@ __all__ = ["arguments", "not_strict", "result"]
 
 def arguments(tool: Tool, dialect: str, losses: Losses, options: FormOptions) -> tuple[Fitted, bool]:
     """Return the tool's input schema in a dialect, and whether it is strict. A schema that cannot be strict is written
-    as if nobody had asked. Raises InvalidSchemaError when its root fits no object."""
+    as if that were not asked for. Raises InvalidSchemaError when its root fits no object."""
     strict = DIALECTS.get(f"{dialect}-strict")
     if options.strict and strict is None:
         not_strict(losses)

@@ -113,7 +113,7 @@ class LocalBackend:
 
     def runs_here(self, name: str) -> bool:
         """Return whether the handler is a sync function for which any thread will do, so that no call needs the loop.
-        One that reports or says something needs it: that is where it is heard.
+        A handler that reports progress or messages needs the loop, which delivers them.
         """
         handler = self._handlers.get(name) or self._find(name)
         if handler is None or not self.enabled or handler.wants_context:
@@ -362,7 +362,7 @@ class _Reporter:
         if here is self._loop:
             deliver(*what)
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there are no listeners any more
                 self._loop.call_soon_threadsafe(deliver, *what)
 
     def _tell(self, progress: Progress) -> None:
@@ -379,7 +379,7 @@ class _Reporter:
 
 @contextmanager
 def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, ...]]:
-    """What *handler* is given beside its arguments; its progress and messages are heard until the end of the block."""
+    """Yield what *handler* gets beside its arguments; its progress and messages are delivered until the block ends."""
     if not handler.wants_context:
         yield ()
     elif call.on_progress is None and call.origin.hear is None:
@@ -411,7 +411,7 @@ def _converted(name: str, handler: Handler, args: Mapping[str, Any]) -> Mapping[
 
 
 def _failure_of(name: str, event: StreamEvent) -> ExecutionError:
-    """The failure that an `error` event of a generator tells of, with the tool's ID that it came with."""
+    """Return the failure that an `error` event of a generator reports, with the tool's ID that it came with."""
     error: Exception | None = event.error
     if error is None:
         error = HandlerError(f"{name} ended with the error {shorten(str(event.data), 2000)}")

@@ -36,8 +36,8 @@ class BackendRegistry:
     def register(self, backend: Backend | str, function: Callable[..., Any] | None = None) -> Backend:
         """Add a backend (without starting it), or a function as a local backend of that name; returns the backend.
 
-        Raises BackendError for a name in use, ConfigurationError for what is no backend and for a name that is
-        no ID part.
+        Raises BackendError for a name in use, ConfigurationError for what is not a backend and for a name that cannot
+        be part of an ID.
         """
         if isinstance(backend, str):
             name, backend = backend, LocalBackend(backend)
@@ -154,7 +154,7 @@ class BackendRegistry:
     async def start_all(self) -> None:
         """Start all enabled backends at the same time.
 
-        When some fail, all that were not running before are closed again and an ExceptionGroup tells every failure. A
+        When some fail, all that were not running before are closed again and an ExceptionGroup has every failure. A
         cancelled start closes them as well.
         """
         backends = self.list(enabled=True)
@@ -171,7 +171,7 @@ class BackendRegistry:
         self._running.update(b.name for b in backends)
 
     async def stop_all(self) -> None:
-        """Close every backend, whatever happens to the others; then an ExceptionGroup tells all failures, if any."""
+        """Close every backend, whatever happens to the others; then raise an ExceptionGroup of all failures, if any."""
         with self._lock:
             backends = [*self._backends.values(), *self._stand_ins.values()]
             self._stand_ins.clear()

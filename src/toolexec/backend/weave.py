@@ -54,4 +54,4 @@ async def weave(start: Callable[[ProgressCallback], AsyncGenerator[Any, None]]) 
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # it was raised above, or nobody wants it any more
+            task.exception()  # it was raised above, or is no longer wanted

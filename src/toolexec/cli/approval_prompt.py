@@ -86,7 +86,7 @@ def _indented(args: object) -> str:
 
 
 async def _typed(path: str, text: str) -> str:
-    """What is typed in answer to *text*, in a thread that ends when nobody waits for it any more."""
+    """Return what is typed in answer to *text*, read by a thread that ends when the caller stops waiting."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()
     stopped, stop = os.pipe()
@@ -115,7 +115,7 @@ def _converse(path: str, text: str, stopped: int, tell: Callable[[str | BaseExce
         outcome = error
     finally:
         os.close(stopped)
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
+    with suppress(RuntimeError):  # the loop is closed: no caller waits
         tell(outcome)
 
 

@@ -32,7 +32,7 @@ def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = r
     A word is a JSON object, `@file.json`, `-` (JSON on stdin), `key=value` or `key:=JSON`; later ones win over earlier
     ones. A value is read as its schema says: text stays text, a number or an object is JSON, and a list is JSON or one
     item per word. What does not fit is passed on as text, so that the tool's check names everything that is wrong.
-    Raises ConfigurationError for words that are none of these.
+    Raises ConfigurationError for words of any other form.
     """
     args: dict[str, Any] = {}
     given: set[str] = set()

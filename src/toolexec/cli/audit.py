@@ -1,4 +1,4 @@
-"""`toolexec audit`: look at the log of calls, and check that nobody has changed it."""
+"""`toolexec audit`: look at the log of calls, and check that it has not been changed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _PATIENCE: Final = 3.0
 
 
 class BuildStoppedError(Exception):
-    """Nobody waits for the sandbox any more; raised into its build, which ends it."""
+    """No caller waits for the sandbox any more; raised into its build, which ends it."""
 
 
 class BuildView:
@@ -62,7 +62,7 @@ class BuildView:
                 await asyncio.wait([task], timeout=_PATIENCE)
                 task.cancel()
                 await asyncio.wait([task])
-                _ = task.cancelled() or task.exception()  # nobody else asks
+                _ = task.cancelled() or task.exception()  # no other code retrieves it
 
     def _show(self, step: BuildStep) -> None:
         raise NotImplementedError
@@ -140,7 +140,7 @@ def watch_build(screen: Screen, *, keep: bool = False) -> Generator[BuildView, N
 
 
 def announce_builds(runtime: Runtime, on_step: OnStep, packages: tuple[str, ...] = ()) -> None:
-    """Have the embedded sandbox of *runtime* tell how a build goes on, and have *packages* if there are any.
+    """Have the embedded sandbox of *runtime* report the steps of a build, and have *packages* if there are any.
 
     To be done before anything has run in it.
     """

@@ -170,7 +170,7 @@ def _reasons(findings: Sequence[Finding]) -> Text:
 
 
 def _wants(findings: Sequence[Finding]) -> Text:
-    """What keeps sandboxes from being ready, and what mends it."""
+    """Return what keeps sandboxes from being ready, and how to fix it."""
     text = Text()
     for finding in findings:
         if finding.state == "ready":

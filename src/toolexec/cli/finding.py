@@ -41,7 +41,7 @@ async def connect(session: Session) -> None:
 
 
 async def connect_for(session: Session, tool_id: str) -> None:
-    """Start what is needed for one tool: its own server if the ID tells which, else all."""
+    """Start what is needed for one tool: its own server if the ID names one, else all."""
     from toolexec.backend.base import LiveBackend
 
     ex = session.ex

@@ -23,8 +23,8 @@ __all__ = ["manual"]
 
 
 def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> RenderableType:
-    """Return the documentation as far as its level goes; *config* goes into the example command, *stub* says how code
-    calls the tool.
+    """Return the documentation, with what its level includes; *config* goes into the example command, *stub* shows how
+    code calls the tool.
     """
     parts: list[RenderableType] = [_head(doc)]
     schema: object = {}

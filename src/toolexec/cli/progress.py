@@ -71,7 +71,7 @@ def _is_frame(progress: Report) -> bool:
 
 @contextmanager
 def watch(screen: Screen, label: str) -> Generator[ProgressCallback | None, None, None]:
-    """Show that *label* is under way; gives a callback for progress, or None where nobody would see it."""
+    """Show that *label* is under way; gives a callback for progress, or None where the screen shows none."""
     console = screen.live
     if console is None:
         yield None

@@ -41,7 +41,7 @@ def follow(schema: object, root: object) -> Mapping[str, Any]:
 
 
 def accepted_types(schema: object, root: object, depth: int = 0) -> set[str]:
-    """Return the JSON types that a value may have as far as the schema names them; empty when it leaves that open."""
+    """Return the JSON types that the schema allows for a value; empty when it leaves them open."""
     schema = follow(schema, root)
     found = set(_named_types(schema))
     choices = schema.get("enum", [schema["const"]] if "const" in schema else [])

@@ -242,7 +242,7 @@ async def _over_http(built: Built, metrics: Any, screen: Screen) -> None:
 
 @dataclass(slots=True)
 class _Report:
-    """Tells on stderr that the server is there, and later which backends are not."""
+    """Reports on stderr that the server is there, and later which backends are not."""
 
     built: Built
     screen: Screen
@@ -282,7 +282,7 @@ class _Report:
     def _note(self, text: str) -> None:
         from toolexec.model.redaction import redactor
 
-        with suppress(OSError, ValueError):  # nobody reads stderr, and serving goes on
+        with suppress(OSError, ValueError):  # stderr is closed, and serving goes on
             self.screen.note(redactor.text(text))
 
 
@@ -325,7 +325,7 @@ class _Lines(logging.Handler):
         from toolexec.cli.terminal import one_line
         from toolexec.model.redaction import redactor
 
-        with suppress(OSError, ValueError):  # nobody reads stderr, and serving goes on
+        with suppress(OSError, ValueError):  # stderr is closed, and serving goes on
             sys.stderr.write(f"{record.levelname.lower()}: {one_line(redactor.text(record.getMessage()))}\n")
 
 

@@ -23,7 +23,7 @@ DEFAULT_FILES: Final = ("toolexec.toml", "toolexec.yaml", "toolexec.yml", "toole
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files that tools come from; `implied` when nobody named them and they were found in the current directory."""
+    """The files that tools come from; `implied` when they were not named but found in the current directory."""
 
     files: tuple[Path, ...]
     implied: bool = False

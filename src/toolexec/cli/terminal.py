@@ -1,6 +1,6 @@
 """What may reach a terminal, and where it goes: results to stdout, everything else to stderr.
 
-Names, descriptions and values come from tools and servers that nobody here knows. On a terminal they are shown without
+Names, descriptions and values come from tools and servers, and are not trusted. On a terminal they are shown without
 control characters, and never read as markup; in JSON they are escaped.
 """
 
@@ -132,8 +132,8 @@ class Screen:
             self.note(f"error: {error}", style="")
 
     def crash(self, error: Exception) -> int:
-        """Print an error that nobody expected, with what a bug report needs, or with what is missing here; gives
-        the exit code."""
+        """Print an unexpected error, with what a bug report needs, or with what is missing here; returns the exit
+        code."""
         known = explained(error)
         if known is not None:
             self.error(known)
@@ -198,7 +198,7 @@ class _CleanLog(logging.Handler):
 def only_results_on_stdout() -> Generator[TextIO, None, None]:
     """Send what tools and configuration files print to stderr, and log records with it; gives the real stdout.
 
-    That holds for child processes, too, as far as stdout is a file descriptor.
+    That holds for child processes, too, where stdout is a file descriptor.
     """
     real = sys.stdout
     log = _CleanLog(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Approval by somebody else than whoever makes the call."""
+"""Approval that the caller itself is never asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CallerIsNotAsked"]
 
 
 class CallerIsNotAsked:
-    """Takes `Origin.ask` from every call before *approval* sees it: then only the operator is asked, or nobody."""
+    """Takes `Origin.ask` from every call before *approval* sees it: then only an operator is asked, if any."""
 
     def __init__(self, approval: GatePart) -> None:
         self.approval = approval

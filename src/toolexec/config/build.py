@@ -91,12 +91,12 @@ def build(
     """Build what *loaded* says; nothing is started yet.
 
     With *serving*, there are only the tools of the toolsets that the server names, if it names any, and the gate has
-    policy, approval, audit, pinning and a budget, whatever is set; else it has those parts
-    that somebody has set something of. *terminal* gives what asks at the terminal, or None where there is none; *trace*
-    hears of every call. *state* takes the place of `state_directory()`.
+    policy, approval, audit, pinning and a budget, whatever is set; else it has those parts that are configured.
+    *terminal* gives what asks at the terminal, or None where there is none; *trace* is notified of every call. *state*
+    takes the place of `state_directory()`.
 
-    An Exec that a Python file has at its top level keeps its options, but for those that somebody has set; a gate of
-    its own stays, too. Raises ConfigurationError when both it and the settings say what the gate is; also when a Python
+    An Exec that a Python file has at its top level keeps its options, but for those that are set; a gate of its
+    own stays, too. Raises ConfigurationError when both it and the settings say what the gate is; also when a Python
     file cannot be used, or names clash. Raises MissingExtraError, AuditError for a log that cannot be written, and
     CatalogueError for a file that no catalogue can be kept in.
     """
@@ -253,7 +253,7 @@ class _GateMaker:
     results: ResultStore
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
-        """Return the gate, None where nobody wants one, and the log that it writes."""
+        """Return the gate, None where none is needed, and the log that it writes."""
         from toolexec.run.gate import Gate
 
         policy = self._policy()

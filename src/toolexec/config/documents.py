@@ -1,4 +1,4 @@
-"""One file of settings, read and checked as far as its format goes."""
+"""One file of settings, read, and checked for what its format prescribes."""
 
 from __future__ import annotations
 

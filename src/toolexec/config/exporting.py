@@ -18,8 +18,9 @@ def start_exporting(name: str, environment: Mapping[str, str]) -> Callable[[], N
     """Have this process's spans and metrics sent over OTLP/HTTP to the collector that *environment* names.
 
     *name* is the service's, where `OTEL_SERVICE_NAME` says nothing. Gives what sends the rest and stops, or None where
-    there is nothing to do: no collector is named, or somebody (such as `opentelemetry-instrument`) has set up a
-    provider already. Raises MissingExtraError when a collector is named and the SDK is not installed.
+    there is nothing to do: no collector is named, or a provider is set up already (by
+    `opentelemetry-instrument`, for example). Raises MissingExtraError when a collector is named and the SDK is not
+    installed.
     """
     from opentelemetry import metrics, trace
 

@@ -169,7 +169,7 @@ _OTHER: Final = re.compile(r"[^\s,\]}#][^,\]}#\n]*")
 
 
 def parse_toml(text: str) -> Parsed:
-    """Read TOML; raises UnreadableError for what is none, or nests too deeply."""
+    """Read TOML; raises UnreadableError for what is not TOML, or nests too deeply."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -294,8 +294,8 @@ _TAGS: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "i
 def parse_yaml(text: str) -> Parsed:
     """Read YAML into plain data.
 
-    Raises UnreadableError for what is not YAML, has tags of its own, `<<`, several documents, keys that are no strings,
-    nests too deeply, or becomes too large by its aliases; MissingExtraError without PyYAML.
+    Raises UnreadableError for what is not YAML, has tags of its own, `<<`, several documents, keys that are not
+    strings, nests too deeply, or becomes too large by its aliases; MissingExtraError without PyYAML.
     """
     try:
         import yaml

@@ -76,7 +76,7 @@ class Layers:
     # -- files --------------------------------------------------------------------------------------------------
 
     def add_file(self, document: Document) -> None:
-        """Take the settings of a file; its servers are no settings."""
+        """Take the settings of a file; its servers do not count as settings."""
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
             self._add_toolsets(document, table.pop(TOOLSETS))
@@ -115,7 +115,7 @@ class Layers:
     # -- environment and flags ----------------------------------------------------------------------------------
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Take the variables `TOOLEXEC_BLOCK__KEY`; others are none of ours."""
+        """Take the variables `TOOLEXEC_BLOCK__KEY`; names of another form are ignored."""
         by_name = {key.variable: key for key in KEYS.values()}
         for name in sorted(environment):
             rest = name[len(ENVIRONMENT_PREFIX) :]

@@ -55,5 +55,5 @@ class LoadedConfig:
         return {path: value.origin for path, value in self.values.items()}
 
     def has(self, block: str) -> bool:
-        """Return whether anybody has set a key of this block."""
+        """Return whether a file, the environment or a flag sets a key of this block."""
         return any(value.layer != "default" for path, value in self.values.items() if KEYS[path].block == block)

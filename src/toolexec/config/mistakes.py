@@ -1,4 +1,4 @@
-"""All that is wrong with a configuration, told at once."""
+"""All that is wrong with a configuration, reported at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mistakes:
         return len(self._found)
 
     def add(self, where: str, message: str) -> None:
-        """Take note of a mistake; *where* is a file with a line, a variable or a flag, or empty."""
+        """Record a mistake; *where* is a file with a line, a variable or a flag, or empty."""
         text = f"{where}: {message}" if where else message
         if text not in self._found:
             self._found.append(text)

@@ -154,8 +154,8 @@ def serve_settings(loaded: LoadedConfig) -> ServeSettings:
 
 
 def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = False) -> Options:
-    """Return the options of an Exec that the settings describe, upon *base*; with *only_given*, those that somebody has
-    set.
+    """Return the options of an Exec that the settings describe, upon *base*; with *only_given*, only those
+    that are set.
 
     Raises ConfigurationError, and InvalidLimitsError for limits of code.
     """
@@ -221,7 +221,7 @@ def _values(loaded: LoadedConfig, block: str) -> dict[str, Any]:
 
 def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = False) -> None:
     """Add to *mistakes* what the parts that the settings describe say of them; with *serving*, also what would make the
-    server open to others than it should. Parts that nobody has set anything of are left alone."""
+    server open to others than it should. Parts that are not configured are left alone."""
     before = len(mistakes)
     _check_each(loaded, "policy.rules", rule, mistakes)
     _check_each(loaded, "auth.api_keys", api_key, mistakes)
@@ -274,7 +274,7 @@ def _check_serving(loaded: LoadedConfig, mistakes: Mistakes) -> None:
 
 
 def _place(loaded: LoadedConfig, *blocks: str) -> str:
-    """Return where the first setting of these blocks that somebody has made stands, and which blocks they are."""
+    """Return where the first value that is set in these blocks stands, and which blocks they are."""
     given = (loaded.values[path] for path, key in KEYS.items() if key.block in blocks)
     where = next((value.where(()) or value.origin for value in given if value.layer != "default"), "")
     names = " and ".join(f"[{block}]" for block in blocks)

@@ -1,4 +1,4 @@
-"""Tools from Python: files and modules, loaded with their mistakes told by line."""
+"""Tools from Python: files and modules, loaded with their mistakes reported by line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PythonTools:
 
 
 def located(place: object, add: Any, *args: Any) -> None:
-    """Call *add*; what clashes in *place* is a mistake in the configuration, told with the file's name."""
+    """Call *add*; what clashes in *place* is a mistake in the configuration, reported with the file's name."""
     try:
         add(*args)
     except ConfigurationError:

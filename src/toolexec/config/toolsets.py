@@ -64,8 +64,8 @@ def served_toolset(loaded: LoadedConfig) -> Toolset | None:
 
 
 def check_served(loaded: LoadedConfig, known: Mapping[str, Any], mistakes: Mistakes) -> None:
-    """Add to *mistakes* the names of toolsets that nobody has written: a server that shows more than was meant is worse
-    than none. *known* are all that somebody has, those with mistakes of their own, too."""
+    """Add to *mistakes* the names of undefined toolsets: a server that shows more than was meant is worse than none.
+    *known* are all that are defined, those with mistakes of their own, too."""
     value = loaded.values[_SERVED]
     for number, name in enumerate(value.value):
         if name not in known:

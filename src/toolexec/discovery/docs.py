@@ -71,11 +71,11 @@ class ToolDoc:
 
     `summary` level: id, summary, modes, security and annotations. `schema` adds the tool with its schemas, its
     bindings and `schema_info`. `full` adds notes, references, examples and `example_call`, arguments that fit the
-    input schema. The last two are worked out when they are read. `unavailable` is the reason why the tool cannot be
+    input schema. The last two are computed when they are read. `unavailable` is the reason why the tool cannot be
     called just now, or None.
 
     `producers` are, for each argument (of the `full` level), the tools whose results have a value for it; they are
-    worked out by `find_producers`, if there is one, when they are first read.
+    computed by `find_producers`, if there is one, when they are first read.
 
     >>> from toolexec import Exec
     >>> def add(a: int, b: int = 1) -> int:

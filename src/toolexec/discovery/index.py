@@ -132,7 +132,7 @@ class BulkIndex(Protocol):
         ...
 
     def refresh(self) -> int:
-        """Make all cursors invalid and tell the listeners; returns the new version."""
+        """Make all cursors invalid and notify the listeners; returns the new version."""
         ...
 
 

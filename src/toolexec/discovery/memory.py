@@ -162,7 +162,7 @@ class InMemoryIndex:
         self._deliver()
 
     def refresh(self) -> int:
-        """Make all cursors invalid and tell the listeners; returns the new version."""
+        """Make all cursors invalid and notify the listeners; returns the new version."""
         with self._lock:
             self._note("refreshed", "", None)
             version = self._version
@@ -263,7 +263,7 @@ class InMemoryIndex:
                 self._delivering = False
 
     def _tell(self, key: int, event: ChangeEvent) -> None:
-        listener = self._listeners.get(key)  # None: stopped by one that was told before
+        listener = self._listeners.get(key)  # None: stopped by one that was notified before
         if listener is None:
             return
         try:

@@ -16,13 +16,13 @@ _MAX_CLOSE: Final = 3
 
 
 class ProviderStore(Protocol):
-    """Keeps the cards of providers. What goes in and what comes out are copies, so that nobody can change what is kept.
-    Every method is safe to call from several threads at once."""
+    """Keeps the cards of providers. What goes in and what comes out are copies, so that no caller can change what is
+    kept. Every method is safe to call from several threads at once."""
 
     def register(self, card: ProviderCard, id: str | None = None) -> str:
         """Keep a card, in place of an earlier one with the same ID, and give the ID: *id*, or the card's own.
 
-        Raises ConfigurationError for what is no card, and for an ID that cannot be one.
+        Raises ConfigurationError for what is not a card, and for an ID that cannot be one.
         """
         ...
 

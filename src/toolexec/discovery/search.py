@@ -65,7 +65,7 @@ class SearchDoc:
 
 
 class Searcher(Protocol):
-    """Ranks tools for a query. It is told of every change, so it never has to look at the whole catalogue again.
+    """Ranks tools for a query. It is notified of every change, so it never has to look at the whole catalogue again.
 
     `add` and `remove` are called in the order of the changes, one at a time, before the change becomes visible to
     callers of the index; they must be cheap (put work off to the next `search`) and must not call the index.

@@ -52,5 +52,5 @@ class StoredIndex(InMemoryIndex):
         return backend in self._stored
 
     def take_stored(self, backend: str) -> Sequence[str]:
-        """Return the IDs of the stored tools of a backend, for whoever asks first; empty afterwards."""
+        """Return the IDs of the stored tools of a backend, for the first caller; empty afterwards."""
         return self._stored.pop(backend, ())

@@ -65,7 +65,7 @@ class IndexView:
     into cursors, so that one made for another caller is refused. *filters* are what every visible tool passes for
     certain: searches hand them on, so that fewer hidden tools are looked at.
 
-    What it shows is worked out once for each version of the index, when it is first asked for, so a view that is kept
+    What it shows is computed once for each version of the index, when it is first asked for, so a view that is kept
     costs little. With *stable* false that is never kept: for a *visible* that may change its mind. *ranked* says that
     a change of one tool may show or hide others.
     """
@@ -119,12 +119,12 @@ class IndexView:
         self._index.unregister(tool_id, binding)
 
     def on_change(self, listener: ChangeListener) -> Callable[[], None]:
-        """Implement `Index.on_change`; *listener* does not hear of changes that make no difference to what is shown."""
+        """Implement `Index.on_change`; *listener* is notified only of changes that affect what is shown."""
         shown = self._seen().ids
         hidden = {entry.tool.id for entry in self._index.tools()} - shown
 
         def concerns(event: ChangeEvent) -> bool:
-            """Return whether the tool is shown, or was, as far as can be told: it may have changed again meanwhile."""
+            """Return whether the tool is shown, or was, by its present state; it may have changed again meanwhile."""
             tool_id = event.tool_id
             found = self._index.find(tool_id)
             known = tool_id in hidden

@@ -1,4 +1,4 @@
-"""What every integration offers of an `Exec`, before it takes the form of somebody's tools."""
+"""What every integration offers of an `Exec`, before it takes the form of a framework's tools."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Face:
 class Toolset:
     """The tools of *ex* in one of the modes, for a vendor's agent loop.
 
-    *filters* choose which tools count, on every way to them. All is done for *origin* (None: for whoever acts at that
+    *filters* choose which tools count, on every way to them. All is done for *origin* (None: for the caller at that
     moment). Raises ConfigurationError for an unknown mode, and for `code` where code is switched off.
     """
 

@@ -100,7 +100,7 @@ class InMemoryBackend:
         self._tools = [*defined, *map(self._hosted, bare)]
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Host these tools from now on, and tell the listeners."""
+        """Host these tools from now on, and notify the listeners."""
         self._tools = [self._hosted(tool) for tool in tools]
         self._publish()
 
@@ -121,7 +121,7 @@ class InMemoryBackend:
         )
 
     async def start(self) -> None:
-        """Tell the listeners which tools there are, the first time."""
+        """Notify the listeners of the tools, the first time."""
         if not self.started:
             self.started = True
             self._publish()

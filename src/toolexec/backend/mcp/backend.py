@@ -113,7 +113,7 @@ class MCPBackend:
         return stop
 
     async def call(self, name: str, call: ToolCall) -> ToolReply:
-        """Call the server's tool; see `Backend.call`. Cancelling tells the server so."""
+        """Call the server's tool; see `Backend.call`. Cancelling notifies the server."""
         return await self._answer(name, call, call.on_progress)
 
     async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:

@@ -69,7 +69,7 @@ class MCPConnection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._wire = Wire()
-        self._settled = asyncio.Event()  # nobody needs to wait: there is a client, or a reason why not
+        self._settled = asyncio.Event()  # there is nothing to wait for: a client, or a reason why not
         self._stop = asyncio.Event()
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
@@ -132,7 +132,7 @@ class MCPConnection:
         return self._wire
 
     async def report_lost(self, client: Client, wire: Wire) -> str:
-        """Told by a call that found its connection dead; says why it died, if that is known soon."""
+        """Record that a call found its connection dead; returns why it died, if that is known soon."""
         if client is self._client:
             self._client = None
             self.state, self.reason = "unavailable", "the connection was lost"
@@ -143,7 +143,7 @@ class MCPConnection:
         return wire.reason or "the connection was lost"
 
     def take_faults(self) -> dict[str, str]:
-        """Listed tools that are none, since the last time that somebody asked."""
+        """Return what is wrong with invalid listed tools, by name, since the last call of this method."""
         faults, self._wire.faults = self._wire.faults, {}
         return faults
 
@@ -207,7 +207,7 @@ class MCPConnection:
             self._settled.set()
 
     async def _run_session(self) -> tuple[bool, bool]:
-        """Connect and stay until told to stop or the connection is lost.
+        """Connect and stay until asked to stop or the connection is lost.
 
         Says whether there was a connection, and whether trying again is useless; the reason is kept.
         """
@@ -280,7 +280,7 @@ class MCPConnection:
             raise TimeoutError(f"no answer to {step} within {self.server.connect_timeout:g} s") from None
 
     async def _stay(self, client: Client) -> None:
-        """Until told to stop or the connection is lost, hear of changes."""
+        """Follow changes until asked to stop or the connection is lost."""
         tasks = [asyncio.create_task(self._listen(client)), asyncio.create_task(self._follow_changes(client))]
         try:
             await _first(self._wire.lost, self._stop)
@@ -311,7 +311,7 @@ class MCPConnection:
             try:
                 return await self._enter(stack, open_sse(server, self._wire))
             except Exception:
-                if self._wire.status is not None:  # no SSE here either: what the POST was told is the better reason
+                if self._wire.status is not None:  # no SSE here either: the answer to the POST is the better reason
                     self._wire = refused
                 raise
 
@@ -355,7 +355,7 @@ class MCPConnection:
                 logger.warning("MCP server %s: cannot read its changed tools: %s", self.server.name, reason)
 
     async def _listen(self, client: Client) -> None:
-        """From 2026-07-28 on a client must ask to hear of changes, and again when the server stops telling."""
+        """Subscribe to changes, as clients must from 2026-07-28 on, and again when the server ends the subscription."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
@@ -364,12 +364,12 @@ class MCPConnection:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     if pause > _FIRST_PAUSE:
-                        self._changed.set()  # nobody told of changes since the last time
+                        self._changed.set()  # changes since the last subscription were not reported
                     async for _ in changes:
                         pause = _FIRST_PAUSE
                         self._changed.set()
             except MCPError as error:
-                if not connection_closed(error):  # it promised to tell, but refuses
+                if not connection_closed(error):  # it promised to report changes, but refuses
                     return
             except SubscriptionLost:
                 pass

@@ -115,7 +115,7 @@ def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None)
 
 
 def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the keys of a server that are known to nobody but close to one that is, each with that one."""
+    """Return the unknown keys of a server that are close to a known one, each with that one."""
     found: dict[str, str] = {}
     for key in entry:
         if key not in _KNOWN_KEYS and key not in _FOREIGN_KEYS:

@@ -51,8 +51,8 @@ def _cut(found: Listing, why: str) -> Listing:
 
 
 def screen_tools(result: dict[str, Any]) -> dict[str, str]:
-    """Take tools that are no MCP tools out of a `tools/list` result, so that the others of the page are not lost with
-    them; returns what is wrong with each."""
+    """Take invalid MCP tools out of a `tools/list` result, so that the others of the page are not lost with them;
+    returns what is wrong with each."""
     tools = result.get("tools")
     if not isinstance(tools, list):
         return {}

@@ -40,7 +40,8 @@ class Wire:
 
     `lost` is set when the server's side has ended. `status` is the last HTTP status that was an error. `probing` is
     true from the question for the modern protocol until its answer; `ignores_probe` after it had none in time.
-    `faults` are listed tools that are none, by name. Once the connection is over, `ended` is set and `reason` says why.
+    `faults` says what is wrong with invalid listed tools, by name. Once the connection is over, `ended` is set and
+    `reason` says why.
     """
 
     def __init__(self) -> None:
@@ -216,7 +217,7 @@ class _Sender:
 
 
 class _HttpClient(httpx2.AsyncClient):
-    """Tells the wire and the call in question what the SDK keeps to itself.
+    """Reports to the wire and the call in question what the SDK keeps to itself.
 
     An answer may take as long as it likes: how long a call may take is for its caller to say. A request that is made
     within a trace carries that trace in its headers, as its message does in `_meta`.
@@ -242,7 +243,7 @@ class _HttpClient(httpx2.AsyncClient):
                 raise
         if response.status_code >= 400:
             self._wire.status = response.status_code
-            # After a failed POST the SDK's SSE client sends nothing more, and tells nobody.
+            # After a failed POST the SDK's SSE client sends nothing more, and reports no error.
             if request.method == "POST" and (self._sse or await _session_is_gone(response)):
                 self._lose(refused=response.status_code < 500)
         return response

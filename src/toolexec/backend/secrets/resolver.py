@@ -49,7 +49,7 @@ _PLAIN_ENDS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expanded:
-    """Strings without references, by label, and the values among them that nobody should read."""
+    """Strings without references, by label, and the values among them that must stay secret."""
 
     strings: Mapping[str, str]
     secrets: frozenset[str] = field(repr=False)

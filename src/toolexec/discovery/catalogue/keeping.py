@@ -53,12 +53,12 @@ class Keeper:
                 raise
 
     def close(self) -> None:
-        """Hear of no more changes, write those that there are, and end the thread. Raises as *write* does."""
+        """Stop following changes, write those that there are, and end the thread. Raises as *write* does."""
         self._end()
         self.flush()
 
     def abandon(self) -> None:
-        """Hear of no more changes, forget those that there are, and end the thread."""
+        """Stop following changes, forget those that there are, and end the thread."""
         self._changed.clear()
         self._end()
 

@@ -87,7 +87,7 @@ class SQLiteCatalogue:
         """Return the index as it was stored, ready to be searched; empty for a new file.
 
         *backends* are the only ones outside of this process whose tools are wanted, *local* says whether those of this
-        process are. *config* is that of the BM25 searcher, *searcher* another one in its place, which is told of every
+        process are. *config* is that of the BM25 searcher, *searcher* another one in its place, which receives every
         tool, and *selector* as that of `InMemoryIndex`.
 
         Raises CatalogueError for a file that is damaged, of another kind or version, that others may write to, or that
@@ -204,7 +204,7 @@ class SQLiteCatalogue:
             self._keeper.flush()
 
     def close(self) -> None:
-        """Write what is left to write, and let go of the index and the file; closing twice is fine. Raises
+        """Write what is left to write, and release the index and the file; closing twice is fine. Raises
         CatalogueError."""
         keeper, self._keeper = self._keeper, None
         try:

@@ -73,7 +73,7 @@ def rows_at(database: sqlite3.Connection, homes: Sequence[str]) -> list[Row]:
 
 
 def rows_of(database: sqlite3.Connection, tool_ids: Iterable[str]) -> list[Row]:
-    """Return the rows with these IDs, as far as there are any."""
+    """Return the rows with these IDs; IDs without a row are left out."""
     found = (database.execute(_SELECT + " WHERE id = ?", (tool_id,)).fetchone() for tool_id in tool_ids)
     return [row for row in found if row is not None]
 
@@ -264,7 +264,7 @@ def transaction(database: sqlite3.Connection, *, write: bool) -> Generator[None]
 
 
 def _check_owner(path: Path) -> None:
-    """Make the file if need be, and refuse it if somebody else may have written what is in it, as it is believed."""
+    """Make the file if need be, and refuse it if another user may have written to it: its content is trusted."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, flags in ((path, os.O_CREAT), (f"{path}-wal", 0), (f"{path}-journal", 0)):
         try:
@@ -306,7 +306,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             "use the toolexec that made it, or another file",
             op="catalogue",
         )
-    if _objects(database) != _TABLES:  # triggers and views of somebody's own would be run
+    if _objects(database) != _TABLES:  # triggers and views that others added would be run
         raise CatalogueError(
             f"the catalogue {path} has other tables than it should; delete the file, and it is made again",
             op="catalogue",

@@ -58,7 +58,7 @@ def score_of(base: float, output: Output, fit: float, key: str, source: Tool, to
 
 
 def echoes(inputs: Sequence[Input], key: str) -> bool:
-    """Return whether a tool with these arguments must be told the very value that it would give."""
+    """Return whether a tool with these arguments requires the very value that it would give."""
     entity, _, field = key.partition("/")
     for taken in inputs:
         for wanted, score in taken.wanted if taken.argument.required else ():

@@ -1,4 +1,4 @@
-"""Calls that lead to a goal, each before the one that needs its result: worked out here, made elsewhere."""
+"""Calls that lead to a goal, each before the one that needs its result: computed here, made elsewhere."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _Slot: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingArgument:
-    """An argument that nothing gives: somebody must. `schema` is what *tool_id* asks for, `places` are all the calls,
-    by number, with the names that lead to it there; `producers` are tools that may give it, though nobody knows where
+    """An argument that no call gives: the caller must. `schema` is what *tool_id* asks for, `places` are all the calls,
+    by number, with the names that lead to it there; `producers` are tools that may give it, though it is unknown where
     in their results; `example` is a documented value, None if there is none."""
 
     name: str

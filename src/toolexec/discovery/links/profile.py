@@ -1,8 +1,8 @@
 """What one tool gives and takes: its results' values and its arguments, each with the keys under which they meet.
 
 A key is `entity/field` (`issue/id`), `entity/` for a value that is just called `issue`, `/field` for a field that means
-something by itself (`/email`), or `entity/*` for a tool that by its name gives such things, though nobody knows where
-in its result.
+something by itself (`/email`), or `entity/*` for a tool that by its name gives such things, at an unknown place in its
+result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_KEYS: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A value in a tool's result. `path` is None where nobody knows the place, `factor` how good a source the tool is
+    """A value in a tool's result. `path` is None where the place is unknown, `factor` how good a source the tool is
     for it (1 is best), `many` whether there may be several."""
 
     tool_id: str
@@ -58,7 +58,7 @@ class Output:
 class Input:
     """An argument of a tool. `wanted` are the keys of the values that fit, each with how well (1 is best).
 
-    Arguments of several tools with the same `slot` mean the same thing; empty: it cannot be told.
+    Arguments of several tools with the same `slot` mean the same thing; empty: it is unknown.
     """
 
     argument: Argument
@@ -226,7 +226,7 @@ def _ownerless(fields: tuple[str, ...], hinted: str, about: ToolName) -> Iterato
 
 
 def _fieldless(entity: str, kind: str, hinted: str, weight: float) -> Iterator[tuple[str, float]]:
-    """Yield the keys for `issue` and the like: a value of that name, or what tells the thing from others."""
+    """Yield the keys for `issue` and the like: a value of that name, or what identifies the thing among others."""
     order = _TEXT_ORDER if kind == "string" else _NUMBER_ORDER if kind in ("integer", "number") else {
         **_TEXT_ORDER, **_NUMBER_ORDER
     }  # fmt: skip

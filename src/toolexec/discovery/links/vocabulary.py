@@ -104,7 +104,7 @@ SHOWN: Final[Mapping[str, str]] = {
 """How words that are written as one are shown."""
 
 FIELDS: Final = _set("id key number name username email slug sha url path code phone fullname nodeid externalid")
-"""The last word of a name that says how a thing is told from others of its kind."""
+"""The last word of a name that says how a thing is identified among others of its kind."""
 
 PORTABLE: Final = _set("username email sha url path phone fullname")
 """Fields that mean something by themselves, whatever they belong to."""

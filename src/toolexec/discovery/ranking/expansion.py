@@ -41,7 +41,7 @@ _MUCH_RARER: Final = 4
 
 @dataclass(slots=True)
 class QueryWord:
-    """One word of a query and the signs of the words that stand for it, with their weights, the exact one first."""
+    """One word of a query and the sign of each word that stands for it, with its weight, the exact one first."""
 
     text: str
     members: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
@@ -154,8 +154,9 @@ class Expander:
     def _guess(
         self, made: QueryWord, word: str, key: str, meant: dict[str, str], maybe: dict[str, str], *, wordy: bool
     ) -> None:
-        """Something in place of a word that no tool has. In a *wordy* query, which speaks of more than a tool's own
-        words, only plain spelling mistakes are mended. An English word is not a mistake: *maybe* has what is like it.
+        """Add something in place of a word that no tool has. In a *wordy* query, which speaks of more than a tool's own
+        words, only plain spelling mistakes are corrected. An English word is not a mistake: *maybe* has what is like
+        it.
         """
         level = frequency(word)
         shortest = _WHOLE_PART if level else _PART

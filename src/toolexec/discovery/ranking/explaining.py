@@ -24,7 +24,7 @@ def explain_words(
     stems: Sequence[str],
     gains: Sequence[float],
 ) -> Explanation | None:
-    """Return the explanation from what was worked out for each word of the query: the tool's word that stands for it
+    """Return the explanation from what was computed for each word of the query: the tool's word that stands for it
     and what this added; None when no word matched."""
     strings = strings_of(tool)
     found = {name: frozenset(stems_of(text)) for name, text in strings.items()}

@@ -33,7 +33,7 @@ class Marks:
         words.derived += (self._hinted, self._homes)
 
     def of(self, tool: Tool, bindings: Sequence[Binding]) -> str:
-        """Return the signs of a tool's marks, each once."""
+        """Return the sign of each of a tool's marks, once."""
         notes = tool.annotations
         asked = (notes.read_only, notes.idempotent, notes.destructive, notes.open_world)
         hints = self._hinted.get(asked)
@@ -69,7 +69,7 @@ class Marks:
 
 
 class _Signs(dict[str, str]):
-    """The signs of the marks of one kind, by value."""
+    """The sign of each mark of one kind, by value."""
 
     def __init__(self, words: Vocabulary, kind: str) -> None:
         super().__init__()

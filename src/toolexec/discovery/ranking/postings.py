@@ -45,8 +45,8 @@ class Postings:
         self._dead: set[str] = set()
 
     def put(self, counts: dict[str, int], marks: str) -> int:
-        """Take in what a tool holds: counts of words by sign (more than 255 count as 255), and *marks*, the signs of
-        what does not count towards its length; returns its slot."""
+        """Take in what a tool holds: counts of words by sign (more than 255 count as 255), and *marks*, the sign
+        of each mark, which do not count towards its length; returns its slot."""
         try:
             values = bytes(counts.values())
         except ValueError:

@@ -26,7 +26,7 @@ from toolexec.discovery.ranking.postings import Postings
 __all__ = ["Choice", "Clause", "Ranker", "Scored", "Word"]
 
 Word: TypeAlias = Sequence[tuple[str, float]]
-"""A word of a query: the signs of the words that stand for it, each with a weight from 0 to 1."""
+"""A word of a query: the sign of each word that stands for it, with a weight from 0 to 1."""
 Scored: TypeAlias = tuple[float, int]
 """A score and a slot."""
 
@@ -45,7 +45,7 @@ _SURE: Final = 1 + 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition on tools: to have any of these marks (signs), or with *wanted* false, none of them."""
+    """A condition on tools: to have any of these marks (a sign each), or with *wanted* false, none of them."""
 
     marks: str
     wanted: bool = True
@@ -97,7 +97,7 @@ class _Kept(dict[K, V]):
 class Ranker:
     """Finds the best slots of `postings` by Okapi BM25, exactly. A word that counts once has a count of *unit*.
 
-    Tell `changed` of every slot that is put or taken. Not safe for use by several threads at once.
+    Call `changed` for every slot that is put or taken. Not safe for use by several threads at once.
     """
 
     def __init__(self, postings: Postings, k1: float, b: float, unit: int) -> None:

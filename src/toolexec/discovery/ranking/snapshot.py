@@ -2,7 +2,7 @@
 
 A snapshot is a head (what it is, the version, a checksum), then sections, each with its length before it. Numbers are
 little-endian. It is read without `pickle` or the like, and nothing in it is trusted: what does not fit together is
-refused as a whole, and the caller builds the index anew.
+refused as a whole, and the caller builds the index again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolexec.model.tool import Tool
 __all__ = ["ANALYSIS", "pack", "unpack"]
 
 ANALYSIS: Final = 1
-"""To be raised when texts are cut into words, stemmed or weighed in another way; old snapshots are refused then."""
+"""To be raised when strings are cut into words, stemmed or weighed in another way; old snapshots are refused then."""
 
 _MAGIC: Final = b"toolexec bm25\n"
 _VERSION: Final = 1
@@ -64,8 +64,8 @@ def pack(postings: Postings, ids: Sequence[str], fields: Fields) -> bytes:
 def unpack(data: bytes, postings: Postings, fields: Fields) -> list[str]:
     """Fill *postings*, which are empty, from a snapshot; returns the IDs by slot.
 
-    Raises CatalogueError for what is no snapshot, is of another version or another way to weigh words, is damaged, or
-    does not fit together.
+    Raises CatalogueError for what is not a snapshot, is of another version or another way to weigh words, is damaged,
+    or does not fit together.
     """
     try:
         return _fill(_sections(data), postings, fields)
@@ -103,7 +103,7 @@ def _fill(sections: Sequence[memoryview], postings: Postings, fields: Fields) ->
     total, unit = sum(halves), 2 if _encoding(len(words)) == "utf-16-le" else 4
     _require(len(ids) == len(lengths) == len(halves) and len(sizes) == len(words))
     _require(sum(sizes) == len(places) == total and len(sections[7]) == total * (unit + 1))
-    # Slots must be those of tools, signs those of words, and no count nothing.
+    # Slots must be those of tools, each sign that of a word, and no count 0.
     _require(not total or max(places) >> 8 < len(ids))
     _require(0 not in bytes(sections[5])[::4])
     held = str(sections[7][: total * unit], _encoding(len(words)), "surrogatepass")
@@ -150,14 +150,14 @@ def _array(section: memoryview) -> array[int]:
 
 
 def _encoding(words: int) -> str:
-    """Two bytes a sign while none of them is a surrogate, of which two would be read as one character."""
+    """Return the encoding: two bytes a sign while none is a surrogate: two of those would be read as one character."""
     return "utf-16-le" if words + FIRST_SIGN <= _SURROGATES else "utf-32-le"
 
 
 @lru_cache(maxsize=16)
 def _print_of(fields: Fields) -> bytes:
-    """Return what becomes of a tool with telling words; another text when their analysis is another one, even if nobody
-    has raised the number."""
+    """Return what becomes of a tool with telling words; another text when their analysis is another one, even if
+    `ANALYSIS` was not raised."""
     schema = {"type": "object", "properties": {"issueId": {"description": _PROBE}}}
     tool = Tool(name="listIssues", namespace="git_hub", description=_PROBE, tags=("to-do",), input_schema=schema)
     words = Vocabulary()

@@ -13,7 +13,7 @@ from toolexec.discovery.ranking.stems import stem
 __all__ = ["MARK", "Spelling", "distance"]
 
 MARK: Final = "\0"
-"""Starts the stems that are no words: marks of namespaces, tags and the like."""
+"""Starts the stems that are not words: marks of namespaces, tags and the like."""
 
 _MIN_PREFIX: Final = 3
 _MIN_WORD: Final = 4
@@ -37,7 +37,7 @@ class Spelling:
         self._grams_at = -1
 
     def completions(self, start: str, written: str = "") -> list[str]:
-        """Return the signs of the words whose stems begin with *start* (3 characters or more), and that are written
+        """Return the sign of each word whose stem begins with *start* (3 characters or more), and that is written
         with *written* at the beginning, the most usual first, at most 6."""
         if len(start) < _MIN_PREFIX:
             return []
@@ -68,7 +68,7 @@ class Spelling:
         return [(sign, apart, form) for apart, _, _, sign, form in found if apart == found[0][0]][:_MAX_CORRECTIONS]
 
     def shortened(self, word: str) -> list[str]:
-        """Return the signs of the words that *word* may be short for: with all of its letters in this order, from the
+        """Return the sign of each word that *word* may be short for: with all of its letters in this order, from the
         first to the last one (`mtg`: meeting), the most usual first, at most 3. For 2 to 5 letters."""
         if not 2 <= len(word) <= _MAX_SHORT or not word.isalpha():
             return []

@@ -1,4 +1,4 @@
-"""Every word of the catalogue with its sign, and text as such signs."""
+"""Every word of the catalogue with its sign, and text as a string of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolexec.discovery.words import split_words
 __all__ = ["FIRST_SIGN", "MAX_WORDS", "Vocabulary"]
 
 FIRST_SIGN: Final = 256
-"""Characters below are left to frequencies, with which signs share a string."""
+"""Characters below are left to frequencies, which share a string with those of words."""
 MAX_WORDS: Final = 1_000_000
 _MAX_KNOWN: Final = 20_000
 _MAX_REMEMBERED: Final = 64
@@ -20,23 +20,23 @@ _MAX_FORMS: Final = 4
 
 
 class Vocabulary:
-    """Gives each word (by its stem) of a catalogue a sign, a single character from U+0100 up.
+    """Assigns each word (by its stem) of a catalogue a sign, a single character from U+0100 up.
 
-    A text then is a string of signs, made by one dictionary look-up for each piece between blanks. At most a million
-    words have a sign; words are cut at 64 characters. Not safe for use by several threads at once.
+    A text then is a string of these characters, made by one dictionary look-up for each piece between blanks. At most a
+    million words have a sign; words are cut at 64 characters. Not safe for use by several threads at once.
     """
 
     def __init__(self) -> None:
         self.signs: dict[str, str] = {}
         self.families: dict[str, str] = {}
-        """The signs of the stems with one root."""
+        """For each root, the sign of every stem with it."""
         self.changes: int = 0
         """Grows when a word comes or goes."""
         self._stems: list[str] = []
         self._forms: list[tuple[str, ...]] = []
         self._free: list[str] = []
         self.derived: list[dict[Any, Any]] = []
-        """What others remember of signs, to be emptied when some are given up."""
+        """What others remember by sign, to be emptied when a sign is given up."""
         self.telling: Mapping[str, str] = _Pieces(self, STOP_WORDS)
         """Gives the sign of any piece of text: none of a stop word, several of an identifier. New words get one."""
         self.every: Mapping[str, str] = _Pieces(self, frozenset())
@@ -85,7 +85,7 @@ class Vocabulary:
         return self._forms[ord(sign) - FIRST_SIGN]
 
     def forget(self, signs: Sequence[str]) -> None:
-        """Give up signs that no tool has any more."""
+        """Give up each of these: no tool has its word any more."""
         for sign in signs:
             key = self.stem_of(sign)
             del self.signs[key]
@@ -126,7 +126,7 @@ class Vocabulary:
 
 
 class _Pieces(dict[str, str]):
-    """The signs of pieces of text that were met before; the others are worked out."""
+    """For each piece of text that was met before, the sign of every word in it; others are computed."""
 
     def __init__(self, words: Vocabulary, stopped: frozenset[str]) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ class HybridSearcher:
         return Hits(best(scores, limit), did_you_mean=meant, note=note)
 
     def explain(self, query: str, tool_id: str) -> Explanation | None:
-        """Return the words that matched, as the lexical side tells, and each side's own score as a part: of `bm25` (or
+        """Return the words that matched on the lexical side, and each side's own score as a part: of `bm25` (or
         what the lexical side is called) and `embedding`. None when neither finds the tool."""
         words = self.lexical.explain(query, tool_id) if isinstance(self.lexical, Explains) else None
         hits = self.lexical.search(query, 1, lambda other: other == tool_id) if query.strip() else []

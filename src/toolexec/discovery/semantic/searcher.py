@@ -95,7 +95,7 @@ class EmbeddingSearcher:
         self._lock = threading.Lock()
         self._embedding = threading.Lock()
         self._live: set[str] = set()
-        self._new: dict[str, Tool] = {}  # told of, not looked at yet
+        self._new: dict[str, Tool] = {}  # added, not looked at yet
         self._pending: dict[str, tuple[str, str]] = {}  # the text to embed, and its mark
         self._marks = dict(self._store.marks())  # of all vectors in the store
         self._batch = self._guard.batch
@@ -146,7 +146,7 @@ class EmbeddingSearcher:
         return Hits(hits, note=self._what_is_missing(fault))
 
     def scores(self, query: str, tool_ids: Iterable[str]) -> dict[str, float]:
-        """Return the cosines above `min_score` of these tools, as far as there are vectors already; none for a query
+        """Return the cosines above `min_score` of these tools, where there are vectors already; none for a query
         without words, or when the embedder fails."""
         text = plain_text(query)
         if not words_of(text):
