@@ -46,7 +46,7 @@ AnyError = TypeVar("AnyError", bound=ToolExecError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Whether a backend can run something here and now; if not, why, and the command or setting that mends it."""
+    """Whether a backend can run something here and now; if not, why, and the command or setting that fixes it."""
 
     ok: bool
     reason: str = ""

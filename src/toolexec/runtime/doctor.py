@@ -47,10 +47,10 @@ class Finding:
 
     `ready` is available, and has given the right answer if it was asked to; `unavailable` says of itself that it lacks
     something; `failed` said that it is there and could not run a program; `not_set_up` is part of toolexec and not of
-    this runtime; `not_in_release` is none of toolexec's yet. `reason` and `remedy` say what is missing and what mends
+    this runtime; `not_in_release` is none of toolexec's yet. `reason` and `remedy` say what is missing and what fixes
     it. `first_seconds` is how long the first program took, from nothing, and `again_seconds` the one after it; None
     when nothing was measured. `profiles` are those that may be served by it. `measurement` is how ready for production
-    it is, as far as programs that were run here tell; None when none was to be run.
+    it is, judged by programs that were run here; None when none was to be run.
     """
 
     kind: str
@@ -183,7 +183,7 @@ def _absent(kind: str) -> Finding:
 
 
 def served_profiles(runtime: Runtime, findings: Sequence[Finding]) -> list[ServedProfile]:
-    """By what each profile would be served, for each language, as far as *findings* know."""
+    """Return what would serve each profile, for each language, according to *findings*."""
     ready = {(finding.kind, finding.language) for finding in findings if finding.state == "ready"}
     served: list[ServedProfile] = []
     for profile in PROFILES:

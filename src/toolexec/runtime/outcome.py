@@ -39,7 +39,7 @@ class Ending:
     `result` is the payload of its `result` message, None when none came. `stopped` says why the host stopped it, or
     what the sandbox reported that it ran out of. `exit_code` is that of the process, if there was one: negative is a
     signal. `stderr` is what the sandbox itself (not the program) had to say. `memory_limited`, `pids_limited` and
-    `disk_limited` tell whether an error of the program that speaks of such a want means its limit. `oom` says that the
+    `disk_limited` say whether an error of the program that speaks of such a want means its limit. `oom` says that the
     kernel has killed something of it for its memory, `oom_told` that the sandbox would know if it had. `lost` is why
     its engine cannot be asked any more. `seconds` is the time limit, and `began` is false when it was over before the
     program ran.
@@ -60,7 +60,7 @@ class Ending:
 
 
 def judge(ending: Ending) -> ToolExecError | None:
-    """Return None when the program ran to its end, else the error that tells its failure from the sandbox's death.
+    """Return None when the program ran to its end, else the error: its failure or the sandbox's death.
 
     What the host did comes first: a program that was stopped may still have said something. A result that arrived
     counts whatever became of the guest after it. Without one, the kernel's own word about memory counts before the
@@ -138,7 +138,7 @@ def _wanted(cause: CodeError, ending: Ending) -> str:
     if ending.pids_limited:
         if _NO_PROCESS.search(text):
             return "pids"
-        # The same error is what a socket that has nothing to read gives; where it comes from tells them apart.
+        # The same error is what a socket that has nothing to read gives; its origin distinguishes them.
         if "[Errno 11]" in text and _STARTS_SOMETHING.search(f"{cause.traceback}\n{cause.source}"):
             return "pids"
     return ""

@@ -147,7 +147,7 @@ class Runtime:
         return [self._by_kind[kind] for kind in self._order[profile] if kind in self._by_kind]
 
     def rate(self, backend: SandboxBackend, language: str, readiness: Readiness) -> None:
-        """Keep how ready *backend* was measured to be for *language*; results tell it from now on."""
+        """Keep how ready *backend* was measured to be for *language*; results report it from now on."""
         self._rated[id(backend), language] = backend, readiness
 
     def readiness_of(self, backend: SandboxBackend, language: str) -> Readiness:
@@ -236,7 +236,7 @@ class Runtime:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop every run, close every sandbox; then an ExceptionGroup tells what failed to close, if anything."""
+        """Stop every run, close every sandbox; then an ExceptionGroup names what failed to close, if anything."""
         self._closed = True
         closing = [self._runs.aclose(), *(backend.aclose() for backend in self.backends)]
         outcomes = await asyncio.gather(*closing, return_exceptions=True)

@@ -119,7 +119,7 @@ class Deadline:
         self.late = False
         """Whether the work was stopped."""
         self.passed: asyncio.Future[None] = self._loop.create_future()
-        """Is done as soon as the event loop hears that the work was stopped."""
+        """Is done as soon as the event loop is notified that the work was stopped."""
         self._alarm = ALARMS.at(ends, self._ring)
 
     def off(self) -> None:
@@ -137,7 +137,7 @@ class Deadline:
             try:
                 self._stop()
             finally:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                     self._loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
@@ -168,7 +168,7 @@ class OwnRuns:
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # the cancellation is what the caller hears of
+                task.exception()  # the caller receives the cancellation
             raise
         if task.cancelled():
             raise ClosedError("the run was stopped: what it runs in was closed; make a new one and run it again")

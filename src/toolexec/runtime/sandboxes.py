@@ -77,7 +77,7 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
 
 
 def _shared(settings: SandboxSettings) -> dict[str, Any]:
-    """What all container sandboxes are told."""
+    """The settings of all container sandboxes."""
     image = {"image": settings.image} if settings.image else {}
     return {**image, "warm": settings.warm, "max_running": settings.max_running, "egress": settings.egress}
 

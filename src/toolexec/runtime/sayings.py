@@ -233,9 +233,9 @@ def engine_error(said: str, *, kind: str = "", image: str = "") -> ToolExecError
 
     *said* is what docker, podman, containerd, runc, runsc, kata or bubblewrap have answered, or printed to stderr,
     before any program ran: what comes later can have been written by the program. *kind* is the name of the engine.
-    `details["reason"]` is a word for what it is, and `details["said"]` the line that tells.
+    `details["reason"]` is a word for what it is, and `details["said"]` the line that says so.
 
-    Missing images and programs, an engine that is down, and whatever else somebody has to mend give a
+    Missing images and programs, an engine that is down, and whatever else the user has to fix give a
     SandboxUnavailableError, too little memory or too many processes a LimitExceededError, and a container that is
     gone a SandboxFailedError.
     """

@@ -1,1 +1,1 @@
-"""The road of all sandboxes that start containers: from a request to a guest that runs, and to nothing that stays."""
+"""The common path of sandboxes that start containers: from a request to a running guest to its complete removal."""

@@ -75,7 +75,7 @@ class _Attempt:
 class ContainerBackend:
     """Runs each program in a container of its own, made by *engine* and removed when the program is done.
 
-    With `config.warm` guests are started ahead, so that a run need not wait for one. Used by one event loop.
+    With `config.warm` guests are pre-warmed, so that a run need not wait for one. Used by one event loop.
     """
 
     languages: frozenset[str] = LANGUAGES
@@ -99,7 +99,7 @@ class ContainerBackend:
 
     @property
     def warm_stats(self) -> PoolStats:
-        """How the guests that are started ahead have served."""
+        """How the pre-warmed guests have served."""
         return self._pool.stats
 
     @property
@@ -109,7 +109,7 @@ class ContainerBackend:
 
     @property
     def idle_guests(self) -> list[ContainerGuest]:
-        """The guests that are started ahead and wait."""
+        """The pre-warmed guests that wait."""
         return self._pool.idle
 
     def forget_check(self) -> None:
@@ -208,7 +208,7 @@ class ContainerBackend:
 
     async def _until(self, ends: float, work: Coroutine[Any, Any, None]) -> bool:
         """Do *work* in a task; whether it was done at *ends* (of `monotonic()`), or a moment later. Raises what it
-        raises. What was not done goes on behind: an engine that does not answer keeps nobody waiting."""
+        raises. Unfinished work goes on in the background: an engine that does not answer blocks no caller."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

@@ -147,7 +147,7 @@ def spec_for(
 ) -> ContainerSpec:
     """Return the container for one guest of the backend *kind*.
 
-    Each of *limits* counts if it is set, else that of *config*. Under all profiles the code is nobody and has no
+    Each of *limits* counts if it is set, else that of *config*. Under all profiles the code runs as user 65534, with no
     network and no rights; under `dev` the root can be written. `/work`, `/tmp` and `/dev/shm` are tmpfs, see
     `tmpfs_mounts`. What they hold is memory to the kernel: a container whose memory bound is smaller than its disk
     bound runs out of memory first. The labels say whose it is (`toolexec.owner`), and the profile and backend.

@@ -214,7 +214,7 @@ def _bind(source: str) -> Iterator[_Problem]:
         return
     try:
         resolved = str(Path(source).resolve())
-    except (OSError, RuntimeError):  # a circle of links, or directories of somebody else
+    except (OSError, RuntimeError):  # a circle of links, or directories of another user
         resolved = source
     problem = _is_not_for_containers(source) or _is_not_for_containers(resolved)
     if problem:
@@ -230,7 +230,7 @@ def _is_not_for_containers(path: str) -> str:
 
 
 def _is_home(path: str) -> bool:
-    """The directory of all homes, and the whole home of somebody: keys are there."""
+    """Whether *path* is the directory of all homes or the whole home of a user: keys are there."""
     return path == _HOMES or posixpath.dirname(path) == _HOMES or (_is_in(_HOMES, path))
 
 

@@ -26,7 +26,7 @@ class ContainerConfig:
     """How a container sandbox is set up.
 
     `image` is what programs run in. `limits` are the bounds of a container whose request has none; a request can
-    raise them as far as the runtime's own limits allow. `max_running` is how many containers run at once: a run that
+    raise them up to the runtime's own limits. `max_running` is how many containers run at once: a run that
     finds no room waits for it, within its time limit. `warm` is how many guests are kept started for each way to run
     (image, profile, limits, language), for at most `warm_kinds` ways; each is used once. `seccomp` is "default", or the
     path of a profile in Docker's JSON format. `egress` says which hosts code may reach; None is none.

@@ -18,9 +18,9 @@ __all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable"]
 class Exit:
     """How a container ended.
 
-    `code` is the exit code of its first process as the engine tells it (137, or -9, for a kill), None if nobody knows.
+    `code` is the exit code of its first process as the engine reports it (137, or -9, for a kill), None if unknown.
     `oom` says that the kernel killed something in it for its memory, `pids` that a process was refused for their
-    number, as far as the engine can tell; with `oom_told` it can, so that a kill without `oom` was not for memory.
+    number, where the engine can report it; with `oom_told` it can, so that a kill without `oom` was not for memory.
     `lost` is why the engine itself cannot be asked any more.
     """
 
@@ -64,7 +64,7 @@ class Container(Protocol):
         ...
 
     async def cpu_seconds(self) -> float | None:
-        """Return the CPU time that everything in it has used until now; None if that cannot be told."""
+        """Return the CPU time that everything in it has used until now; None if that cannot be measured."""
         ...
 
     async def aclose(self) -> None:
@@ -92,13 +92,13 @@ class ContainerEngine(Protocol):
         ...
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Return which of memory, cpu, cpus, pids and disk would hold, as far as is known since the last `check`."""
+        """Return which of memory, cpu, cpus, pids and disk would hold, according to the last `check`."""
         ...
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """What a guest has to give up by itself, as nothing around it does (see `GuestSettings.drop`), as far as is
-        known since the last `check`."""
+        """What a guest has to give up by itself, as nothing around it does (see `GuestSettings.drop`), according to
+        the last `check`."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class ContainerEngine(Protocol):
         ...
 
     async def resolve(self, image: str) -> Image:
-        """Return the image of that name, fetched if the engine is told to do so.
+        """Return the image of that name, fetched if the engine is configured to do so.
 
         Raises SandboxUnavailableError, with what to do about it, for one that cannot be had.
         """

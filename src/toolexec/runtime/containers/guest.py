@@ -108,11 +108,11 @@ class ContainerGuest:
     async def execute(self, request: ExecuteRequest, ends: float, extra: Mapping[str, Any]) -> Run:
         """Run one program until it is done, gone, over a limit or past *ends* (of `monotonic()`).
 
-        *extra* is added to what the guest is told of the request. Raises InvalidRequestError, with nothing run, for
+        *extra* is added to what the guest receives of the request. Raises InvalidRequestError, with nothing run, for
         files that cannot be put.
 
         A container that can be killed from a thread ends at *ends* also while the event loop is held up; what its
-        program gave before that counts, however late it is heard.
+        program gave before that counts, however late it is received.
         """
         run = Run(ending=Ending())
         container = self.container

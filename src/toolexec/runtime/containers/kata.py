@@ -123,7 +123,7 @@ class KataBackend(ContainerBackend):
 
 
 def kata_annotations(config: KataConfig, spec: ContainerSpec, settings: str = "") -> dict[str, str]:
-    """Return what Kata is told of the machine for *spec*: its size, what it boots, and the configuration *settings*.
+    """Return Kata's settings of the machine for *spec*: its size, what it boots, and the configuration *settings*.
 
     Its memory is that of the container, in MiB, and 256 more for the system in it. Raises InvalidRequestError for a
     container without a memory bound, as a machine has to have some size.

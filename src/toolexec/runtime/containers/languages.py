@@ -1,4 +1,4 @@
-"""What guests in containers need to be told besides the program, by language."""
+"""What guests in containers need besides the program, by language."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["extra_for"]
 
 
 def extra_for(language: str, request: ExecuteRequest) -> Mapping[str, Any]:
-    """Return what the guest for *language* is told of a request besides what every guest is told.
+    """Return what the guest for *language* receives of a request besides what every guest receives.
 
     A Go program is made compilable here, where its author's line numbers are kept, and compiled in the sandbox.
     """

@@ -67,7 +67,7 @@ class Network:
         return reach
 
     async def problem(self) -> str:
-        """Return why a secret of the policy can never be used, as far as a look at variables and files tells; "" if
+        """Return why a secret of the policy can never be used, judged by variables and files; "" if
         nothing is wrong. A secret that is not there may still come.
         """
         resolve = self._resolver() if self._egress is not None else None
@@ -111,7 +111,7 @@ class Reach:
         return {_CERTIFICATE: self.proxy.ca_pem}
 
     def hear(self, record: EgressRecord) -> None:
-        """Keep what is told about a request, up to a bound."""
+        """Keep the record of a request, up to a bound."""
         if len(self._records) < _MOST_TOLD:
             self._records.append(record)
 

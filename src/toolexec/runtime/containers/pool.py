@@ -1,4 +1,4 @@
-"""Guests that are started before anybody asks for them: each is used once, and replaced in the background."""
+"""Guests that are started before they are requested: each is used once, and replaced in the background."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class WarmPool(Generic[G]):
             self._misses += 1
         else:
             self._hits += 1
-        # Whoever asks goes first: starting another guest would take the processor away from the run that waits.
+        # The caller goes first: starting another guest would take the processor away from the run that waits.
         asyncio.get_running_loop().call_later(_HEAD_START, self._refill, key, shelf)
         return found
 
@@ -140,7 +140,7 @@ class WarmPool(Generic[G]):
         return shelf
 
     def _empty(self, shelf: _Shelf[G]) -> None:
-        """A shelf that nobody needs any more."""
+        """Empty a shelf that is not needed any more."""
         shelf.dropped = True
         shelf.changed.set()
         for task in shelf.starts:
@@ -161,7 +161,7 @@ class WarmPool(Generic[G]):
         try:
             guest = await self._start(key)
         except Exception as error:
-            if shelf.dropped:  # it was told to stop, and nobody waits for another try
+            if shelf.dropped:  # it was stopped, and no run waits for another try
                 return
             self._failed += 1
             shelf.problem = error

@@ -47,7 +47,7 @@ class Room:
             raise
 
     def leave(self) -> None:
-        """Somebody has left; whoever waits longest is let in."""
+        """Free one place; the run that has waited longest is let in."""
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():

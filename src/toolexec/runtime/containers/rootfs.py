@@ -35,7 +35,7 @@ _SYSTEM: Final = (
     "/var",
     "/var/lib",
 )
-"""Directories of the host that are no root file system of a container, and are in none."""
+"""Directories of the host that neither are nor contain the root file system of a container."""
 _LOOKED_FOR: Final = ("usr/bin/python3", "bin/python3", "usr/local/bin/python3")
 
 

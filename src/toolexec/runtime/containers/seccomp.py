@@ -143,7 +143,7 @@ def seccomp_profile(setting: str, machine: str = "") -> Profile | None:
     """Return the profile that a `Security.seccomp` means: ours for "default", None for "unconfined", else that of a
     file.
 
-    Reads the file. Raises ConfigurationError for one that is no profile.
+    Reads the file. Raises ConfigurationError for one that is not a profile.
     """
     if setting == "unconfined":
         return None
@@ -198,7 +198,7 @@ def read_profile(path: Path, machine: str = "") -> Profile:
     this kernel. The architectures that it lists do not count: only native calls are allowed.
 
     Raises ConfigurationError for a file that cannot be read, is larger than 1 MiB or has another form, and for actions
-    that need somebody who listens (SCMP_ACT_NOTIFY, SCMP_ACT_TRACE).
+    that need a listener (SCMP_ACT_NOTIFY, SCMP_ACT_TRACE).
     """
     try:
         with path.open("rb") as file:

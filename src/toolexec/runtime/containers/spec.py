@@ -31,7 +31,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """How much of the machine a container gets; 0 is no bound.
+    """How much of the machine a container gets; 0 means no bound.
 
     `memory_bytes` includes swap: there is none beyond it. `cpus` is a rate (1.5 is one and a half cores). `disk_bytes`
     is what all its tmpfs mounts may hold together. `open_files` is the bound of each process.

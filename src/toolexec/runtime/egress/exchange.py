@@ -121,7 +121,7 @@ class Exchange:
         return b"".join(parts)
 
     async def _let_go_on(self) -> None:
-        """Tell a client that waits for it to send the body."""
+        """Ask a client that waits for "100 Continue" to send the body."""
         h11 = require_h11()
         if self._client.state.they_are_waiting_for_100_continue:
             await self._client.send(h11.InformationalResponse(status_code=100, headers=[]))

@@ -57,7 +57,7 @@ _SOFT_BREAK: Final = re.compile(rb"=\r?\n")
 
 
 class _Spelled(NamedTuple):
-    """What a few bytes may stand for; `end` is where they end, -1 if more bytes are needed to tell."""
+    """What a few bytes may stand for; `end` is where they end, -1 if more bytes are needed to decide."""
 
     meant: bytes
     end: int
@@ -162,7 +162,7 @@ class Mask:
 
 
 class Compressed:
-    """Looks into a body that is itself a compressed file (gzip, zlib, bzip2, xz), whatever its headers tell.
+    """Looks into a body that is itself a compressed file (gzip, zlib, bzip2, xz), whatever its headers say.
 
     It stops looking at what turns out to be something else. False when there is nothing to look at.
     """
@@ -180,7 +180,7 @@ class Compressed:
 
     @property
     def open(self) -> bool:
-        """Whether it cannot be told yet if a value begins at the end of what has come until now."""
+        """Whether it is still undecided if a value begins at the end of what has come until now."""
         return bool(self._kept) or (self._undecided and bool(self._input))
 
     def feed(self, data: bytes) -> None:

@@ -178,7 +178,7 @@ class _Rule(NamedTuple):
 
 
 def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
-    """Host and port of `host`, `host:port` or `[address]:port`; None for what is none of these."""
+    """Host and port of `host`, `host:port` or `[address]:port`; None for any other form."""
     if text.startswith("["):
         inside, bracket, rest = text[1:].partition("]")
         if not bracket or ":" not in inside or (rest and not rest.startswith(":")):

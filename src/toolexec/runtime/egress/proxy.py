@@ -1,4 +1,4 @@
-"""A proxy for code in sandboxes: allows, refuses, puts secrets in and takes them out, and tells what was asked for."""
+"""A proxy for code in sandboxes: allows, refuses, puts secrets in and takes them out, and reports all requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EgressProxy:
     changes a secret in another way on purpose, such as to encrypt it or to send it in pieces, can still hand it to
     code: name only hosts that can be trusted with it. A secret of less than 8 characters is not used.
 
-    *on_request* hears of every request, refused ones too. *authority* signs for hosts (default: a new one); its
+    *on_request* receives every request, refused ones too. *authority* signs for hosts (default: a new one); its
     certificate is what code has to trust. *find* looks up names, *trust* verifies hosts (default: as the system does).
     *known* are the secrets that were used, for proxies that share them (default: this one's own).
 
@@ -114,7 +114,7 @@ class EgressProxy:
         return self._known
 
     def report(self, record: EgressRecord) -> None:
-        """Tell of one request."""
+        """Report one request."""
         if self._on_request is not None:
             try:
                 self._on_request(record)
@@ -147,7 +147,7 @@ class _Connection:
             client.state.start_next_cycle()
 
     async def _head(self, client: Wire) -> h11.Request | None:
-        """The next request; None at the end, also when what comes is no request, which the code is told."""
+        """The next request; None at the end, also for an invalid request, which is answered with an error."""
         h11 = require_h11()
         try:
             return await client.head(self._policy.idle_seconds, self._policy.header_seconds)
@@ -243,7 +243,7 @@ class _Connection:
             raise RefusedError(403, f"{host}:{port} is not among the hosts that code may reach here")
 
     async def _refuse(self, client: Wire, error: RefusedError) -> None:
-        """Say why, hear the rest of what the code was about to say, for a while, and be done with it."""
+        """Answer with the error, read the rest of the request for a while, and close."""
         h11 = require_h11()
         state = client.state
         if str(state.our_state) not in ("IDLE", "SEND_RESPONSE"):

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SHORTEST_SECRET: Final = 8
-"""How many characters a secret has at least: a shorter one could not be told from other text."""
+"""How many characters a secret has at least: a shorter one could not be distinguished from other text."""
 
 ResolveSecret: TypeAlias = Callable[[str], Awaitable[str]]
 """Gives the secret that a reference (`env:API_TOKEN`) names. May raise anything; of that only the type is shown."""
@@ -65,7 +65,7 @@ class Known:
 
     def add(self, value: str) -> None:
         """From now on *value* is one. Only the last 200 are kept. Raises SecretNotThereError for a value that is too
-        short to be told from other text."""
+        short to be distinguished from other text."""
         if len(value.strip()) < SHORTEST_SECRET:
             raise SecretNotThereError(too_short(len(value.strip())))
         if value in self._values:

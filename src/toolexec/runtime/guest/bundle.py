@@ -93,7 +93,7 @@ class GuestSettings:
 
     `language` is what it will run first, and is ready for. `work` is its working directory, which must be there. With
     `init` it takes care of orphaned processes, as the first process of a container has to. `drop` names what it must
-    give up by itself, as nobody did that before: `no_new_privileges`, `landlock` (it can write only to `work`, to /tmp
+    give up by itself, as nothing did that before: `no_new_privileges`, `landlock` (it can write only to `work`, to /tmp
     and to a few devices, and has no TCP), `seccomp`. `open_files` is the bound of each process. A `warm` guest takes
     its time to be ready before it says hello, and is quicker then. `proxy_port` is where programs find a proxy to the
     network; 0 for none.
@@ -122,7 +122,7 @@ def boot_bytes() -> bytes:
     """
     modules: dict[str, tuple[bool, str, bytes]] = {}
     for name, (whole, inside) in _sources(_BOXED).items():
-        text = _ANNOTATIONS.sub("", whole)  # which nobody evaluates; typing takes longer to import than all the rest
+        text = _ANNOTATIONS.sub("", whole)  # which are never evaluated; typing takes longer to import than all the rest
         modules[name] = inside, text, _compiled(name, text)
     strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
     # version 2 of the format is what every Python reads

@@ -19,7 +19,7 @@ __all__ = ["DIGEST_LABEL", "PATH", "ArchiveParts", "describe", "machine", "write
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for in an image that says nothing else."""
 DIGEST_LABEL: Final = "toolexec.digest"
-"""The label that tells what an image of an engine was made from: the digest that the store has for it."""
+"""The label that says what an image of an engine was made from: the digest that the store has for it."""
 
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG: Final = "application/vnd.oci.image.config.v1+json"

@@ -92,8 +92,8 @@ def build_image(
     """Build an image and keep it as *name*; takes about a minute, and blocks. Gives it, and the versions of everything.
 
     An image that was made from the same recipe is given as it is, and no versions with it, unless *replace* is set.
-    Until the new image is complete, and if that fails, the store has the old one. *progress* hears each step and stops
-    the build by raising.
+    Until the new image is complete, and if that fails, the store has the old one. *progress* receives each step; it
+    stops the build by raising.
 
     Raises ConfigurationError when the image cannot be built, with what to do; when another image has the name and
     *replace* is not set; and when what was fetched is not what the recipe's lock names.

@@ -18,7 +18,7 @@ _EMPTIED: Final = (
     *("var/lib/apt/lists", "usr/share/bug", "usr/share/info", "usr/share/lintian", "usr/share/man"),
     *("usr/share/zoneinfo/posix", "usr/share/zoneinfo/right"),
 )
-# What tells of the machine that it was built on, or of the moment.
+# What identifies the machine that it was built on, or the moment.
 _REMOVED: Final = (
     *("etc/.pwd.lock", "etc/group-", "etc/gshadow-", "etc/hostname", "etc/machine-id", "etc/passwd-", "etc/shadow-"),
     *(
@@ -66,8 +66,8 @@ def make_small(root: Path) -> None:
 def settle(root: Path, began: int) -> None:
     """Give all in the tree *root* that was made after *began* (in Unix time) the time of the newest thing before that.
 
-    Thus what packages brought keeps its time, and nothing tells when the tree was made. Programs lose the right to run
-    as somebody else. Raises OSError.
+    Thus what packages brought keeps its time, and nothing shows when the tree was made. Programs lose the right to run
+    as another user. Raises OSError.
     """
     found = [*walk(root)]
     files = [status.st_mtime_ns for _, status in found if not stat.S_ISDIR(status.st_mode)]

@@ -1,4 +1,4 @@
-"""What is to become a root file system, as data: put together from layers that nobody has vouched for, then written.
+"""What is to become a root file system, as data: put together from untrusted layers, then written.
 
 Nothing of a layer touches the disk before all of them are in. Links are resolved here, inside of the tree, and when it
 is written each directory is a new one that is entered by descriptor: no name and no link leads out of it.
@@ -122,7 +122,7 @@ class Contents:
     def write(self, root: Path, report: Callable[[], None] = lambda: None) -> None:
         """Make it real as the new directory *root*; *report* is called now and then, and may raise.
 
-        Only root gives files to their owners; for others all belongs to them. Rights to run as somebody else, devices
+        Only root gives files to their owners; for others all belongs to them. Rights to run as another user, devices
         and extended attributes are left out. Raises OSError.
         """
         for name, mode in _PLACES.items():

@@ -1,4 +1,4 @@
-"""A small Debian in a directory: made with debootstrap as root, and with mmdebstrap as anybody else."""
+"""A small Debian in a directory: made with debootstrap as root, and with mmdebstrap as any other user."""
 
 from __future__ import annotations
 

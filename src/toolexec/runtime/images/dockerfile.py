@@ -32,8 +32,8 @@ def build_dockerfile(
     """Build the image *name* from *dockerfile*, with the directory it is in as context, and keep it in *store* as well.
 
     The `docker` or `podman` on the PATH does it, with its own settings (which daemon, which network). Blocks;
-    *progress* hears each step and stops the build by raising. Raises ConfigurationError when the build fails, or when
-    *store* has an image of that name and *replace* is not set, and SandboxUnavailableError where there is neither
+    *progress* receives each step and stops the build by raising. Raises ConfigurationError when the build fails, or
+    when *store* has an image of that name and *replace* is not set, and SandboxUnavailableError where there is neither
     program.
     """
     name = normal_name(name)

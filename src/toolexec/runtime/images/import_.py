@@ -27,7 +27,7 @@ def import_image(store: ImageStore, source: Path, name: str, *, progress: OnStep
     """Bring the image in the file or directory *source* into *store*, as *name*; what has the name now is replaced.
 
     *source* is a tar (also with gzip) of an OCI layout, of `docker save`, or of a root file system; or a directory with
-    an OCI layout or a root file system. Raises ConfigurationError for what is none of these, is damaged, is for other
+    an OCI layout or a root file system. Raises ConfigurationError for what is in another form, is damaged, is for other
     machines, or has in it what no image should have. The store is as before then.
     """
     name = normal_name(name)
@@ -54,7 +54,7 @@ def _check(tree: Contents, source: Path) -> None:
 
 
 def _facts(tree: Contents, source: Source, path: Path) -> Facts:
-    """What can be told without running anything of it."""
+    """What can be found without running anything of it."""
     system = installed(_text(tree, "var/lib/dpkg/status"))
     packages: dict[str, str] = {}
     pythons: set[str] = set()

@@ -28,7 +28,7 @@ class Region:
 
     @classmethod
     def of_file(cls, path: Path) -> Region | None:
-        """Return all of a plain file; None for what is none, links included."""
+        """Return all of a plain file; None for anything else, links included."""
         if path.is_symlink() or not path.is_file():
             return None
         return cls(path, 0, path.stat().st_size)

@@ -69,7 +69,7 @@ class Reference:
 def parse_reference(text: str) -> Reference:
     """Return the parts of `name`, `name:tag`, `host:port/path/name:tag@sha256:…` or `sha256:…`.
 
-    Raises ConfigurationError for what is no such name.
+    Raises ConfigurationError for an invalid name.
     """
     if len(text) > _MAX_LENGTH:
         raise _no_name(text)

@@ -1,6 +1,6 @@
 """Reading images from files: an OCI layout, what `docker save` wrote, a tar or a directory with a root file system.
 
-Everything in them is somebody else's: sizes are bounded, digests compared, and paths left to `contents`.
+Nothing in them is trusted: sizes are bounded, digests compared, and paths left to `contents`.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _Reader:
             self._put(region, entry)
 
     def _entries(self, region: Region) -> Iterator[tarfile.TarInfo]:
-        """All entries of a tar, which must end as one does: of what was cut off nobody would know."""
+        """All entries of a tar, which must end as one does: what was cut off would go unnoticed."""
         with region.open() as file, tarfile.open(fileobj=file, mode="r:", errorlevel=2) as tar:
             for count, entry in enumerate(tar):
                 self._report()

@@ -2,7 +2,7 @@
 
 An image is a description, which names a generation, and that generation: a directory with the root file system. A new
 image of the same name gets a new generation, so that what runs in the old one goes on; a generation that no image names
-any more is deleted once nobody holds it.
+any more is deleted once no process holds it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TRASH: Final = ".trash"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known about the content of an image, as far as it is known.
+    """What is known about the content of an image.
 
     `packages` are those of Python, `system` those of the Linux distribution, each name → version. `python`, `node` and
     `go` are versions. `env` is for the programs in it. `recipe` is what it was made from, as JSON-able data.
@@ -213,7 +213,7 @@ class ImageStore:
     def remove(self, name: str) -> int:
         """Forget the image *name*; gives the bytes that this sets free, now or once nothing runs in it any more.
 
-        Raises ConfigurationError for a name that is none; an image that is not here is no error.
+        Raises ConfigurationError for an invalid name; a missing image is not an error.
         """
         plain = normal_name(name)
         if not self.directory.exists():
@@ -308,7 +308,7 @@ class ImageStore:
             return None
 
     def _collect(self, directory: PrivateDirectory) -> None:
-        """Delete generations that no image names and nobody holds, and what makers that died have left; while locked.
+        """Delete generations that no image names and no process holds, and what dead makers have left; while locked.
 
         What cannot be deleted now is left to the next time.
         """
@@ -353,7 +353,7 @@ def _clear(place: Path) -> None:
 
 
 def _discard(place: Path) -> None:
-    """Delete a generation, unless somebody holds it."""
+    """Delete a generation, unless a process holds it."""
     with suppress(OSError):
         lease = os.open(place / _LEASE, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

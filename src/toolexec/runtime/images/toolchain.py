@@ -25,7 +25,7 @@ GO_CACHE: Final = "usr/lib/toolexec/go-cache"
 _PLACE: Final = "usr/lib/go"
 _USUAL_SECONDS: Final = 60.0
 _CAP_SECONDS: Final = 1800.0
-# What nobody needs to compile a program: the sources of the toolchain itself, tests and what they read.
+# What is not needed to compile a program: the sources of the toolchain itself, tests and what they read.
 _NOT_NEEDED: Final = ("api", "doc", "misc", "test", "src/cmd", "lib/fips140", "bin/gofmt", "src/runtime/race")
 _ENVIRONMENT: Final = {
     "PATH": "/usr/bin:/bin",

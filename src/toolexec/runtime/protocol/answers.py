@@ -168,7 +168,7 @@ def read_doc(payload: Mapping[str, Any], tool_id: str, level: DetailLevel) -> To
 
 
 def _described(data: Mapping[str, Any]) -> Tool | None:
-    """A tool that has what a summary tells of it, without its schemas."""
+    """A tool that has what its summary says, without its schemas."""
     schemes = _text(data.get("securitySummary"))
     meta = {
         "inputModes": list(_strings(data.get("inputModes"))),
@@ -189,7 +189,7 @@ def _tool(data: Any) -> Tool | None:
 
 
 def _binding(data: Mapping[str, Any], tool_id: str) -> Binding | None:
-    """Where a tool ran; a host that tells only the kind gets a binding of that kind with the tool's ID as its name."""
+    """Where a tool ran; a host that names only the kind gets a binding of that kind with the tool's ID as its name."""
     whole = _binding_of(data.get("binding"))
     if whole is not None:
         return whole

@@ -160,7 +160,7 @@ class StreamConnection:
             closed.exception()  # how it ended is of no interest any more
         else:
             closed.cancel()
-        self._reader.feed_eof()  # somebody may be waiting for it
+        self._reader.feed_eof()  # a reader may be waiting for it
 
 
 class _PipeConnection(StreamConnection):
@@ -198,14 +198,14 @@ async def connect_socket(sock: socket.socket, *, max_frame_bytes: int = MAX_FRAM
 async def connect_pipes(read_fd: int, write_fd: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
     """Return a connection that reads from one file descriptor and writes to another; it owns both.
 
-    Raises ConfigurationError, with both closed, when they are no pipes, sockets or terminals.
+    Raises ConfigurationError, with both closed, when they are not pipes, sockets or terminals.
     """
     loop = asyncio.get_running_loop()
     incoming = os.fdopen(read_fd, "rb", buffering=0)
     outgoing = os.fdopen(write_fd, "wb", buffering=0)
     reader = asyncio.StreamReader()
     read_transport: asyncio.ReadTransport | None = None
-    # The writer's protocol is one for readers, too: it is the one that tells when it has been closed.
+    # The writer's protocol is one for readers, too: only that one reports when it has been closed.
     protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
     try:
         read_transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), incoming)

@@ -1,7 +1,8 @@
 """The host's talk with one guest over a stream of bytes: hello, files, execute, calls and answers, prints, result.
 
-Whoever starts guests brings a `Stream` and holds the deadline; all else is here. Nothing that a guest sends can harm
-the host: what breaks the protocol is answered with an error, too much of it ends the talk, and memory stays bounded.
+The caller that starts guests brings a `Stream` and holds the deadline; all else is here. Nothing that a guest sends can
+harm the host: what breaks the protocol is answered with an error, too much of it ends the talk, and memory stays
+bounded.
 """
 
 from __future__ import annotations
@@ -387,7 +388,7 @@ class _Run:
 
 
 def _gone(ending: Ending) -> GatewayError:
-    """Why there is nobody to talk to."""
+    """Why there is no guest to talk to."""
     kind = ProtocolError if ending.stopped else ConnectionClosedError
     return kind(ending.stderr or "the guest has hung up")
 

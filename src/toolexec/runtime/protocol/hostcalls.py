@@ -76,10 +76,10 @@ class HostCalls:
         self._state.execute("1")
         self._lock = threading.Lock()  # guards what follows
         self._ready: dict[str, str] = {}
-        self._pending = 0  # requests whose answers the guest has not heard; touched in its thread only
+        self._pending = 0  # requests whose answers the guest has not received; touched in its thread only
         self._asked_to_cancel: list[str] = []  # by the frame that is being taken
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
-        self._bell = threading.Lock()  # held while there is nothing to hear
+        self._bell = threading.Lock()  # held while there is nothing to receive
         self._bell.acquire()
         self._waking = False
         self._stopped = False
@@ -119,7 +119,7 @@ class HostCalls:
         self._cancel_asked()
 
     def _start(self, requests: list[Message]) -> None:
-        """Have calls made that nobody waits for here: by the helpers where a handler is sync, else by the loop."""
+        """Have calls made that are not waited for here: by the helpers where a handler is sync, else by the loop."""
         within = self._ends - monotonic()
         rest: list[tuple[Message, AdmittedCall | None]] = []
         shared = False
@@ -196,7 +196,7 @@ class HostCalls:
                 continue
             if kind in REQUESTS:
                 self._count(message)
-                if self._state.open_requests > _MAX_OPEN:  # each is a task, or an answer that nobody fetches
+                if self._state.open_requests > _MAX_OPEN:  # each is a task, or an answer that is not fetched
                     raise ProtocolError(f"more than {_MAX_OPEN} requests are under way; await some of them first")
                 requests.append(message)
             elif kind == "wait":

@@ -59,7 +59,7 @@ async def messages_in_pieces(frame: bytes) -> list[Message]:
 
 
 async def decode_in_pieces(frame: bytes) -> Any:
-    """Return what `decode_json` makes of *frame*, which is UTF-8: what is none is replaced.
+    """Return what `decode_json` makes of *frame*, which is UTF-8: invalid bytes are replaced.
 
     Raises ValueError, also for a large container inside of two hundred others, and RecursionError.
     """
@@ -189,7 +189,7 @@ def _next(text: str, at: int, container: Any) -> Generator[None, None, tuple[int
 
 
 def _skip(text: str, at: int) -> int:
-    """The first place from *at* on that is no space."""
+    """The first place from *at* on that is not a space."""
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()

@@ -38,11 +38,11 @@ class ProxyGateway:
     """Asks the gateway at the other end of *connection*, which `serve_gateway` serves there; it owns the connection.
 
     *timeout* is in seconds for each request (None: no limit). *codec* must be the other side's. Many requests may be
-    under way at once; cancelling one tells the other side. Every method raises what the other side's gateway raises,
+    under way at once; cancelling one notifies the other side. Every method raises what the other side's gateway raises,
     and ConnectionClosedError, GatewayTimeoutError, or ProtocolError (a message cannot be encoded, is over
     *max_frame_bytes*, or was not understood).
 
-    `async with` greets the other side and receives its answers until the end. Without it somebody else must receive
+    `async with` greets the other side and receives its answers until the end. Without it the caller must receive
     from the connection and give what comes to `deliver`. Raises ConfigurationError for a timeout that is not above 0.
     """
 
@@ -223,7 +223,7 @@ class ProxyGateway:
         finally:
             del self._pending[message_id]
             if answer.done() and not answer.cancelled():
-                answer.exception()  # nobody may be left to hear it
+                answer.exception()  # there may be no receiver left
 
     async def _send(self, message: Message) -> None:
         frame = self._codec.encode([message])
@@ -234,7 +234,7 @@ class ProxyGateway:
         await self._connection.send(frame)
 
     def _post(self, message: Message) -> None:
-        """Send a message in a task of its own, if there is anybody to hear it."""
+        """Send a message in a task of its own, if there is a receiver."""
         if self._closed or self._lost:
             return
         task = asyncio.get_running_loop().create_task(self._send_quietly(message))

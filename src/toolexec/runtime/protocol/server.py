@@ -62,7 +62,7 @@ class RequestServer:
     def answer_here(self, message: Message, wait: Wait, within: float) -> str | AdmittedCall | None:
         """Return the answer to a `run_tool` request whose tool can run in this very thread, and to `read_result`.
 
-        An admitted call when it cannot: `finish` it on the event loop; None when this is no call for it at all.
+        An admitted call when it cannot: `finish` it on the event loop; None when this is not a call for it at all.
         """
         tools = self._tools
         if message.refused is not None:
@@ -83,7 +83,7 @@ class RequestServer:
     def admit_here(self, message: Message, within: float) -> str | tuple[AdmittedCall, bool] | None:
         """Admit the call of a `run_tool` request, and say whether `finish_here` can make it; or refuse it.
 
-        None when this is no call for it at all.
+        None when this is not a call for it at all.
         """
         tools = self._tools
         if message.refused is not None:

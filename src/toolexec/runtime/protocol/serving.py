@@ -1,4 +1,4 @@
-"""The host's half of a gateway over a connection: it hears requests and sends the answers."""
+"""The host's half of a gateway over a connection: it receives requests and sends the answers."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class _Service:
         return await self._send_text(self._server.refusal(message, error))
 
     async def _send_text(self, text: str) -> bool:
-        """Send a message that is JSON already; False when nobody is there any more."""
+        """Send a message that is JSON already; False when the other side is gone."""
         if type(self._codec) is JSONCodec:
             return await self._send_frame(text.encode())
         return await self._send(read_message(json.loads(text)))

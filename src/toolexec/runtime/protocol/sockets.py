@@ -80,7 +80,7 @@ async def listen_tcp(
 
 
 async def connect_unix(path: str | os.PathLike[str], *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """Return a connection to the Unix socket *path*; raises ConnectionClosedError when nobody listens there."""
+    """Return a connection to the Unix socket *path*; raises ConnectionClosedError when nothing listens there."""
     try:
         reader, writer = await asyncio.open_unix_connection(os.fspath(path))
     except OSError as error:
@@ -89,7 +89,7 @@ async def connect_unix(path: str | os.PathLike[str], *, max_frame_bytes: int = M
 
 
 async def connect_tcp(address: TCPAddress, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """Return a connection to a listener on the loopback interface; raises ConnectionClosedError when nobody listens
+    """Return a connection to a listener on the loopback interface; raises ConnectionClosedError when nothing listens
     there.
 
     A token that is not the listener's shows in that it closes the connection.
@@ -106,7 +106,7 @@ def _bind(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(os.fspath(path))
-        path.chmod(0o600)  # nobody can connect before it listens
+        path.chmod(0o600)  # no client can connect before it listens
     except (OSError, ValueError) as error:
         sock.close()
         raise ConfigurationError(f"cannot listen at {path}: {error}; use a path of its own that is short") from error

@@ -85,10 +85,10 @@ async def start_process(
 
 
 async def own_stdio(*, max_frame_bytes: int = MAX_FRAME_BYTES) -> StreamConnection:
-    """Return a connection to whoever started this process, over its standard input and output.
+    """Return a connection to the parent of this process, over its standard input and output.
 
     From then on the process reads nothing from stdin, and what it prints goes to stderr: a stray `print` must not get
-    between the frames. Raises ConfigurationError when they are no pipes, sockets or terminals.
+    between the frames. Raises ConfigurationError when they are not pipes, sockets or terminals.
     """
     sys.stdout.flush()
     incoming, outgoing = os.dup(0), os.dup(1)

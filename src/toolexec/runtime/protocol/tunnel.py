@@ -206,7 +206,7 @@ class Tunnels:
             raise ProtocolError(f"the guest has {MAX_CONNECTIONS} network connections open; there can be no more")
         tunnel = self._open[connection_id] = Tunnel(connection_id, self._sender)
         if not self._accepting or self._connect is None or len(self._tasks) >= 2 * MAX_CONNECTIONS:
-            tunnel.close()  # whoever serves connections that the guest has closed may need a while
+            tunnel.close()  # connections that the guest has closed may be served for a while yet
             return
         task = asyncio.create_task(self._serve(self._connect, tunnel))
         self._tasks.add(task)

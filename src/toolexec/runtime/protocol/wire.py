@@ -42,7 +42,7 @@ _BY_CODE = _classes(ToolExecError)
 
 
 def error_payload(error: BaseException) -> dict[str, Any]:
-    """Return the payload of an `error` message; what is no error of toolexec says only its class, as its text may hold
+    """Return the payload of an `error` message; one that is not toolexec's says only its class, as its text may hold
     what a sandbox must not see.
     """
     if not isinstance(error, ToolExecError):
@@ -89,7 +89,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
 
 
 def read_violations(data: Any) -> tuple[Violation, ...]:
-    """Violations as an error's details or a result list them; what is none is left out."""
+    """Violations as an error's details or a result list them; what is not a violation is left out."""
     return tuple(
         Violation(
             path=_text(item.get("path")) or "",
@@ -104,7 +104,7 @@ def read_violations(data: Any) -> tuple[Violation, ...]:
 
 
 def read_code_error(payload: Any) -> CodeError:
-    """Return the failure that a guest reports in its `result`; its `__cause__` is the tool's error that nobody
+    """Return the failure that a guest reports in its `result`; its `__cause__` is the tool's error that was not
     caught.
     """
     data = payload if isinstance(payload, dict) else {}

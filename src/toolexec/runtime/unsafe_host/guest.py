@@ -106,7 +106,7 @@ class Guest:
 
     async def _drive(self, request: ExecuteRequest, last: bool, ends: float) -> tuple[Ending, bool]:
         """Run the program until it is done, gone, over a limit or out of time, whichever comes first; and whether it
-        was stopped at its deadline. What it gave before that counts, however late it is heard."""
+        was stopped at its deadline. What it gave before that counts, however late it is received."""
         process, talk = self._process, self._talk
         assert process is not None
         assert talk is not None

@@ -74,5 +74,5 @@ def _addresses(pid: int) -> int:
 
 
 def _least(one: int, other: int) -> Any:
-    """The smaller of two bounds; -1 is no bound."""
+    """The smaller of two bounds; -1 means no bound."""
     return max(one, other) if -1 in (one, other) else min(one, other)

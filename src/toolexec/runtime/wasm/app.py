@@ -47,7 +47,7 @@ def _preload() -> None:
     report = {"python": sys.version.split()[0], "failed": failed}
     (_HERE / "report.json").write_text(json.dumps(report), "utf-8")
     if any("." not in name for name in failed):
-        raise ImportError(f"a package cannot be imported: {failed}")  # whoever builds it reads the report
+        raise ImportError(f"a package cannot be imported: {failed}")  # the builder reads the report
 
 
 def _import_all_of(package: ModuleType) -> None:
@@ -59,11 +59,11 @@ def _import_all_of(package: ModuleType) -> None:
 
 
 def _settle() -> None:
-    """Forget what was only there while the component was built: there is no such folder later."""
+    """Forget what was only there while the component was built: its directories do not exist later."""
     sys.path.clear()
     sys.path_importer_cache.clear()
     zoneinfo.reset_tzpath(to=())
-    sys.meta_path.insert(0, Refusals(toolexec_stdlib.UNAVAILABLE))  # before anybody looks for files
+    sys.meta_path.insert(0, Refusals(toolexec_stdlib.UNAVAILABLE))  # before any search for files
     gc.collect()
     gc.freeze()  # what is here stays; collecting it again would touch, and so copy, all of the shared memory
 

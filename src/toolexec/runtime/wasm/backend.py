@@ -27,11 +27,11 @@ class WasmLanguage(Protocol):
     languages: frozenset[str]
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Which limits would hold for *request*."""
+        """Return which limits would hold for *request*."""
         ...
 
     async def check(self) -> Availability:
-        """Whether it can run something here and now."""
+        """Return whether it can run something here and now."""
         ...
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
@@ -70,15 +70,15 @@ class WasmBackend:
         self._loaded: dict[str, WasmLanguage] = {}
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """Which limits would hold for *request*."""
+        """Return which limits would hold for *request*."""
         return self._language(_language_of(request)).enforces(request)
 
     async def check(self) -> Availability:
-        """Whether Python can run in it here; `check_language` asks about another one."""
+        """Return whether Python can run in it here; `check_language` checks another language."""
         return await self.check_language("python")
 
     async def check_language(self, language: str) -> Availability:
-        """Whether programs in *language* can run in it here. Raises InvalidRequestError for an unknown one."""
+        """Return whether programs in *language* can run in it here. Raises InvalidRequestError for an unknown one."""
         try:
             return await self._language(language).check()
         except InvalidRequestError:
@@ -87,7 +87,7 @@ class WasmBackend:
             return Availability(ok=False, reason=str(error))
 
     def packages(self) -> dict[str, frozenset[str]]:
-        """The packages that Python has here, by language; see `PackageSource`."""
+        """Return the packages that Python has here, by language; see `PackageSource`."""
         from toolexec.runtime.wasm.science import science_packages
 
         return {"python-science": science_packages()}
@@ -108,7 +108,7 @@ class WasmBackend:
             raise
 
     async def open_session(self, request: ExecuteRequest) -> SandboxSession:
-        """A guest that keeps its state from run to run: Python only. See `SessionBackend.open_session`."""
+        """Open a guest that keeps its state from run to run: Python only. See `SessionBackend.open_session`."""
         if (request.language or "python") != "python":
             raise InvalidRequestError(f"only python has sessions here, not {request.language}", backend=self.kind)
         return await self._python().open_session(request)

@@ -35,14 +35,14 @@ class Bundle(MetaPathFinder):
 
     @classmethod
     def read(cls, folder: Path) -> Bundle:
-        """The bundle of all files below *folder*, but for compiled ones; empty if there is no such folder."""
+        """Read all files below *folder*, but for compiled ones; the bundle is empty if that does not exist."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module *fullname* if it is one of the packages'."""
+        """Return the module *fullname* if it is one of the packages'."""
         base = fullname.replace(".", "/")
         for name in (f"{base}/__init__.py", f"{base}.py"):
             if name in self.files:
@@ -59,14 +59,14 @@ class Bundle(MetaPathFinder):
         return None
 
     def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterable[Distribution]:
-        """The metadata of the packages, for `importlib.metadata`."""
+        """Return the metadata of the packages, for `importlib.metadata`."""
         wanted = None if context is None or context.name is None else _normal(context.name)
         for folder in sorted(self._folders):
             if folder.endswith(_INFO) and wanted in (None, _normal(folder.partition("-")[0])):
                 yield _Metadata(self, folder)
 
     def modules(self) -> list[str]:
-        """The names of all modules, parents first; without `__main__` and tests."""
+        """Return the names of all modules, parents first; without `__main__` and tests."""
         names: set[str] = set()
         for name in self.files:
             path = PurePosixPath(name)
@@ -87,7 +87,7 @@ class Bundle(MetaPathFinder):
         return failed
 
     def data(self, path: str) -> bytes:
-        """What the file *path* holds; raises FileNotFoundError."""
+        """Return what the file *path* holds; raises FileNotFoundError."""
         try:
             return self.files[path.removeprefix(f"{_ROOT}/")]
         except KeyError:
@@ -136,7 +136,7 @@ class _Resources(TraversableResources):
 
 
 class _Entry(Traversable):
-    """A file or folder of a bundle."""
+    """A file or directory of a bundle."""
 
     def __init__(self, bundle: Bundle, path: str) -> None:
         self._bundle = bundle

@@ -65,7 +65,7 @@ class CachedComponent:
 
 
 def default_directory() -> Path:
-    """The directory `sandbox` in the user's cache directory, see `cache_directory`."""
+    """Return the directory `sandbox` in the user's cache directory, see `cache_directory`."""
     return cache_directory("sandbox")
 
 
@@ -98,7 +98,7 @@ class ComponentCache:
     """The cache in *directory* (default: `default_directory()`), safe to use from any number of processes and threads.
 
     *shipped* is the component that the installation brought along, *build* what builds one; both are of use to tests
-    and to whoever ships a sandbox of their own.
+    and to a project that ships its own sandbox.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ComponentCache:
         packages: Sequence[str] = (),
         progress: OnStep | None = None,
     ) -> _T:
-        """What *load* makes of the compiled component at the path that it gets; the file is open during that call only.
+        """Return what *load* makes of the compiled component at its path; the file is open during that call only.
 
         A compiled form that *load* refuses by raising is discarded and made once more. For the rest see `get`.
         """
@@ -143,12 +143,12 @@ class ComponentCache:
         packages: Sequence[str] = (),
         progress: OnStep | None = None,
     ) -> CompiledComponent:
-        """The compiled component with *packages*, checked and held open; close it, or use it as a context manager.
+        """Return the compiled component with *packages*, checked and open; close it, or use it as a context manager.
 
         What is missing, damaged, not ours or of another version is made again: the component is the one that the wheel
         brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). Of several processes
-        one does that, and the others wait. *fingerprint* says how *compile* was set up; whoever sets it up otherwise
-        gives another one. *progress* hears of all steps. Blocks, so keep it off an event loop.
+        one does that, and the others wait. *fingerprint* says how *compile* was set up; another setup
+        needs another one. *progress* receives all steps. Blocks, so keep it off an event loop.
 
         Raises ConfigurationError when the directory cannot be used or written to, a package cannot be had, or building
         fails; MissingExtraError when it must be built and the `sandbox-build` extra is missing; and what *compile* and
@@ -315,7 +315,7 @@ class _Row:
         return self
 
     def public(self, shipped: Component | None, known: Component | None) -> CachedComponent:
-        """The row as callers see it; *known* is what would be used for these packages now."""
+        """Return the row as callers see it; *known* is what would be used for these packages now."""
         return CachedComponent(
             requirements=self.component.requirements,
             packages=self.component.packages,

@@ -123,7 +123,7 @@ def build_component(
 
 
 def _reserve(target: Path) -> Path:
-    """A new file beside *target*, so that the last step is a rename, and a directory that is no good is known first."""
+    """A new file beside *target*, so that the last step is a rename, and an unusable directory is found first."""
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
@@ -158,12 +158,12 @@ def _build(
 
 
 def builder_version() -> str | None:
-    """The version of componentize-py, or None where it is not installed."""
+    """Return the version of componentize-py, or None where it is not installed."""
     return installed_version("componentize_py", "componentize_py")
 
 
 def installed_version(module: str, package: str) -> str | None:
-    """The version of the installed *package* that has *module*, or None; *package* is spelled as its directory is.
+    """Return the version of the installed *package* that has *module*, or None; spell *package* as its directory.
 
     `importlib.metadata` knows it too, but takes longer to import than a sandbox takes to start.
     """
@@ -175,7 +175,7 @@ def installed_version(module: str, package: str) -> str | None:
 
 
 def inputs_digest(guest: Path = GUEST) -> str:
-    """A digest of the files of ours that a component is built from; a change of one asks for a new component."""
+    """Return a digest of our files that a component is built from; a change of one requires a new component."""
     digest = hashlib.sha256()
     for name, path in _inputs(guest):
         data = path.read_bytes()

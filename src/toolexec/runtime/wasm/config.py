@@ -24,7 +24,7 @@ class WasmConfig:
     bounds how many programs run at once; more wait. `pool_size` guests are pre-warmed whenever no program has run for
     a moment. `idle_memory_bytes` is how much memory Python guests may leave to the next ones, reset, until the backend
     is closed: each full 48 MiB save one run at a time from mapping its own. `cache_folder` is where built sandboxes are
-    kept (None: the user's cache). `on_build_step` hears how a build goes on, in another thread.
+    kept (None: the user's cache). `on_build_step` receives the steps of a build, in another thread.
     `enable_wasi` lets raw modules use WASI, and `allowed_host_functions` names the functions of the host
     that they may import.
 

@@ -30,7 +30,7 @@ _DEADLINE = 1  # in raises of the engine's epoch: every raise asks every running
 
 
 class TextWriter:
-    """Bytes of one stream, passed on as text as they come; what is no UTF-8 is replaced."""
+    """Bytes of one stream, passed on as text as they come; invalid UTF-8 is replaced."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -128,7 +128,7 @@ class CoreInstance:
         self._instance = instance
 
     def function(self, name: str, params: str, results: str) -> ffi.ExportedFunction:
-        """An exported function, by its signature in the letters of `core_ffi.KINDS`. Raises KeyError without one."""
+        """Return an exported function by its signature, in letters of `core_ffi.KINDS`. Raises KeyError without one."""
         export = self._export(name)
         if not isinstance(export, Func):
             raise KeyError(name)
@@ -138,7 +138,7 @@ class CoreInstance:
         return ffi.find_export(self._store, self._instance, name) if self._instance is not None else None
 
     def call(self, function: ffi.ExportedFunction, *arguments: Any) -> Any:
-        """What an exported function gives. Raises InstanceStopped and InstanceFailed."""
+        """Return what an exported function gives. Raises InstanceStopped and InstanceFailed."""
         if self._guest.stopped.is_set():
             raise _stopped_before()
         try:
@@ -150,7 +150,7 @@ class CoreInstance:
         return judge(error, stopped=self._guest.stopped.is_set(), fuel_left=self._store.get_fuel())
 
     def image(self, memory: str, pointer: str) -> tuple[bytes, int]:
-        """What is in an exported memory and in an exported global, for `restore`."""
+        """Return what is in an exported memory and in an exported global, for `restore`."""
         found, marked = self._export(memory), self._export(pointer)
         return bytes(found.read(self._store)), marked.value(self._store)
 

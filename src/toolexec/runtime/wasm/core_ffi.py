@@ -1,4 +1,4 @@
-"""wasmtime's C interface for core modules, as far as its Python package is too slow or not safe with threads.
+"""wasmtime's C interface for core modules, where its Python package is too slow or not safe with threads.
 
 wasmtime's Python package keeps host functions in one table and their last exception in one global for all threads.
 Here a host function is a bare C callback, and an exception belongs to the guest that runs in the calling thread.
@@ -175,7 +175,7 @@ class LinearMemory:
         self._in = ctypes.cast(context, ctypes.c_void_p).value or 0
 
     def read(self, address: int, size: int) -> bytes:
-        """A copy of *size* bytes. Raises OutOfBoundsError."""
+        """Return a copy of *size* bytes. Raises OutOfBoundsError."""
         return ctypes.string_at(self._at(address, size), size) if size else b""
 
     def write(self, address: int, data: bytes) -> None:
@@ -261,7 +261,7 @@ def instantiate(linker: Linker, store: Store, module: Module, guest: Any) -> Ins
 
 
 def find_export(store: Store, instance: Instance, name: str) -> Func | Memory | Global | None:
-    """The export *name*, None if there is none of these kinds; wasmtime's package makes objects for all exports."""
+    """Return the export *name*, None if it is not of these kinds; wasmtime's package makes objects for all exports."""
     found = _c.wasmtime_extern_t()
     encoded = name.encode()
     raw = instance._instance  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -314,7 +314,7 @@ class ExportedFunction:
 
 
 def kinds_of(types: list[ValType]) -> str | None:
-    """The KINDS letters of *types*; None if one of them is no number."""
+    """Return the KINDS letters of *types*; None if one of them is not numeric."""
     letters = {name: letter for letter, name in KINDS.items()}
     found = [letters.get(str(kind)) for kind in types]
     return None if None in found else "".join(letter for letter in found if letter)

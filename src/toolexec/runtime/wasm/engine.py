@@ -57,7 +57,7 @@ _CONFIG: dict[str, bool | int | str] = {
 
 
 def new_engine(slots: int = 0) -> Engine:
-    """An engine for compiling, loading and running components; engines of one fingerprint can share compiled code.
+    """Make an engine for compiling, loading and running components; engines of one fingerprint can share compiled code.
 
     With *slots*, that many components can run in it at once, in memory that it keeps until it is freed, at most
     SLOT_BYTES for each. Ask `can_have_slots` before: wasmtime ends the process when they cannot be mapped.
@@ -85,14 +85,14 @@ def can_have_slots(count: int) -> bool:
 
 
 def engine_fingerprint() -> str:
-    """A string that changes with whatever compiled code depends on: wasmtime, its configuration, and the platform."""
+    """Return a string that identifies what compiled code depends on: wasmtime, its configuration, and the platform."""
     described = json.dumps([_CONFIG, STACK_BYTES, sys.platform, platform.machine()], sort_keys=True)
     digest = hashlib.sha256(described.encode()).hexdigest()[:16]
     return f"wasmtime-{installed_version('wasmtime', 'wasmtime')}-{digest}"
 
 
 def fuel_for_cpu_ms(milliseconds: float) -> int:
-    """The fuel for a budget of CPU time. Raises ConfigurationError unless the budget is above zero."""
+    """Return the fuel for a budget of CPU time. Raises ConfigurationError unless the budget is above zero."""
     if not milliseconds > 0:
         raise ConfigurationError(f"a CPU budget must be above 0 ms, not {milliseconds}")
     return min(round(milliseconds * FUEL_PER_CPU_MS), 2**63 - 1)

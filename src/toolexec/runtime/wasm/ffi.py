@@ -157,7 +157,7 @@ class CallError(Exception):
 
 
 def current_guest() -> Any:
-    """The guest that runs in this thread. Raises GuestFaultError if none does."""
+    """Return the guest that runs in this thread. Raises GuestFaultError if none does."""
     guest = _thread.guest
     if guest is None:
         raise GuestFaultError("a host function was called outside of a run")
@@ -175,7 +175,7 @@ def _fail(error: BaseException) -> int:
 
 
 def read_memory(address: int, size: int) -> bytes:
-    """A copy of *size* bytes at *address*."""
+    """Return a copy of *size* bytes at *address*."""
     return ctypes.string_at(address, size) if size else b""
 
 
@@ -185,14 +185,14 @@ def write_memory(address: int, data: bytes) -> None:
 
 
 def new_text(data: bytes) -> tuple[int, int]:
-    """A byte vector that wasmtime owns: its size and address."""
+    """Make a byte vector that wasmtime owns; return its size and address."""
     vector = (ctypes.c_uint64 * 2)()
     _new_vector(ctypes.addressof(vector), len(data), data)
     return vector[0], vector[1]
 
 
 def new_list(images: bytes | bytearray) -> tuple[int, int]:
-    """A list or tuple of values that wasmtime owns: its length and address. The values move into it."""
+    """Make a list or tuple of values that wasmtime owns; return its length and address. The values move into it."""
     vector = (ctypes.c_uint64 * 2)()
     _new_list(vector, len(images) // VALUE_BYTES)
     ctypes.memmove(vector[1], bytes(images), len(images))
@@ -200,7 +200,7 @@ def new_list(images: bytes | bytearray) -> tuple[int, int]:
 
 
 def new_record(entries: bytes, count: int) -> tuple[int, int]:
-    """A record that wasmtime owns: its length and address. The names and values in *entries* move into it."""
+    """Make a record that wasmtime owns; return its length and address. The names and values of *entries* move in."""
     vector = (ctypes.c_uint64 * 2)()
     _new_record(vector, count)
     ctypes.memmove(vector[1], entries, len(entries))
@@ -208,7 +208,7 @@ def new_record(entries: bytes, count: int) -> tuple[int, int]:
 
 
 def new_flags(names: bytes) -> tuple[int, int]:
-    """A list of names that wasmtime owns: its length and address. The names move into it."""
+    """Make a list of names that wasmtime owns; return its length and address. The names move into it."""
     vector = (ctypes.c_uint64 * 2)()
     _new_flags(vector, len(names) // _VECTOR.size)
     ctypes.memmove(vector[1], names, len(names))
@@ -216,7 +216,7 @@ def new_flags(names: bytes) -> tuple[int, int]:
 
 
 def new_boxed(image: bytes) -> int:
-    """A value on wasmtime's heap, as results, options and variants point to. The value moves into it."""
+    """Put a value on wasmtime's heap, as results, options and variants point to; it moves. Return its address."""
     scratch = ctypes.create_string_buffer(image, VALUE_BYTES)  # emptied by the move
     return int(_new_boxed(scratch))
 
@@ -227,7 +227,7 @@ def delete_value(image: bytes) -> None:
 
 
 def new_handle(context: int, number: int, resource_type: int) -> int:
-    """The address of an owned handle for the host object *number*."""
+    """Return the address of an owned handle for the host object *number*."""
     handle = _new_handle(True, number, resource_type)
     handle_any = _ADDRESS()
     error = _to_any(context, handle, ctypes.byref(handle_any))
@@ -239,7 +239,7 @@ def new_handle(context: int, number: int, resource_type: int) -> int:
 
 
 def borrowed_number(context: int, handle_any: int) -> int:
-    """The number of the host object that a borrowed handle stands for; gives the borrow back."""
+    """Return the number of the host object that a borrowed handle stands for, and end the borrow."""
     handle = _ADDRESS()
     error = _to_host(context, handle_any, ctypes.byref(handle))
     if error:

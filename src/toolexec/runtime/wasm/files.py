@@ -92,7 +92,7 @@ class MemoryFiles:
         max_entries: int = DEFAULT_ENTRIES,
         now: Callable[[], int] = lambda: 0,
     ) -> MemoryFiles:
-        """A tree with these files: relative paths with "/" between names, and their content.
+        """Make a tree with these files: relative paths with "/" between names, and their content.
 
         Raises ConfigurationError for a path that is absolute, empty, has an empty, "." or ".." segment or is too long,
         for content that is not bytes, for a file that is also a directory, and for more than the quota.
@@ -127,11 +127,11 @@ class MemoryFiles:
     # Files out.
 
     def to_mapping(self) -> dict[str, bytes]:
-        """Every file: its path relative to the tree's root, and its content."""
+        """Return every file: its path relative to the tree's root, and its content."""
         return {path: bytes(file.data) for path, file in self._walk()}
 
     def changed(self) -> dict[str, bytes]:
-        """The files that are new or whose content differs from what was put in; deleted ones are not in it."""
+        """Return the files that are new or whose content differs from what was put in; deleted ones are not in it."""
         return {path: bytes(file.data) for path, file in self._walk() if self._given.get(path) != file.data}
 
     def _walk(self) -> list[tuple[str, File]]:
@@ -149,7 +149,7 @@ class MemoryFiles:
     # Finding and making.
 
     def find(self, base: Directory, path: str) -> Node:
-        """What *path* stands for, seen from *base*."""
+        """Return what *path* stands for, seen from *base*."""
         directory, name = self._locate(base, path)
         if name is None:
             return directory
@@ -163,7 +163,7 @@ class MemoryFiles:
     def open(
         self, base: Directory, path: str, *, create: bool = False, exclusive: bool = False, truncate: bool = False
     ) -> Node:
-        """What *path* stands for; with *create* a new file if there is nothing, with *exclusive* only then."""
+        """Return what *path* stands for; with *create* a new file if there is nothing, with *exclusive* only then."""
         directory, name = self._locate(base, path)
         node = directory if name is None else directory.entries.get(name)
         if node is not None and create and exclusive:
@@ -249,11 +249,11 @@ class MemoryFiles:
         file.modified = self._now()
 
     def hold(self, file: File) -> None:
-        """Somebody opened the file."""
+        """Count one more open handle of the file."""
         file.opened += 1
 
     def release(self, file: File) -> None:
-        """Somebody closed the file; if it is deleted and nobody else has it open, its space is free again."""
+        """Count one open handle less; without any, the space of a deleted file is free again."""
         file.opened -= 1
         self._free(file)
 

@@ -46,13 +46,13 @@ class Descriptor(Thing):
             self.files.release(self.node)
 
     def directory(self) -> Directory:
-        """The directory. Raises RefusedError for a file."""
+        """Return the directory. Raises RefusedError for a file."""
         if not isinstance(self.node, Directory):
             raise RefusedError("not-directory")
         return self.node
 
     def file(self, *, write: bool = False) -> File:
-        """The file, to be read or written. Raises RefusedError for a directory, or if it was not opened for that."""
+        """Return the file, to read or write. Raises RefusedError for a directory, or if it was not opened for that."""
         if not isinstance(self.node, File):
             raise RefusedError("is-directory")
         if not (self.writable if write else self.readable):
@@ -84,7 +84,7 @@ class EntryStream(Thing):
         self._entries = iter([(_type(node), name) for name, node in directory.entries.items()])
 
     def next(self) -> tuple[str, str] | None:
-        """The type and name of the next entry, None at the end."""
+        """Return the type and name of the next entry, None at the end."""
         return next(self._entries, None)
 
 
@@ -221,7 +221,7 @@ def _unsupported(_guest: Guest, *_arguments: Any) -> None:
 
 def _readlink(guest: Guest, number: int, path: str) -> None:
     _find(guest, number, path)
-    raise RefusedError("invalid")  # it exists, and is no link
+    raise RefusedError("invalid")  # it exists, and is not a link
 
 
 FUNCTIONS: Mapping[str, Mapping[str, HostFunction]] = {

@@ -65,15 +65,15 @@ class Clock(Protocol):
     """A wall clock and a monotonic clock, in nanoseconds."""
 
     def wall(self) -> int:
-        """The time since 1970, UTC; a reading."""
+        """Return the time since 1970, UTC; a reading."""
         ...
 
     def monotonic(self) -> int:
-        """The time since some moment; a reading."""
+        """Return the time since some moment; a reading."""
         ...
 
     def stamp(self) -> int:
-        """The time since 1970 for a file's date; not a reading."""
+        """Return the time since 1970 for a file's date; not a reading."""
         ...
 
     def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
@@ -82,17 +82,17 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The host's clocks; the monotonic one starts anew, so that it does not tell how long the host is up."""
+    """The host's clocks; the monotonic one starts at a fixed value, so as not to reveal how long the host is up."""
 
     def __init__(self) -> None:
         self._start = time.monotonic_ns() - _FIRST_MOMENT
 
     def wall(self) -> int:
-        """The host's time."""
+        """Return the host's time."""
         return time.time_ns()
 
     def monotonic(self) -> int:
-        """The time since an hour before this clock was made."""
+        """Return the time since an hour before this clock was made."""
         return time.monotonic_ns() - self._start
 
     stamp = wall
@@ -114,16 +114,16 @@ class VirtualClock:
         self._passed = _FIRST_MOMENT
 
     def wall(self) -> int:
-        """The start and what has passed since."""
+        """Return the start and what has passed since."""
         return self._start + self.monotonic()
 
     def monotonic(self) -> int:
-        """What has passed since an hour before the start."""
+        """Return what has passed since an hour before the start."""
         self._passed += STEP_NANOSECONDS
         return self._passed
 
     def stamp(self) -> int:
-        """The start and what has passed since; the clock stays."""
+        """Return the start and what has passed since; the clock stays."""
         return self._start + self._passed
 
     def sleep_until(self, monotonic: int, stopped: threading.Event) -> None:
@@ -132,7 +132,7 @@ class VirtualClock:
 
 
 def make_clock(start: float | None) -> Clock:
-    """The real clock, or a virtual one that starts at *start*, in seconds since 1970.
+    """Return the real clock, or a virtual one that starts at *start*, in seconds since 1970.
 
     Raises ConfigurationError for a start before 1970 or after 9999.
     """
@@ -150,7 +150,7 @@ class Random(Protocol):
     """A stream of random bytes."""
 
     def take(self, count: int) -> bytes:
-        """The next *count* bytes."""
+        """Return the next *count* bytes."""
         ...
 
 
@@ -158,7 +158,7 @@ class SystemRandom:
     """The operating system's random bytes."""
 
     def take(self, count: int) -> bytes:
-        """The next *count* bytes."""
+        """Return the next *count* bytes."""
         return os.urandom(count)
 
 
@@ -174,7 +174,7 @@ class SeededRandom:
         self._rest = b""
 
     def take(self, count: int) -> bytes:
-        """The next *count* bytes."""
+        """Return the next *count* bytes."""
         blocks = [self._rest]
         have = len(self._rest)
         while have < count:
@@ -187,7 +187,7 @@ class SeededRandom:
 
 
 def make_random(seed: int | None) -> Random:
-    """The operating system's random bytes, or the stream of *seed*."""
+    """Return the operating system's random bytes, or the stream of *seed*."""
     return SystemRandom() if seed is None else SeededRandom(seed)
 
 
@@ -224,7 +224,7 @@ class HostCalls(Protocol):
     """The way from a guest to the host. Both are called in the guest's thread."""
 
     def exchange(self, frame: str) -> str:
-        """Answer *frame*. May block; whoever stops the guest must also end the wait. Raising ends the guest."""
+        """Answer *frame*. May block; the code that stops the guest must also end the wait. Raising ends the guest."""
         ...
 
     def post(self, frame: str) -> None:
@@ -290,7 +290,7 @@ class Thing:
     kind: str  # the name of its resource type
 
     def close(self) -> None:
-        """The guest let go of it."""
+        """Release it: the guest has dropped its handle."""
 
 
 class Handle(NamedTuple):
@@ -308,11 +308,11 @@ class Handles:
         self._last = 0
 
     def is_full(self) -> bool:
-        """Whether the guest holds all the handles that it may."""
+        """Return whether the guest holds all the handles that it may."""
         return len(self._things) >= MAX_HANDLES
 
     def own(self, thing: Thing) -> Handle:
-        """A handle to give to the guest. Raises GuestFaultError over MAX_HANDLES."""
+        """Make a handle for the guest. Raises GuestFaultError over MAX_HANDLES."""
         if self.is_full():
             thing.close()
             raise GuestFaultError(f"the guest holds {MAX_HANDLES} handles and wants another")
@@ -323,14 +323,14 @@ class Handles:
         return Handle(self._last, RESOURCE_TYPES[thing.kind])
 
     def get(self, number: int) -> Thing:
-        """What a handle stands for. Raises GuestFaultError for one that the guest does not hold."""
+        """Return what a handle stands for. Raises GuestFaultError for one that the guest does not hold."""
         try:
             return self._things[number]
         except KeyError:
             raise GuestFaultError("the guest used a handle that it does not hold") from None
 
     def drop(self, number: int) -> None:
-        """The guest let go of a handle."""
+        """Release a handle that the guest drops."""
         thing = self._things.pop(number, None)
         if thing is not None:
             thing.close()
@@ -389,4 +389,4 @@ RESOURCE_TYPES: dict[str, int] = {
         start=1,
     )
 }
-"""Resource types by name. WASI names each once, so the name is enough to tell them apart."""
+"""Resource types by name. WASI names each once, so the name is enough to distinguish them."""

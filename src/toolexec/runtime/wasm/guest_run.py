@@ -1,4 +1,4 @@
-"""Guests in threads of their own: their deadline, their end, and what is told about it."""
+"""Guests in threads of their own: their deadline, their end, and their result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GuestRuns:
         self._stops: set[Callable[[], None]] = set()
 
     async def run(self, work: Callable[[], T], *, stop: Callable[[], None], ends: float) -> tuple[T | None, bool]:
-        """What *work* gives in a thread, and whether it had to be stopped at *ends* (of `time.monotonic`).
+        """Return what *work* gives in a thread, and whether it had to be stopped at *ends* (of `time.monotonic`).
 
         *stop* is called from any thread: on the deadline, on cancellation, and by `aclose`. What does not end soon
         after it, such as compiling, is left behind and gives None. Raises what *work* raises, and ConfigurationError
@@ -74,7 +74,7 @@ class GuestRuns:
                 late = not over
                 if late:
                     stop()
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(_settle, rang)
 
         task: asyncio.Task[T] = asyncio.create_task(self._threads.run(_checked))
@@ -96,7 +96,7 @@ class GuestRuns:
         return (task.result(), late) if task.done() else (None, late)
 
     async def aclose(self) -> None:
-        """Stop all guests; their runs end by themselves. A later run starts anew."""
+        """Stop all guests; their runs end by themselves. A later run starts new ones."""
         for stop in [*self._stops]:
             stop()
         self._threads.close()
@@ -115,7 +115,7 @@ def _hear(task: asyncio.Task[Any]) -> None:
 def describe_end(
     request: ExecuteRequest, end: GuestEnd | None, *, late: bool, started: float, enforced: LimitsEnforced
 ) -> CodeResult:
-    """The result of a guest that ran since *started* (`time.monotonic`); *late* if it was stopped at its deadline."""
+    """Return the result of a guest that ran since *started* (`time.monotonic`); *late* if its deadline stopped it."""
     end = end or GuestEnd()
     error = judge(_ending(request, end, late))
     result = CodeResult(
@@ -163,7 +163,7 @@ def _located(error: ToolExecError, end: GuestEnd) -> ToolExecError:
 
 
 def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
-    """All but a rate of CPU; a guest has no processes at all."""
+    """Return all limits but a rate of CPU; a guest has no processes at all."""
     counted = isinstance(request.gateway, Tools | CountedGateway)
     return LimitsEnforced(
         timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
@@ -171,14 +171,14 @@ def enforced_by_wasm(request: ExecuteRequest) -> LimitsEnforced:
 
 
 def fuel_of(request: ExecuteRequest) -> int | None:
-    """The fuel for the CPU budget of a request; None without one."""
+    """Return the fuel for the CPU budget of a request; None without one."""
     return fuel_for_cpu_ms(request.limits.cpu_ms) if request.limits.cpu_ms else None
 
 
 def time_and_chance(request: ExecuteRequest, *, clock: bool = True) -> tuple[Clock, Random]:
-    """The clock and the random stream of a request; a virtual clock from 1970 on without *clock*.
+    """Return the clock and the random stream of a request; a virtual clock from 1970 on without *clock*.
 
-    Raises InvalidRequestError for a start that is no time.
+    Raises InvalidRequestError for a start that is not a time.
     """
     start = request.now if request.now is not None or clock else 0.0
     try:

@@ -71,7 +71,7 @@ class Program:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A program from a file that `Component.serialize` made. It is native code: only load what you made yourself.
+        """Load a program that `Component.serialize` wrote. It is native code: only load what you made yourself.
 
         Raises ConfigurationError if wasmtime cannot use the file.
         """
@@ -182,7 +182,7 @@ class Instance:
 
         Raises InstanceStopped, InstanceFailed, and ConfigurationError if the guest is not prepared, is running, or
         cannot run any more, or if the thread has less stack than THREAD_STACK_BYTES. An exception of a host call that
-        is no Exception, such as KeyboardInterrupt, is raised as it is.
+        is not an Exception, such as KeyboardInterrupt, is raised as it is.
         """
         guest = self._prepared()
         check_stack()
@@ -251,7 +251,7 @@ class Instance:
 
 
 def thread_stack_bytes() -> int | None:
-    """The size of this thread's stack; None where the system does not tell (it is asked on Linux)."""
+    """Return the size of this thread's stack; None where it is unknown (it is asked on Linux)."""
     try:
         size: int | None = _known.size
     except AttributeError:
@@ -282,7 +282,7 @@ def check_stack() -> None:
 
 
 def judge(error: ffi.CallError, *, stopped: bool, fuel_left: int, last_words: bytes = b"") -> BaseException:
-    """Why a guest ended without an answer: what to raise. *last_words* are the last bytes that it wrote to stderr."""
+    """Return what to raise for a guest that ended without an answer. *last_words* is the end of its stderr."""
     failure, report = error.failure, error.message
     if stopped:
         return InstanceStopped("the guest was stopped")
@@ -304,4 +304,4 @@ def judge(error: ffi.CallError, *, stopped: bool, fuel_left: int, last_words: by
 
 
 _OUT_OF_MEMORY = ("rust_oom", "handle_alloc_error", "rdl_oom", "alloc_error_handler")
-"""Functions in the report's backtrace that a guest ends in when an allocation fails and nobody handles it."""
+"""Functions in the report's backtrace that a guest ends in when an allocation fails and that is not handled."""

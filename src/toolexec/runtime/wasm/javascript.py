@@ -57,11 +57,11 @@ class ScriptFiles:
         self._tree: MemoryFiles | None = self._fitted()
 
     def changed(self) -> dict[str, bytes]:
-        """The files that are new, or no longer as they were given."""
+        """Return the files that are new, or no longer as they were given."""
         return {path: data for path, data in self._files.items() if self._given.get(path) != data}
 
     def handle(self, request: str) -> str:
-        """The answer to a request of the guest, both JSON: `{"value": …}` or `{"error": "…"}`."""
+        """Return the answer to a request of the guest, both JSON: `{"value": …}` or `{"error": "…"}`."""
         try:
             return json.dumps({"value": self._do(json.loads(request))})
         except (_RefusedError, InvalidRequestError) as error:
@@ -186,11 +186,11 @@ class JavaScriptLanguage:
         self._loaded: _Loaded | None = None
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """All but a rate of CPU; a guest has no processes at all."""
+        """Return all limits but a rate of CPU; a guest has no processes at all."""
         return enforced_by_wasm(request)
 
     async def check(self) -> Availability:
-        """Whether the interpreter is installed; loads nothing."""
+        """Return whether the interpreter is installed; loads nothing."""
         try:
             _interpreter()
         except MissingExtraError as error:
@@ -330,7 +330,7 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
 
 
 def _read_result(text: str, is_full: bool) -> Mapping[str, Any]:
-    """The payload of the guest's result; running out of memory is told in the words that `judge` knows.
+    """The payload of the guest's result; running out of memory is reported in the words that `judge` knows.
 
     With no memory left (*is_full*) even the error about it may be missing; what is thrown then is null.
     """

@@ -27,7 +27,7 @@ class MarkerScanner:
         self._long = False
 
     def feed(self, text: str) -> None:
-        """Hear a piece of stdout."""
+        """Take a piece of stdout."""
         *lines, rest = text.split("\n")
         for line in lines:
             if not self._long:
@@ -63,7 +63,7 @@ class MarkerScanner:
 
 
 def read_marker(line: str) -> tuple[Any] | None:
-    """The value that *line* gives, in a tuple; None if it gives none."""
+    """Return the value that *line* gives, in a tuple; None if it gives none."""
     text = line.strip()
     if text.startswith(_PREFIX):
         rest = text.removeprefix(_PREFIX).strip()

@@ -31,7 +31,7 @@ _SHOWN: Final = 12
 
 
 def module_bytes(request: ExecuteRequest, max_bytes: int) -> bytes:
-    """The module of a request: from its metadata, else its code, which is WAT (`(module …)`).
+    """Return the module of a request: from its metadata, else its code, which is WAT (`(module …)`).
 
     Both keys of the metadata take bytes and base64, padded or not. Raises InvalidRequestError.
     """
@@ -116,7 +116,7 @@ class CompiledModules:
         self._lock = threading.Lock()
 
     def get(self, data: bytes) -> Module:
-        """The compiled module; compiles it at most once at a time. Raises InvalidRequestError. Blocks."""
+        """Return the compiled module; compiles it at most once at a time. Raises InvalidRequestError. Blocks."""
         key = hashlib.sha256(data).digest()
         with self._lock:
             found = self._modules.get(key)
@@ -167,10 +167,10 @@ _KEPT: Final = 4
 
 
 def load_module(engine: Engine, wasm: bytes, folder: Path | None = None) -> Module:
-    """*wasm*, compiled for an *engine* of `new_engine`: from the cache beside *folder* (that of the sandboxes), or made
-    now and kept there.
+    """Return *wasm*, compiled for an *engine* of `new_engine`: from the cache beside *folder*, the directory of the
+    sandboxes, or compiled now and kept there.
 
-    Without a folder that can be used, it is compiled in memory. Raises ConfigurationError when *wasm* is no module.
+    Without a usable directory, it is compiled in memory. Raises ConfigurationError when *wasm* is not a module.
     """
     try:
         where = folder or default_directory()

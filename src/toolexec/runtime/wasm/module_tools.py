@@ -44,7 +44,7 @@ class ModuleTools:
         self.waiting = b""
 
     def ask(self, request: bytes) -> bytes:
-        """The answer to a request; every failure is an answer, too. Raises what stops the guest."""
+        """Return the answer to a request; every failure is an answer, too. Raises what stops the guest."""
         try:
             frame = self._frame(request)
         except ProtocolError as error:

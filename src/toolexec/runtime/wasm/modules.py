@@ -116,7 +116,7 @@ class ModuleLanguage:
         return linker, [*preview1.define_preview1(linker), *module_tools.define_tools(linker)]
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """All but a rate of CPU."""
+        """Return all limits but a rate of CPU."""
         return enforced_by_wasm(request)
 
     async def check(self) -> Availability:
@@ -126,7 +126,7 @@ class ModuleLanguage:
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run the module of *request*; see `SandboxBackend.execute`.
 
-        Raises InvalidRequestError for what is no module, is too large, or imports what it is not granted, and
+        Raises InvalidRequestError for what is not a module, is too large, or imports what it is not granted, and
         InvalidRequestError for files, for less memory than a page, and for an entry that the module does not have.
         """
         started = monotonic()

@@ -162,7 +162,7 @@ class _Nothing:
         return json.dumps(answers)
 
     def post(self, frame: str) -> None:
-        """There is nobody to read it."""
+        """Discard it: it has no reader."""
 
 
 def _ignore(stream: str, data: bytes) -> None:

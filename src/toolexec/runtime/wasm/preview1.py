@@ -142,7 +142,7 @@ def _clock_res_get(guest: CoreGuest, clock: int, at: int) -> int:
 
 
 def _clock_time_get(guest: CoreGuest, clock: int, _precision: int, at: int) -> int:
-    if clock not in (_REALTIME, _MONOTONIC):  # the CPU time of the host's process is nobody's business
+    if clock not in (_REALTIME, _MONOTONIC):  # the CPU time of the host's process is private
         return _INVAL
     now = guest.clock.wall() if clock == _REALTIME else guest.clock.monotonic()
     guest.memory.write(at, now.to_bytes(8, "little"))

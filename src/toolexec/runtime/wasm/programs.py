@@ -27,9 +27,9 @@ atexit.register(_programs.clear)  # while wasmtime can still free them
 def load_program(
     packages: Sequence[str] = (), *, folder: Path | None = None, progress: OnStep | None = None
 ) -> Program:
-    """The sandbox with *packages*, from this process, the cache, or built and compiled now, which takes a while.
+    """Return the sandbox with *packages*, from this process, the cache, or built and compiled now, which takes a while.
 
-    *folder* is that of the cache. *progress* hears of the steps of a build; without it, a log line says that one began.
+    *folder* is the cache directory. *progress* receives the steps of a build; without it, its start is logged.
     Raises SandboxUnavailableError that says what is missing.
     """
     cache = ComponentCache(folder)

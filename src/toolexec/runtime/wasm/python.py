@@ -74,18 +74,18 @@ class PythonLanguage:
 
     @property
     def pool(self) -> GuestPool | None:
-        """The guests made ahead; None before the first run."""
+        """The pre-warmed guests; None before the first run."""
         return self._pool
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """All but a rate of CPU; a guest has no processes at all."""
+        """Return all limits but a rate of CPU; a guest has no processes at all."""
         counted = isinstance(request.gateway, Tools | CountedGateway)
         return LimitsEnforced(
             timeout=True, tool_calls=counted, chain_steps=counted, memory=True, cpu=True, pids=True, disk=True
         )
 
     async def check(self) -> Availability:
-        """Whether the sandbox is there or can be built here; builds nothing."""
+        """Return whether the sandbox is there or can be built here; builds nothing."""
         if self._pool is not None:
             return Availability(ok=True)
         from toolexec.runtime.wasm.readiness import sandbox_availability
@@ -143,7 +143,7 @@ class PythonLanguage:
             self._threads.start(pool.fill)
 
     async def open_session(self, request: ExecuteRequest) -> PythonSession:
-        """A guest that keeps its state; its CPU budget and files are for all of its runs together."""
+        """Open a guest that keeps its state; its CPU budget and files are for all of its runs together."""
         pool = await self._started()
         from toolexec.runtime.wasm.python_session import HostSwitch, PythonSession
 
@@ -159,7 +159,7 @@ class PythonLanguage:
         return session
 
     async def aclose(self) -> None:
-        """Stop all runs and free all guests; a later run starts anew."""
+        """Stop all runs and free all guests; a later run starts new ones."""
         for run in [*self._runs]:
             run.stop()
         for session in [*self._sessions]:
@@ -174,7 +174,7 @@ class PythonLanguage:
         self._helpers.close()
 
     def settings(self, request: ExecuteRequest) -> InstanceSettings:
-        """What the guest of *request* is granted; raises InvalidRequestError for files or a clock that cannot be."""
+        """Return what the guest of *request* is granted; raises InvalidRequestError for invalid files or clocks."""
         from toolexec.runtime.wasm.engine import fuel_for_cpu_ms
 
         limits = request.limits
@@ -194,7 +194,7 @@ class PythonLanguage:
         return self._pool
 
     def forget(self, session: PythonSession) -> None:
-        """A session has ended."""
+        """Forget a session that has ended."""
         self._sessions.discard(session)
 
     async def run_guest(
@@ -316,7 +316,7 @@ class PythonRun:
         frame: str,
         after: Callable[[], None],
     ) -> str | BaseException:
-        """What the guest answers, or the exception that ended it.
+        """Return what the guest answers, or the exception that ended it.
 
         In a thread: *open_instance* gives the guest, prepared; when the outcome is on its way, *after* is called.
         Cancelling stops the guest.
@@ -334,7 +334,7 @@ class PythonRun:
             with self._lock:  # a deadline that passes from now on finds nothing to stop
                 self._instance = None
                 self._is_over = True
-            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits
                 self._loop.call_soon_threadsafe(self._settle, outcome)
             after()
 
@@ -367,7 +367,7 @@ class PythonRun:
                 return
             self._stopped = "deadline"
         self._stop()
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
             self._loop.call_soon_threadsafe(self._loop.call_later, _GRACE_SECONDS, self._leave_behind)
 
     def _leave_behind(self) -> None:
@@ -402,7 +402,7 @@ class PythonRun:
             self._outcome.set_result(outcome)
 
     def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
-        """What `judge` needs to know. Raises what ended the guest when it was no failure of a guest."""
+        """Return what `judge` needs to know. Raises what ended the guest when it was not a failure of a guest."""
         result: dict[str, Any] | None = None
         stopped: Stopped = self._stopped
         stderr = ""
@@ -446,7 +446,7 @@ def _failed(kind: str, message: str) -> dict[str, Any]:
 
 
 def execute_frame(request: ExecuteRequest) -> str:
-    """The `execute` message for *request*."""
+    """Return the `execute` message for *request*."""
     payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
     if request.env:
         payload["env"] = dict(request.env)

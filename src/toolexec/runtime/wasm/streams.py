@@ -36,7 +36,7 @@ _CLOSED = ("closed", None)
 
 
 def expect(guest: Guest, number: int, kind: type[T]) -> T:
-    """What a handle stands for. Raises GuestFaultError if it is no *kind*."""
+    """Return what a handle stands for. Raises GuestFaultError if it is not a *kind*."""
     thing = guest.handles.get(number)
     if not isinstance(thing, kind):
         raise GuestFaultError(f"the guest used a {thing.kind} as another kind of handle")
@@ -64,7 +64,7 @@ class InputStream(Thing):
     kind = "input-stream"
 
     def read(self, length: int) -> bytes:
-        """The next bytes, at most *length*. Raises RefusedError at the end."""
+        """Return the next bytes, at most *length*. Raises RefusedError at the end."""
         raise RefusedError(_CLOSED)
 
 
@@ -89,7 +89,7 @@ class FileReader(InputStream):
         self._files, self._file, self._offset = files, file, offset
 
     def read(self, length: int) -> bytes:
-        """The next bytes. Raises RefusedError at the end."""
+        """Return the next bytes. Raises RefusedError at the end."""
         data = self._files.read(self._file, self._offset, length)
         if not data and length:
             raise RefusedError(_CLOSED)

@@ -68,7 +68,7 @@ def adapt(function: Callable[..., Any], kind: c.FuncType) -> ffi.HostCallback:
 
 
 def lifter(kind: c.ValType) -> Lift:
-    """A function that reads values of this type. Raises TypeError for a type that no import of WASI takes."""
+    """Return a function that reads values of this type. Raises TypeError for a type that no import of WASI takes."""
     number = _NUMBERS.get(type(kind))
     if number is not None:
         return lambda _context, block, offset: number.unpack_from(block, offset)[1]
@@ -161,7 +161,7 @@ def _variant_lifter(kind: c.VariantType) -> Lift:
 
 
 def lowerer(kind: c.ValType) -> Lower:
-    """A function that makes images of this type. Raises TypeError for a type that no import of WASI answers with."""
+    """Return a function that makes images of this type. Raises TypeError for a type that no import of WASI returns."""
     number = _NUMBERS.get(type(kind))
     if number is not None:
         code = _KINDS[type(kind)]

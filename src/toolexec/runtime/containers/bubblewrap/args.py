@@ -1,4 +1,4 @@
-"""What bubblewrap is told: from the specification of a container to the arguments of `bwrap`."""
+"""The arguments of `bwrap`, made from the specification of a container."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> 
 
 
 def masked_files(proc: Path = _PROC) -> tuple[str, ...]:
-    """Return what nobody in a container may see of `/proc`, with a `/` at the end of directories: what
+    """Return what is hidden of `/proc` in a container, with a `/` at the end of directories: what
     Docker hides.
     """
     found: list[str] = []

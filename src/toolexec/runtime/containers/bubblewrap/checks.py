@@ -1,4 +1,4 @@
-"""Why bubblewrap starts nothing here, and what mends that. Pure, but for reading settings of the kernel."""
+"""Why bubblewrap starts nothing here, and how to fix that. Pure, but for reading settings of the kernel."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def why_not(said: str, code: int | None, image: str, top: Path = _ROOT) -> Avail
 
 
 def _no_namespaces(said: str, top: Path) -> Availability:
-    """What keeps user namespaces from being made, as far as settings tell."""
+    """The settings that keep user namespaces from being made."""
     reason = f"user namespaces cannot be made: {said}"
     if (top / ".dockerenv").exists() or (top / "run/.containerenv").exists():
         remedy = "start this container with: docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN"

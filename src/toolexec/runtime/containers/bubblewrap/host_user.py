@@ -3,7 +3,7 @@
 In a user namespace that root has made itself, code would be root to the kernel: it could open each file of root's that
 it sees, and no bound on a user's processes would hold. So each container gets the number of a user that has no files
 and no other processes. That user need not reach the image, which may be in a directory of root's: it is mounted for it
-in a mount namespace, where nobody else sees it (see `Stage`).
+in a mount namespace, where no other process sees it (see `Stage`).
 """
 
 from __future__ import annotations

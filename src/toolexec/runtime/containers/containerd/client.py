@@ -1,7 +1,7 @@
 """Calls of containerd's API: each a message there and a message back, over its socket.
 
-Calls are made with gRPC's own threads and answered on the event loop of whoever asked. Its asyncio flavour would do the
-same no faster and belongs to one event loop for good, while a client here can be made and closed on any.
+Calls are made with gRPC's own threads and answered on the event loop of the caller. Its asyncio flavour would do the
+same no faster and belongs to one event loop permanently, while a client here can be made and closed on any.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Client:
                 answered.set_result(None)
 
         def wake(_: object) -> None:  # in a thread of gRPC's
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(settle)
 
         pending = self._begin(call, "unary_unary", lambda method: method.future, asked, seconds, lease)

@@ -62,10 +62,10 @@ class ContainerdConfig(ContainerConfig):
     `namespace` is where containers and images are kept apart from those of others. `runtime` is `runc`, `runsc`
     (gVisor), `kata`, or a name of containerd's such as `io.containerd.kata-fc.v2`; `runsc` is the path of gVisor's
     program, by default the one on the PATH. `snapshotter` keeps the root file systems. `pull` says when an image is
-    fetched: `missing` takes it from the image store when containerd has none; `never` does so, too, as that is no
+    fetched: `missing` takes it from the image store when containerd has none; `never` does so, too, as that is not a
     registry. containerd leaves pulling to its clients, and this one cannot: `always` is refused.
 
-    Raises ConfigurationError, too, for an image whose name is none, and for another policy.
+    Raises ConfigurationError, too, for an image with an invalid name, and for another policy.
     """
 
     address: str = ""

@@ -194,7 +194,7 @@ class Images:
         await self._refer(layers.config, {f"{_REFERS}snapshot.{self._snapshotter}": parent}, lease)
 
     async def _apply(self, blob: _Blob, content: str, name: str, parent: str, lease: str) -> None:
-        """Unpack one layer onto the snapshot *parent* as the snapshot *name*, unless somebody else is faster."""
+        """Unpack one layer onto the snapshot *parent* as the snapshot *name*, unless another process is faster."""
         key = f"toolexec-unpack-{secrets.token_hex(8)}"
         prepare = snapshots_pb2.PrepareSnapshotRequest(
             snapshotter=self._snapshotter, key=key, parent=parent, labels={OWNER_LABEL: this_owner()}

@@ -1,7 +1,7 @@
 """Stdin, stdout and stderr of a container that containerd runs: named pipes, whose other ends its shim opens.
 
 The shim holds both ends of each pipe, so that our death does not end it. For us that means that no pipe breaks before
-the container ends, and that a shim whose stdout nobody reads never goes: what still comes is read and thrown away.
+the container ends, and that a shim whose stdout is not read never exits: what still comes is read and discarded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pipes:
         self._pending: dict[int, asyncio.Future[None]] = {}
         self._closed = False
         self.on_close: Callable[[], None] | None = None
-        """Called when the stream is closed: the shim holds stdin open until it is told."""
+        """Called when the stream is closed: the shim holds stdin open until it is notified."""
         directory.mkdir(mode=0o700)
         try:
             for name in _NAMES:
@@ -138,7 +138,7 @@ class Pipes:
     def _make(self, name: _Name) -> None:
         path = self.path(name)
         os.mkfifo(path, 0o600)
-        # A pipe can be opened for writing, without waiting, only while somebody reads it; and one that nobody writes
+        # A pipe can be opened for writing, without waiting, only while it has a reader; and one without a writer
         # is at its end. So both ends are opened here, and theirs is closed when the shim has opened its own.
         for mode in (os.O_RDONLY, os.O_WRONLY):
             end = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """What runs the processes of a container for containerd: runc, gVisor, Kata or another runtime with a shim.
 
 A shim is a program that containerd starts for each container. gVisor has one of its own, which few installations have;
-the shim of runc can drive gVisor just as well, when it is told to run another program in the place of runc.
+the shim of runc can drive gVisor just as well, when it is configured to run another program in the place of runc.
 """
 
 from __future__ import annotations

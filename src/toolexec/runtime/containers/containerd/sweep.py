@@ -79,7 +79,7 @@ async def _record_of(client: Client, id: str, owner: str) -> containers_pb2.Cont
 def _replace_wrapper(packed: bytes, runsc: str) -> None:
     """Write the script again that a dead host ran gVisor with, if it is gone: nothing else can remove its container.
 
-    containerd runs it with its own rights: so nobody else may have a hand in the directory, as others may in `/tmp`.
+    containerd runs it with its own rights: so no other user may write to the directory, as others may to `/tmp`.
     """
     with suppress(DecodeError, OSError):
         path = Path(options_pb2.Options.FromString(packed).binary_name)
@@ -96,7 +96,7 @@ async def _remove_snapshots(client: Client, snapshotter: str) -> None:
     asked = snapshots_pb2.ListSnapshotsRequest(snapshotter=snapshotter, filters=[_OWNED])
     pages = await client.in_thread(lambda _: [*client.stream(Calls.list_snapshots, asked, seconds=30)])
     for snapshot in (snapshot for page in pages for snapshot in page.info):
-        # What is committed belongs to an image, whoever has unpacked it.
+        # What is committed belongs to an image, no matter which process has unpacked it.
         if snapshot.kind != snapshots_pb2.COMMITTED and is_orphan(snapshot.labels[OWNER_LABEL]):
             await _quietly(
                 client.call(

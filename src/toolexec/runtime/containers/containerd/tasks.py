@@ -98,7 +98,7 @@ class TaskContainer:
     async def open(self) -> None:
         """Start it. Raises SandboxUnavailableError; a cancellation takes effect between two steps.
 
-        A call that is given up half-way may still be done by the daemon later, when nobody looks for its outcome.
+        A call that is given up half-way may still be done by the daemon later, when its outcome is not read.
         """
         opening = asyncio.create_task(self._open())
         try:
@@ -200,7 +200,7 @@ class TaskContainer:
                 if not is_lost(error) or status_of(error) == "CANCELLED":
                     self._end(Exit(lost=error.message))
                     return
-                # Without a look at the process nobody knows whether it runs on.
+                # Without a look at the process it is unknown whether it still runs.
                 silent = silent + _AGAIN if self._process < 0 or _has_ended(self._process) else 0.0
                 if silent > (_PATIENCE if self._process < 0 else _AGAIN):
                     self._end(Exit(lost=error.message))

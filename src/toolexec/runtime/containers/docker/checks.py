@@ -19,7 +19,7 @@ _OLDEST: Final = (1, 41)
 _SAID: Final = 1000
 _NO_RUNTIME: Final = re.compile(
     r"unknown (or invalid )?runtime|invalid runtime name|runtime \S+ not found|containerd-shim-"
-    r"|unable to retrieve oci runtime error"  # which it would have told, had it been started
+    r"|unable to retrieve oci runtime error"  # which it would have reported, had it been started
 )
 _SHIM: Final = "io.containerd."
 

@@ -56,7 +56,7 @@ class DockerContainer:
         return self._stream.said()
 
     async def wait(self) -> Exit:
-        """Implement `Container.wait`. That processes were refused for their number, Docker does not tell."""
+        """Implement `Container.wait`. Docker does not report that processes were refused for their number."""
         if self._exit is None:
             self._exit = asyncio.get_running_loop().create_future()
             if self._closing is None:
@@ -138,7 +138,7 @@ async def remove(api: DockerAPI, name: str, seconds: float = _REMOVE) -> bool:
 async def give_up(api: DockerAPI, name: str, stream: AttachedStream | None, error: BaseException) -> bool:
     """Leave nothing of a container that was to be started, which *error* has come between; False if that failed.
 
-    A daemon that is gone is not waited for as long as after a run: whoever asked waits for the error.
+    A daemon that is gone is not waited for as long as after a run: the caller waits for the error.
     """
     gone = await remove(api, name, _GIVE_UP if isinstance(error, OSError) else _REMOVE)
     if stream is not None:
@@ -162,7 +162,7 @@ async def _settle(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # nobody asks for it any more
+        task.exception()  # it is not needed any more
 
 
 def _why_lost(api: DockerAPI, error: Exception) -> str:

@@ -95,7 +95,7 @@ class DockerEngine:
 
     @property
     def details(self) -> Mapping[str, str]:
-        """What a result can say about the daemon, as far as is known since the last `check`."""
+        """What a result can say about the daemon, from the last `check`."""
         return self._details
 
     async def check(self) -> Availability:
@@ -237,7 +237,7 @@ class DockerEngine:
             return self._api
 
     async def _profile(self, api: DockerAPI, seccomp: str) -> str:
-        """What the daemon is told of a profile for system calls: Docker wants its text, Podman its path."""
+        """The form in which the daemon takes a profile for system calls: Docker its text, Podman its path."""
         if seccomp in ("default", "unconfined"):
             return "" if seccomp == "default" else seccomp
         if api.podman:

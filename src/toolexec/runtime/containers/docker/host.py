@@ -82,7 +82,7 @@ def find_host(given: str = "", env: Mapping[str, str] = os.environ, home: Path |
 
 
 def explain(host: DockerHost, error: OSError) -> tuple[str, str]:
-    """Return why the daemon at *host* could not be talked to, and what mends it."""
+    """Return why the daemon at *host* could not be reached, and how to fix it."""
     where = host.path or host.address
     if isinstance(error, FileNotFoundError):
         return f"there is no socket {where}: the Docker daemon does not run", _START

@@ -90,7 +90,7 @@ def _host_config(
         "Privileged": False,
         "NetworkMode": security.network,
         "IpcMode": "private",
-        # Nobody reads a log: what is said is heard as it is said.
+        # The log is not read: output is received as it is written.
         "LogConfig": {"Type": "none"},
         "OomScoreAdj": _FIRST_TO_DIE,
     }
@@ -134,7 +134,7 @@ def _ulimit(name: str, value: int) -> dict[str, Any]:
 
 
 def _refuse(spec: ContainerSpec) -> None:
-    """Whoever made the spec has looked at this before; it is the last gate, and must hold by itself."""
+    """Refuse a forbidden spec. Its maker has checked this before; this last gate must hold by itself."""
     if spec.security.privileged:
         raise SandboxDeniedError("a sandbox is never privileged")
     if spec.security.network == "host":

@@ -122,9 +122,7 @@ class GvisorContainer:
         return self._child.stderr_tail().decode("utf-8", "replace")
 
     async def wait(self) -> Exit:
-        """Implement `Container.wait`. A process that was refused is not told of: only the code in the sandbox hears of
-        it.
-        """
+        """Implement `Container.wait`. A refused process is not reported: only the code in the sandbox sees it."""
         return await asyncio.shield(self._ended)
 
     async def _watch(self) -> Exit:
@@ -139,7 +137,7 @@ class GvisorContainer:
     async def _end_of_memory(self, group: Group) -> None:
         """End a sandbox whose memory is used up and that goes on: where the kernel has killed the process of the host
         that runs the code, and not gVisor's own kernel, that one waits for it without end."""
-        while not group.oom_kills():  # noqa: ASYNC110 - nothing tells of it
+        while not group.oom_kills():  # noqa: ASYNC110 - nothing reports it
             await asyncio.sleep(_LOOK)
         await asyncio.sleep(_GRACE)
         self._child.kill()
@@ -175,9 +173,9 @@ class GvisorContainer:
 class GvisorEngine:
     """Starts sandboxes of gVisor, each one a child process; see `ContainerEngine`. There is no daemon.
 
-    What holds, whoever runs it: processes and disk space, which are counted inside. Memory and CPU hold where control
+    Enforced for every user: processes and disk space, which are counted inside. Memory and CPU hold where control
     groups can be made; there memory is that of the whole sandbox, with 32 MiB more for gVisor itself, and CPU time
-    includes what gVisor uses. A container of more processes than it may have hears of that itself.
+    includes what gVisor uses. A container that starts more processes than it may have receives the error itself.
     """
 
     def __init__(self, config: GvisorConfig | None = None, *, store: ImageStore | None = None) -> None:
@@ -252,7 +250,7 @@ class GvisorEngine:
             logger.exception("what dead processes have left of gVisor's containers cannot be removed")
 
     async def aclose(self) -> None:
-        """Implement `ContainerEngine.aclose`; there is nothing to let go of."""
+        """Implement `ContainerEngine.aclose`; there is nothing to release."""
 
     async def _version(self) -> str:
         """That of runsc; raises SandboxUnavailableError when there is none."""

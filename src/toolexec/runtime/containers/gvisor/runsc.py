@@ -151,7 +151,7 @@ def _no_namespaces() -> list[dict[str, Any]]:
 
     The flags of `clone3` are out of a filter's sight. It has to be as if that did not exist, so that programs use
     `clone`; but this runsc knows no error but EPERM for a refusal. ENOSYS is what a call gets that should be
-    traced while nobody traces: and nobody can, as `ptrace` is refused.
+    traced while there is no tracer: and there can be none, as `ptrace` is refused.
     """
     refused: dict[str, Any] = {"action": "SCMP_ACT_ERRNO"}
     clones: list[dict[str, Any]] = [

@@ -83,8 +83,8 @@ def _limit(open_files: int) -> None:
 def _stay_as_init() -> None:
     """Go on in a child, which leads a group of its own.
 
-    This process only waits: for what nobody else waits for, and for that child, after which it ends in the same way. If
-    it is the first process of a container, everything else ends with it.
+    This process only waits: for orphaned processes, and for that child, after which it ends in the same way. If it is
+    the first process of a container, everything else ends with it.
     """
     child = os.fork()
     if child == 0:
@@ -119,7 +119,7 @@ def _clean_environment(work: str) -> None:
         if name in _REMOVED or name.startswith(_REMOVED_STARTS):
             del os.environ[name]
     os.environ["HOME"] = work
-    os.environ["TMPDIR"] = "/tmp"  # noqa: S108 - a tmpfs that nobody else has
+    os.environ["TMPDIR"] = "/tmp"  # noqa: S108 - a tmpfs of this guest alone
 
 
 def _last_words(error: Any) -> bytes:

@@ -101,7 +101,7 @@ class Child:
             with self._writing:
                 while data:
                     data = data[os.write(self._fd, data) :]
-        except OSError:  # it is gone; whoever waits for what it says will notice
+        except OSError:  # it is gone; the reader of its answer will notice
             pass
 
     def _receive(self) -> Any:

@@ -118,7 +118,7 @@ class _Directory:
             last = False
             while not last:
                 data = _read(file, min(left, _PIECE))
-                last = len(data) in (left, 0) or len(data) < _PIECE  # shorter: somebody cuts it off right now
+                last = len(data) in (left, 0) or len(data) < _PIECE  # shorter: a process truncates it right now
                 left -= len(data)
                 line.send_data({"type": "file", "id": message_id, "payload": {"path": name, "last": last}}, data)
             return mark
@@ -238,7 +238,7 @@ def _read(file: int, size: int) -> bytes:
 
 
 def _set_back(file: int) -> None:
-    """Let a file be older than the clock of its file system can tell apart: whoever writes to it then changes its time,
+    """Make a file older than the resolution of its file system's clock: every later write then changes its time,
     even at once."""
     past = time.time_ns() - _TICK
     os.utime(file, ns=(past, past))

@@ -65,7 +65,7 @@ class _Carrier:
             return
 
     def sever(self) -> None:
-        """In a forked child: let go of the connections, which are its parent's."""
+        """Release the connections in a forked child: they are its parent's."""
         self._listener.close()
         for connection in self._by_fd.values():
             connection.socket.close()
@@ -111,7 +111,7 @@ class _Carrier:
     def _accept(self) -> None:
         try:
             made, _ = self._listener.accept()
-        except OSError:  # whoever it was is gone again, or there are no descriptors left
+        except OSError:  # the client is gone again, or there are no descriptors left
             return
         made.setblocking(False)
         self._last += 1
@@ -155,7 +155,7 @@ class _Connection:
 
     def work(self, events: int) -> None:
         """Do what the socket is ready for."""
-        if self._events & select.POLLIN and events != select.POLLOUT:  # with a broken socket this tells how
+        if self._events & select.POLLIN and events != select.POLLOUT:  # with a broken socket this raises the cause
             self._receive()
         elif events & (select.POLLHUP | select.POLLERR):
             self._end()
@@ -203,7 +203,7 @@ class _Connection:
             self._consumed = 0
 
     def _watch(self) -> None:
-        """Be told of what can be made use of, and of nothing else: not of the end either, before all is read."""
+        """Watch for the events that can be used, and no others: not for the end either, before all is read."""
         if self._descriptor < 0:
             return
         events = select.POLLOUT if self._outgoing else 0

@@ -58,7 +58,7 @@ def exit_code(process: int) -> int:
 
 def scratch() -> str:
     """Return the path of a new directory that programs do not stumble on, and that is not given back as their work."""
-    directory = os.environ.get("TMPDIR", "/tmp") + "/.toolexec-" + os.urandom(6).hex()  # noqa: S108 - for nobody else
+    directory = os.environ.get("TMPDIR", "/tmp") + "/.toolexec-" + os.urandom(6).hex()  # noqa: S108 - for our use only
     os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib takes long to import
     return directory
 
@@ -70,7 +70,7 @@ def write_file(path: str, text: str) -> None:
 
 
 def remove(directory: str) -> None:
-    """Delete a directory of ours with all that is in it, as far as that can be done."""
+    """Delete a directory of ours with all that is in it, where that is possible."""
     try:
         for name in os.listdir(directory):  # noqa: PTH208
             os.unlink(directory + "/" + name)  # noqa: PTH108

@@ -52,7 +52,7 @@ class BoxLine(Line):
             try:
                 while data and not self._gone:
                     data = data[os.write(self._write_fd, data) :]
-            except BrokenPipeError:  # the host has hung up: nobody is there to hear of it
+            except BrokenPipeError:  # the host has hung up: there is no receiver
                 self._gone = True
 
 

@@ -11,7 +11,7 @@ _kept: dict[str, Any] = {}
 
 
 def keep(filename: str, entry: Any) -> None:
-    """Have `linecache` know a text: now, or as soon as somebody imports it."""
+    """Have `linecache` know a text: now, or as soon as it is imported."""
     linecache: Any = sys.modules.get("linecache")
     if linecache is not None:
         if isinstance(linecache.cache, dict):  # a program may have made something else of it

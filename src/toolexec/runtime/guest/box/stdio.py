@@ -37,7 +37,7 @@ class Captured:
             pipe.begin(limit)
 
     def drain(self) -> None:
-        """Post what was written until now; somebody who goes on to write does not keep it from its end."""
+        """Post what was written until now; a process that keeps writing does not keep it from ending."""
         with self.lock:
             if self._poll.poll(0):
                 for pipe in self._pipes:

@@ -15,7 +15,7 @@ _MAX_FRAME = 16 << 20
 
 
 class Channel:
-    """Asks the host for things and hears its answers.
+    """Sends requests to the host and receives its answers.
 
     Requests that need not be sent at once wait in an outbox, so that many of them travel in one frame.
     """
@@ -26,7 +26,7 @@ class Channel:
         self._answers: dict[str, Any] = {}
         self._released: list[str] = []
         self.listeners: dict[str, Callable[[Any], None]] = {}
-        """By the ID of a request: who is told its answer."""
+        """The listeners that receive the answers, by the ID of the request."""
 
     def ask(self, kind: str, payload: Any) -> Any:
         """Send a request and block until its answer is there; raises the ToolError that the host answers with."""
@@ -43,14 +43,14 @@ class Channel:
         return request_id
 
     def settle(self, request_id: str) -> None:
-        """Block until the answer to a submitted request is there and its listener has heard it."""
+        """Block until the answer to a submitted request is there and its listener has received it."""
         listener = self.listeners.get(request_id)
         if listener is not None:
             listener(self._wait_for(request_id))
             self.listeners.pop(request_id, None)
 
     def forget(self, request_id: str) -> None:
-        """Tell the host that nobody waits for a submitted request any more."""
+        """Notify the host that a submitted request is not waited for any more."""
         if self.listeners.pop(request_id, None) is not None:
             self._outbox.append(_message("cancel", request_id, "{}"))
 
@@ -65,7 +65,7 @@ class Channel:
 
     def wait(self, timeout: float | None) -> int:
         """Send what waits, then block until an answer is there or *timeout* seconds (None: for ever) have passed, and
-        tell the listeners. Gives the number of answers, -1 when nothing is pending and so nothing was waited for."""
+        notify the listeners. Gives the number of answers, -1 when nothing is pending and so nothing was waited for."""
         if not self.listeners:
             if self._outbox:
                 self._post(self._take_outbox())

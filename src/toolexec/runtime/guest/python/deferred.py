@@ -21,7 +21,7 @@ class Deferred(asyncio.Future):  # type: ignore[type-arg]
         super().__init__()
         self._channel = channel
         self._convert = convert
-        self._payload = payload  # the host must not forget a large result in it before it has heard of the call
+        self._payload = payload  # the host must not forget a large result in it before it has received the call
         self._request_id = channel.submit(kind, payload, self._hear)
         unfinished.add(self)
 

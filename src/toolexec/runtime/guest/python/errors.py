@@ -7,14 +7,14 @@ from typing import Any
 __all__ = ["CLASSES", "ToolError", "large_value", "tool_error"]
 
 large_value: Any = None
-"""Makes a value of what the host says of one that it keeps; whoever has a channel to the host sets it."""
+"""Makes a value from the host's description of one that it keeps; set by the owner of a channel to the host."""
 
 
 class ToolError(Exception):
     """A tool call failed; `except ToolError` catches every such failure.
 
     `code` is a stable word, `message` the text, `retryable` whether another try may help. `tool_id`, `op`, `backend`
-    and `details` are set as far as they are known. `value` is what the tool gave where it ran and only broke its output
+    and `details` are set where they are known. `value` is what the tool gave where it ran and only broke its output
     schema.
     """
 
@@ -118,5 +118,5 @@ def tool_error(payload: Any) -> ToolError:
         value=about.get("structured", about.get("handle")),
     )
     if large_value is not None and "structured" not in about:
-        error._held = about.get("handle")  # noqa: SLF001 - it is read when somebody looks
+        error._held = about.get("handle")  # noqa: SLF001 - it is read on access
     return error

@@ -19,7 +19,7 @@ class GuestLoop(asyncio.BaseEventLoop):
         self._selector = _Waiting(channel)
 
     def _process_events(self, event_list: Any) -> None:
-        pass  # the channel's listeners have heard the answers already
+        pass  # the channel's listeners have received the answers already
 
     def _write_to_self(self) -> None:
         pass  # there is no other thread that could wake this loop
@@ -38,7 +38,7 @@ class GuestLoop(asyncio.BaseEventLoop):
         return future
 
     def create_task(self, coro: Any, **kwargs: Any) -> Any:
-        """Return a task, also of an awaitable that is no coroutine, such as the result of a tool call."""
+        """Return a task, also of an awaitable that is not a coroutine, such as the result of a tool call."""
         return super().create_task(as_coroutine(coro), **kwargs)
 
 

@@ -35,7 +35,7 @@ class Guest:
     """One guest: the names of its programs stay from one run to the next."""
 
     def __init__(self, channel: Channel, new_loop: Callable[[], Any]) -> None:
-        """*new_loop* makes an event loop that hears the channel."""
+        """*new_loop* makes an event loop that listens to the channel."""
         self.keep_source: Callable[[str, Any], None] = _keep_source
         """Has tracebacks find the text of a program: its file name, and what `linecache` keeps for it."""
         self._channel = channel
@@ -82,7 +82,7 @@ class Guest:
             self._channel.connect(exchange, post)
 
     def warm_up(self, payload: dict[str, Any]) -> None:
-        """Touch what nearly every program needs, so that a guest made ahead has it ready; leaves no trace.
+        """Touch what nearly every program needs, so that a pre-warmed guest has it ready; leaves no trace.
 
         The host has to answer the tool calls in it with anything.
         """
@@ -128,13 +128,13 @@ class Guest:
         return None
 
     def _install_loop(self) -> None:
-        """Have `asyncio.run` and its like use a loop that hears the channel."""
+        """Have `asyncio.run` and its like use a loop that listens to the channel."""
         asyncio: Any = sys.modules.get("asyncio")
         if asyncio is not None and asyncio.new_event_loop is not self._new_loop:
             asyncio.new_event_loop = asyncio.events.new_event_loop = self._new_loop
 
     def _describe(self, error: BaseException, source: str, filename: str) -> dict[str, Any]:
-        """The error as the host is told: in the author's own lines, without a trace of what is around them."""
+        """The error as the host receives it: in the author's own lines, without the frames around them."""
         kind = type(error).__name__
         message = _text_of(error)
         found: dict[str, Any] = {"kind": kind, "message": f"{kind}: {message}" if message else kind}
@@ -304,7 +304,7 @@ def _refuse_threads() -> None:
 
 
 def run_to_end(loop: Any, main: Any) -> Any:
-    """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that nobody awaited."""
+    """Run *main* on *loop* as `asyncio.run` does; then finish the tool calls that were not awaited."""
     import asyncio
 
     from .deferred import unfinished

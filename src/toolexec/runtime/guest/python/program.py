@@ -72,7 +72,7 @@ def compile_program(source: str, filename: str) -> Program:
 
 
 def _from_text(source: str, filename: str) -> Program | None:
-    """A program whose last statement can be told from its lines; None for one that has to be parsed."""
+    """A program whose last statement can be found by its lines; None for one that has to be parsed."""
     lines = source.splitlines(True)
     start = len(lines) - 1
     while start >= 0 and (not lines[start].strip() or lines[start][0] in " \t#)]}"):

@@ -39,10 +39,10 @@ _GONE: Any = {"error": "the host is gone", "code": "connection_closed", "retryab
 class Line(StreamChannel):
     """A channel that any thread and any event loop may use at the same time.
 
-    A thread of its own reads: signals never interrupt it, so that no frame is ever read by half. Whoever blocks waits
-    on a lock, and event loops hear through `call_soon_threadsafe`.
+    A thread of its own reads: signals never interrupt it, so that no frame is ever read by half. A blocked caller waits
+    on a lock, and event loops are notified through `call_soon_threadsafe`.
 
-    Only some 8 MiB of data wait in the inbox, so that a host that sends fast fills no memory: whoever gets a message
+    Only some 8 MiB of data wait in the inbox, so that a host that sends fast fills no memory: the receiver of a message
     with data calls `take_data`.
     """
 
@@ -53,11 +53,11 @@ class Line(StreamChannel):
 
         self.listeners: dict[str, Any] = {}  # each has a method `hear`
         self.inbox: Any = SimpleQueue()
-        """What the host says that is no answer; None once it is gone."""
+        """The host's messages that are not answers; None once it is gone."""
         self.handlers: dict[str, Callable[[Any], None]] = {}
         """By the type of a message: who gets it, in the reading thread, instead of the inbox."""
-        self._waiting = 0  # bytes of data in the inbox, as far as the thread that reads knows
-        self._taken: Any = SimpleQueue()  # how many bytes somebody has taken from there since
+        self._waiting = 0  # bytes of data in the inbox, as known to the thread that reads
+        self._taken: Any = SimpleQueue()  # how many bytes were taken from there since
         self._hang_up = hang_up
         self._heard: dict[str, tuple[Any, Any]] = {}  # answers on their way to a listener in an event loop
         self._gone = False
@@ -76,7 +76,7 @@ class Line(StreamChannel):
         try:
             return answer_value(waiter.wait())
         except BaseException:
-            self.forget(request_id)  # a signal has ended the wait, and nobody wants the answer now
+            self.forget(request_id)  # a signal has ended the wait, and the answer is not needed now
             raise
 
     def submit(self, kind: str, payload: Any, listener: Callable[[Any], None]) -> str:
@@ -94,7 +94,7 @@ class Line(StreamChannel):
         return request_id
 
     def settle(self, request_id: str) -> None:
-        """Block until the answer to a submitted request is there and its listener has heard it."""
+        """Block until the answer to a submitted request is there and its listener has received it."""
         waiter = _Waiter()
         with self._lock:
             listener, message = self._heard.pop(request_id, (None, None))
@@ -107,7 +107,7 @@ class Line(StreamChannel):
         listener.hear(message if message is not None else waiter.wait())
 
     def forget(self, request_id: str) -> None:
-        """Tell the host that nobody waits for a submitted request any more."""
+        """Notify the host that a submitted request is not waited for any more."""
         with self._lock:
             self._heard.pop(request_id, None)
             super().forget(request_id)
@@ -193,7 +193,7 @@ class Line(StreamChannel):
             return
         try:
             super()._post(batch)
-        except BrokenPipeError:  # the host has hung up: nobody is there to hear of it
+        except BrokenPipeError:  # the host has hung up: there is no receiver
             self._gone = True
 
     def _flush(self) -> None:
@@ -238,11 +238,11 @@ class Line(StreamChannel):
         for loop, heard in loops.items():
             try:
                 loop.call_soon_threadsafe(self._hear, heard)
-            except RuntimeError:  # the loop is closed, and so nobody waits
+            except RuntimeError:  # the loop is closed, and so nothing waits
                 continue
 
     def _hear(self, request_ids: list[str]) -> None:
-        """On an event loop: tell its listeners what has come for them."""
+        """Notify the listeners of an event loop, on that loop, of their answers."""
         for request_id in request_ids:
             with self._lock:
                 listener, message = self._heard.pop(request_id, (None, None))
@@ -268,7 +268,7 @@ class _Waiter:
 
 
 class _LoopListener:
-    """Somebody who waits on an event loop."""
+    """A caller that waits on an event loop."""
 
     def __init__(self, loop: Any, hear: Callable[[Any], None]) -> None:
         self.loop = loop

@@ -183,7 +183,7 @@ def _is_view(value: Any) -> bool:
 
 
 def _known_form(value: Any) -> Any:
-    """The JSON form of some classes; modules that nobody has imported have no instances."""
+    """The JSON form of some classes; modules that were not imported have no instances."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return value.decode()
