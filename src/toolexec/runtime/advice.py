@@ -109,7 +109,7 @@ class PackageSource(Protocol):
     """A sandbox that knows which packages its programs can import."""
 
     def packages(self) -> Mapping[str, frozenset[str]]:
-        """Language → the names of the distributions that are there beside the standard library. May read files."""
+        """Return, by language, the distributions that are there beside the standard library. May read files."""
         ...
 
 

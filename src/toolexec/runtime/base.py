@@ -120,7 +120,7 @@ def info_of(backend: SandboxBackend, **details: Any) -> BackendInfo:
 
 
 def located(error: AnyError, backend: SandboxBackend) -> AnyError:
-    """*error* with the kind of sandbox that it happened in."""
+    """Return *error* with the kind of sandbox that it happened in."""
     return error.locate(op="execute", backend=backend.kind)
 
 

@@ -90,8 +90,8 @@ class Measurement:
 
 
 async def measure_limits(backend: SandboxBackend, probe: Probe) -> tuple[dict[str, bool], list[str]]:
-    """Of each of `LIMITS` whether it holds: it must be one that *backend* says it enforces, and a program that goes
-    over it must be stopped. Also gives what contradicts the backend, for people to read."""
+    """Return of each of `LIMITS` whether it holds: *backend* says that it enforces it, and a program that goes
+    over it is stopped. Also gives what contradicts the backend, for people to read."""
     held: dict[str, bool] = {}
     problems: list[str] = []
     for name in LIMITS:

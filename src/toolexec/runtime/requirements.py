@@ -18,7 +18,7 @@ _REQUIREMENT: Final = re.compile(
 
 
 def normal_requirements(requirements: Iterable[str]) -> tuple[str, ...]:
-    """*requirements* in one spelling, sorted, each once: `("rich[x]>=14", …)`.
+    """Return *requirements* in one spelling, sorted, each once: `("rich[x]>=14", …)`.
 
     A requirement is a name, with extras and versions if need be. Raises ConfigurationError for anything else, such as
     a path, a link or an option of pip.

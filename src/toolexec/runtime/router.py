@@ -155,7 +155,7 @@ class Runtime:
         return self._rated.get((id(backend), language or "python"), (backend, "beta"))[1]
 
     def rated(self, result: CodeResult, backend: SandboxBackend, request: ExecuteRequest) -> CodeResult:
-        """*result* with what was measured of *backend*, which made it."""
+        """Return *result* with what was measured of *backend*, which made it."""
         readiness = self.readiness_of(backend, request.language)
         if readiness != "beta" and result.backend is not None:
             result.backend = replace(result.backend, readiness=readiness)

@@ -48,7 +48,7 @@ class ContainerSpecBuilder:
         return self._with(env={**self._spec.env, name: value})
 
     def env_list(self, variables: Iterable[str]) -> Self:
-        """More environment variables, as strings `NAME=value`; raises InvalidRequestError for a text without `=`."""
+        """Add environment variables, as strings `NAME=value`; raises InvalidRequestError for a text without `=`."""
         for variable in variables:
             name, sign, value = variable.partition("=")
             if not sign:
@@ -101,7 +101,7 @@ class ContainerSpecBuilder:
         return self.security(replace(self._spec.security, network=mode))
 
     def no_network(self) -> Self:
-        """No network, which is the default."""
+        """Take the network away, which is the default."""
         return self.network("none")
 
     def seccomp(self, profile: str) -> Self:
@@ -113,7 +113,7 @@ class ContainerSpecBuilder:
         return self._with(labels={**self._spec.labels, name: value})
 
     def labels(self, labels: Mapping[str, str]) -> Self:
-        """More labels."""
+        """Add labels."""
         return self._with(labels={**self._spec.labels, **labels})
 
     def runtime(self, name: str) -> Self:

@@ -29,7 +29,7 @@ class ContainerConfig:
     raise them up to the runtime's own limits. `max_running` is how many containers run at once: a run that
     finds no room waits for it, within its time limit. `warm` is how many guests are kept started for each way to run
     (image, profile, limits, language), for at most `warm_kinds` ways; each is used once. `seccomp` is "default", or the
-    path of a profile in Docker's JSON format. `egress` says which hosts code may reach; None is none.
+    path of a profile in Docker's JSON format. `egress` says which hosts code may reach; None means no host.
 
     Raises ConfigurationError for numbers that are too small.
     """

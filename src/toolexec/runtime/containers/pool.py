@@ -26,7 +26,7 @@ class WarmGuest(Protocol):
         ...
 
     async def wait(self) -> Any:
-        """Returns when it is alive no more."""
+        """Return when it is alive no more."""
         ...
 
     async def aclose(self) -> None:

@@ -114,7 +114,7 @@ class Profile:
 
 @cache
 def default_profile() -> Profile:
-    """Our own profile: what programs need in a container without capabilities, much like Docker's.
+    """Return our own profile: what programs need in a container without capabilities, much like Docker's.
 
     Unlike there, io_uring and ptrace are refused, and sockets are of the Unix, IPv4 and IPv6 families only, or the
     netlink kind that lists addresses. `clone3` does not exist: its flags are out of a filter's sight, and programs
@@ -151,7 +151,7 @@ def seccomp_profile(setting: str, machine: str = "") -> Profile | None:
 
 
 def oci_seccomp(profile: Profile, machine: str = "") -> dict[str, Any]:
-    """*profile* as `linux.seccomp` of an OCI config.json, for *machine* (by default this one).
+    """Return *profile* as `linux.seccomp` of an OCI config.json, for *machine* (by default this one).
 
     Only its native system calls are named: a program for another architecture of the same processor (i386, x32) is
     killed at its first call. Docker takes it as a profile, too. Raises ConfigurationError for an unknown machine.

@@ -54,7 +54,7 @@ class Authority:
         return self._certificate.public_bytes(Encoding.PEM)
 
     async def context(self, host: str) -> ssl.SSLContext:
-        """For the server's side of a connection to *host*, HTTP/1.1 only.
+        """Return a context for the server's side of a connection to *host*, HTTP/1.1 only.
 
         A client that names another host in its greeting is turned away.
         """

@@ -11,7 +11,7 @@ _NOT_BY_PROXY: Final = "localhost,127.0.0.1,::1"
 
 
 def environment(port: int, ca_path: str) -> dict[str, str]:
-    """For programs in a sandbox where the proxy is at *port* of 127.0.0.1 and its certificate in the file *ca_path*.
+    """Return variables for programs in a sandbox: the proxy is at *port* of 127.0.0.1, its certificate in *ca_path*.
 
     Names of variables are in upper and in lower case, as programs look for either.
     """

@@ -97,7 +97,7 @@ class Mask:
         return self._starts is not None
 
     def hide(self, data: bytes) -> bytes:
-        """*data* without the values."""
+        """Return *data* without the values."""
         return self.cut(data, final=True)[0]
 
     def finds(self, data: bytes) -> bool:
@@ -105,8 +105,8 @@ class Mask:
         return bool(self._find(data.replace(b"\0", b""), final=True)[0])
 
     def cut(self, data: bytes, *, final: bool) -> tuple[bytes, bytes]:
-        """*data* without the values, and the bytes at its end which may be the start of one; with *final* there are
-        none of these."""
+        """Return *data* without the values, and the bytes at its end that may be the start of one; with *final*
+        there are none of these."""
         if self._starts is None:
             return data, b""
         plain = data.replace(b"\0", b"") if b"\0" in data else data  # of UTF-16 and UTF-32 the characters remain

@@ -178,7 +178,7 @@ class _Rule(NamedTuple):
 
 
 def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
-    """Host and port of `host`, `host:port` or `[address]:port`; None for any other form."""
+    """Return host and port of `host`, `host:port` or `[address]:port`; None for any other form."""
     if text.startswith("["):
         inside, bracket, rest = text[1:].partition("]")
         if not bracket or ":" not in inside or (rest and not rest.startswith(":")):
@@ -198,7 +198,7 @@ def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
 
 
 def plain_host(name: str) -> str | None:
-    """Return a host as it is compared: in lower case, ASCII, without a dot at its end; None if it can be none."""
+    """Return a host as it is compared: in lower case, ASCII, without a dot at its end; None if it is invalid."""
     if ":" in name:
         return str(ipaddress.IPv6Address(name)) if _is_address(name) and "%" not in name else None
     if not name.isascii():

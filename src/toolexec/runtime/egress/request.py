@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 def tunnel_to(target: bytes, headers: Headers) -> tuple[str, int]:
-    """Host and port of a CONNECT; raises RefusedError."""
+    """Return host and port of a CONNECT; raises RefusedError."""
     text = target.decode("ascii", "replace")
     found = read_authority(text, 0)
     if found is None or not found[1]:

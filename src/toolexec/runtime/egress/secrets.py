@@ -64,7 +64,7 @@ class Known:
         self._made: Mask | None = None
 
     def add(self, value: str) -> None:
-        """From now on *value* is one. Only the last 200 are kept. Raises SecretNotThereError for a value that is too
+        """Add *value* to them. Only the last 200 are kept. Raises SecretNotThereError for a value that is too
         short to be distinguished from other text."""
         if len(value.strip()) < SHORTEST_SECRET:
             raise SecretNotThereError(too_short(len(value.strip())))
@@ -139,7 +139,7 @@ class Swap:
         return await self._put("headers", value, _one_line)
 
     async def url(self, target: str) -> str:
-        """Path and query."""
+        """Return path and query."""
         return await self._put("url", target, lambda value: quote(value, safe=""))
 
     async def body(self, body: bytes, content_type: str) -> bytes:

@@ -35,7 +35,7 @@ class TlsStream:
             self._incoming.write(received)
 
     async def handshake(self) -> None:
-        """Raises OSError (`ssl.SSLError` is one) when it fails."""
+        """Shake hands; raises OSError (`ssl.SSLError` is one) when that fails."""
         while True:
             try:
                 self._tls.do_handshake()

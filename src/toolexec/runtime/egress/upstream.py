@@ -100,7 +100,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def client_context() -> ssl.SSLContext:
-    """Verifies hosts by the certificates that the system trusts; HTTP/1.1 only."""
+    """Return a context that verifies hosts by the certificates that the system trusts; HTTP/1.1 only."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

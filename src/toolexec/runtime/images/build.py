@@ -67,7 +67,7 @@ class Recipe:
             raise ConfigurationError("the lock is that of an image with something else in it; write a new one")
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data, without the lock."""
+        """Return it as JSON-able data, without the lock."""
         return {
             "format": _FORMAT,
             "suite": self.suite,

@@ -88,7 +88,7 @@ def in_tree(root: Path, command: Sequence[str]) -> list[str]:
 
 
 def installed(status: str) -> dict[str, str]:
-    """Name → version of the Debian packages in the text of `/var/lib/dpkg/status`."""
+    """Return name → version of the Debian packages in the text of `/var/lib/dpkg/status`."""
     found: dict[str, str] = {}
     for part in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in part.splitlines() if ": " in line and line[0] != " ")

@@ -67,7 +67,7 @@ class Lock:
             raise ConfigurationError(f"{path} is no lock of an image; build one without --lock {path} first") from error
 
     def check_system(self, system: Mapping[str, str]) -> None:
-        """Raises ConfigurationError when Debian's packages are not those of the lock: a mirror has one version only."""
+        """Raise ConfigurationError when Debian's packages are not those of the lock: a mirror has one version only."""
         names = sorted(name for name in {*self.system, *system} if self.system.get(name) != system.get(name))
         if names:
             told = [f"{name} {self.system.get(name, 'none')} is {system.get(name, 'none')} now" for name in names]

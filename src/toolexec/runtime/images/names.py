@@ -18,7 +18,7 @@ _PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def normal_name(name: str) -> str:
-    """*name* in the one spelling that it has here: without `:latest`.
+    """Return *name* in the one spelling that it has here: without `:latest`.
 
     Raises ConfigurationError for what container engines would not take as the name of an image.
     """

@@ -106,7 +106,7 @@ def next_step(policy: PullPolicy, *, present: bool, stored: bool = False, outdat
 
 
 def check_pin(reference: Reference, digests: Collection[str], name: str) -> None:
-    """Raises SandboxUnavailableError unless *reference* is pinned to none or to one of *digests* of the image."""
+    """Raise SandboxUnavailableError unless *reference* is pinned to none or to one of *digests* of the image."""
     if reference.digest and reference.digest not in digests:
         there = ", ".join(sorted(digests)) or "none"
         raise SandboxUnavailableError(

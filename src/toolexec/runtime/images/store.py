@@ -182,7 +182,7 @@ class ImageStore:
     def add(self, name: str, root: Path, facts: Facts, *, progress: OnStep | None = None) -> StoredImage:
         """Keep the directory *root*, of a `scratch`, as the image *name*, in place of the one that has the name now.
 
-        Readers see the old image, or the new one in full. Raises ConfigurationError for a name that is none, and for
+        Readers see the old image, or the new one in full. Raises ConfigurationError for an invalid name, and for
         a tree with something in it that is not a file, directory or link.
         """
         name = normal_name(name)

@@ -12,7 +12,7 @@ __all__ = ["open_to_all", "remove_tree", "tree_size", "walk"]
 
 
 def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Everything below *root* with its status, directories before what is in them; follows no link."""
+    """Yield everything below *root* with its status, directories before what is in them; follows no link."""
     directories = [root]
     while directories:
         with os.scandir(directories.pop()) as entries:

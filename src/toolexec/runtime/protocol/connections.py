@@ -91,7 +91,7 @@ class MemoryConnection:
 
 
 def memory_pair(max_frame_bytes: int = MAX_FRAME_BYTES) -> tuple[MemoryConnection, MemoryConnection]:
-    """Two ends of a connection within this event loop: what one sends, the other receives."""
+    """Return two ends of a connection within this event loop: what one sends, the other receives."""
     there, back = _Lane(), _Lane()
     return MemoryConnection(there, back, max_frame_bytes), MemoryConnection(back, there, max_frame_bytes)
 

@@ -425,7 +425,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def result_payload(text: str) -> dict[str, Any]:
-    """Return the payload of a guest's `result` message; raises ProtocolError when it is none."""
+    """Return the payload of a guest's `result` message; raises ProtocolError for any other message."""
     try:
         message = decode_json(text)
     except TooManyPartsError as error:

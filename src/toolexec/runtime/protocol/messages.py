@@ -351,7 +351,7 @@ class FrameReader:
         return frames
 
     def pack(self, frame: bytes) -> bytes:
-        """*frame* as it goes into a stream; raises ProtocolError when it is over the limit."""
+        """Return *frame* as it goes into a stream; raises ProtocolError when it is over the limit."""
         if len(frame) > self._max:
             raise ProtocolError(f"a frame of {len(frame)} bytes is over the limit of {self._max}")
         return len(frame).to_bytes(4, "big") + frame
@@ -387,7 +387,7 @@ class HostState:
         self._open.clear()
 
     def begin_transfer(self, transfer: Literal["put", "take"], transfer_id: str) -> None:
-        """Files are put, or taken; raises ProtocolError while that must not be: files come out only after a run."""
+        """Begin to put or take files; raises ProtocolError while that must not be: files come out only after a run."""
         if self.phase != "done" and (transfer == "take" or self.phase != "ready"):
             raise ProtocolError(f"the guest is {self.phase}; it cannot {transfer} files now")
         self._check_transfer()

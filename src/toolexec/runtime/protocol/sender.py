@@ -41,7 +41,7 @@ class Sender:
             self._task = asyncio.create_task(self._send())
 
     def put_alone(self, message: str) -> None:
-        """As `put`, for a message that nothing else will come to travel with: at once, if the guest takes it."""
+        """Put a message that no other will come to travel with: at once, if the guest takes it, else as `put` does."""
         if self._quick is not None and self._task is None and not self._lost and len(message) < PIECE:
             [frame] = _frame([message])
             try:
@@ -56,7 +56,7 @@ class Sender:
             self.put(message)
 
     async def put_when_room(self, frames: bytes) -> None:
-        """As `put`, and then let others have their turn, and wait until there is room for more."""
+        """Put as `put` does, then let others have their turn, and wait until there is room for more."""
         self.put(frames)
         await asyncio.sleep(0)
         while self.unsent > _ROOM and not self._lost:

@@ -197,7 +197,7 @@ class RequestServer:
         return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload))
 
     def _tool_id(self, payload: Mapping[str, Any]) -> str:
-        """The tool that is meant; a path of Python names may stand for an ID that is none."""
+        """The tool that is meant; a path of Python names may stand for an unknown ID."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
             return tool_at(self._tools.index, tool_id.split(":"), allowed=self._tools.allows)

@@ -92,7 +92,7 @@ class Tunnel:
     # -- what the guest says -------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Data came."""
+        """Take data that came."""
         if not data or self._eof_in:
             raise ProtocolError("data came after the end of a connection, or none at all")
         if self.owed + len(data) > WINDOW:
@@ -103,7 +103,7 @@ class Tunnel:
             self._changed.set()
 
     def end(self) -> None:
-        """No more data will come."""
+        """Note that no more data will come."""
         if self._eof_in:
             raise ProtocolError("the end of a connection came twice")
         self._eof_in = True

@@ -89,7 +89,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
 
 
 def read_violations(data: Any) -> tuple[Violation, ...]:
-    """Violations as an error's details or a result list them; what is not a violation is left out."""
+    """Return violations as an error's details or a result list them; what is not a violation is left out."""
     return tuple(
         Violation(
             path=_text(item.get("path")) or "",

@@ -103,7 +103,7 @@ class Refusals(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Raises ModuleNotFoundError with the reason, if there is one."""
+        """Raise ModuleNotFoundError with the reason, if there is one."""
         reason = self._reasons.get(fullname)
         if reason is not None:
             raise ModuleNotFoundError(f"no module {fullname!r} in the sandbox: {reason}", name=fullname)

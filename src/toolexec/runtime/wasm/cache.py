@@ -165,7 +165,7 @@ class ComponentCache:
         return found
 
     def list(self) -> list[CachedComponent]:
-        """Everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
+        """Return everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
         with PrivateDirectory(self.directory) as directory:
             shipped = self._shipped_component(())
             rows: dict[str, _Row] = {} if shipped is None else {shipped.sha256: _Row(shipped)}

@@ -67,12 +67,12 @@ class Component:
     """Module → error of those modules of added packages that could not be imported."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return it as JSON-able data."""
         return {**asdict(self), "requirements": list(self.requirements)}
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """From `to_json`; raises ValueError when *data* is something else."""
+        """Read what `to_json` gave; raises ValueError when *data* is something else."""
         try:
             if type(data["size"]) is not int:
                 raise TypeError

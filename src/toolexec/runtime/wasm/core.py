@@ -85,7 +85,7 @@ class CoreGuest:
         self.streams: dict[int, TextWriter] = {1: _writer("stdout"), 2: _writer("stderr")}
 
     def check_stopped(self) -> None:
-        """Raises StopCalled once the guest is to be stopped."""
+        """Raise StopCalled once the guest is to be stopped."""
         if self.stopped.is_set():
             raise StopCalled
 

@@ -183,7 +183,7 @@ class LinearMemory:
         ctypes.memmove(self._at(address, len(data)), data, len(data))
 
     def check(self, address: int, size: int) -> None:
-        """Raises OutOfBoundsError unless all of it is in the memory."""
+        """Raise OutOfBoundsError unless all of it is in the memory."""
         self._at(address, size)
 
     def _at(self, address: int, size: int) -> int:

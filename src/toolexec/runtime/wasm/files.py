@@ -231,7 +231,7 @@ class MemoryFiles:
     # Content.
 
     def read(self, file: File, offset: int, length: int) -> bytes:
-        """Up to *length* bytes from *offset*; fewer at the end, none behind it."""
+        """Return up to *length* bytes from *offset*; fewer at the end, none behind it."""
         return bytes(file.data[offset : offset + length])
 
     def write(self, file: File, offset: int, data: bytes) -> None:

@@ -39,7 +39,7 @@ class MarkerScanner:
             self._rest += rest
 
     def close(self) -> None:
-        """Stdout has ended; its last line may lack a line break."""
+        """End stdout; its last line may lack a line break."""
         if self._rest and not self._long:
             self._hear(self._rest)
         self._rest = ""
@@ -51,7 +51,7 @@ class MarkerScanner:
             (self.value,) = found
 
     def without_marker(self, stdout: str) -> str:
-        """*stdout* without the winning line."""
+        """Return *stdout* without the winning line."""
         if self.line is None:
             return stdout
         lines = stdout.split("\n")

@@ -138,7 +138,7 @@ class CompiledModules:
 
 
 def check_imports(module: Module, granted: Mapping[str, Sequence[str]]) -> None:
-    """Raises InvalidRequestError that lists what *module* imports and *granted* (functions by module) does not have."""
+    """Raise InvalidRequestError that lists what *module* imports and *granted* (functions by module) does not have."""
     missing: list[str] = []
     for item in module.imports:
         name = item.name or ""

@@ -151,7 +151,7 @@ def _home_of(bwrap: str) -> Path:
 
 
 def on_stage(spec: ContainerSpec, stage: Stage) -> ContainerSpec:
-    """*spec* with its bind mounts as they are found on *stage*."""
+    """Return *spec* with its bind mounts as they are found on *stage*."""
     mounts = [replace(mount, source=stage.at[mount.source]) if mount.type == "bind" else mount for mount in spec.mounts]
     return replace(spec, mounts=(*mounts,))
 

@@ -154,7 +154,7 @@ class Client:
             raise self._failed(call, error) from None
 
     async def uncut(self, call: Call[_Asked, _Answer], asked: _Asked, *, lease: str = "") -> _Answer:
-        """As `call`, but a cancellation waits for the answer: what is made must be known, so that it can be removed."""
+        """Make a call as `call` does; a cancellation waits for the answer, as what is made must be removed."""
         task = asyncio.create_task(self.call(call, asked, lease=lease))
         try:
             return await asyncio.shield(task)

@@ -212,7 +212,7 @@ class ContainerdEngine:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
-        """config.json of a container; raises InvalidRequestError and ConfigurationError as `oci_config` does."""
+        """Return config.json of a container; raises InvalidRequestError and ConfigurationError as `oci_config` does."""
         make = _gvisor_config if runtime.isolation == "gvisor" else _config
         return await asyncio.to_thread(make, spec, cgroup)
 

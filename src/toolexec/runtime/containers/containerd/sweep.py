@@ -40,7 +40,7 @@ _OWNED: Final = f'labels."{OWNER_LABEL}"'
 
 
 def owner_of(name: str, prefix: str = ID_PREFIX) -> str:
-    """Whose something is, by its name `PREFIX-OWNER-RANDOM`; "" for a name that is none of ours."""
+    """Return the owner of something by its name `PREFIX-OWNER-RANDOM`; "" for any other name."""
     return name.removeprefix(prefix).rpartition("-")[0] if name.startswith(prefix) else ""
 
 

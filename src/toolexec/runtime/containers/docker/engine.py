@@ -58,7 +58,7 @@ class DockerConfig(ContainerConfig):
     none), `always` (once in the life of the engine) or `never`. `platform` is that of the images, as in
     `linux/arm64`; "" is the daemon's.
 
-    Raises ConfigurationError, too, for an image whose name is none, and for another policy.
+    Raises ConfigurationError, too, for an image with an invalid name, and for another policy.
     """
 
     host: str = ""

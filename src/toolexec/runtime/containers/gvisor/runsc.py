@@ -125,7 +125,7 @@ def host_bounds(resources: Resources) -> dict[str, Any]:
 
 
 def bundle_config(spec: ContainerSpec, root: str) -> dict[str, Any]:
-    """config.json of *spec* for gVisor, over the root file system *root*; raises as `oci_config`.
+    """Return config.json of *spec* for gVisor, over the root file system *root*; raises as `oci_config`.
 
     The kernel that the code sees is gVisor's own, and takes other words. It counts processes for RLIMIT_NPROC, in all
     of the sandbox and at each clone, but not those of a process with a user namespace of its own: so the seccomp

@@ -102,7 +102,7 @@ class _Directory:
         return problem
 
     def send(self, line: Any, message_id: str, name: str, most: int) -> tuple[int, ...] | None:
-        """Send a plain file in pieces. Gives its mark, None if it is none any more or has over *most* bytes."""
+        """Send a plain file in pieces. Gives its mark, None if it is not one any more or has over *most* bytes."""
         try:
             file = self._walk(name, _READ)
         except OSError:

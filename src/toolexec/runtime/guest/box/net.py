@@ -93,7 +93,7 @@ class _Carrier:
                 self._accept()
 
     def forget_id(self, connection_id: str) -> None:
-        """Both sides have closed a connection."""
+        """Forget the ID of a connection that both sides have closed."""
         self._by_id.pop(connection_id, None)
 
     def forget_socket(self, descriptor: int) -> None:

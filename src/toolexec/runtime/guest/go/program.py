@@ -120,7 +120,7 @@ def crash_error(stderr: str, code: str) -> dict[str, Any] | None:
 
 
 def with_source(error: Mapping[str, Any], code: str) -> dict[str, Any]:
-    """*error* with the line of the author's text that it names, as the compiled program has no such text."""
+    """Return *error* with the line of the author's text that it names, as the compiled program has no such text."""
     number = error.get("line")
     return {**error, "source": _line(code, number)} if isinstance(number, int) and "source" not in error else {**error}
 

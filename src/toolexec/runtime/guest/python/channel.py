@@ -125,7 +125,7 @@ class HostCalls(Channel):
         self.connect(exchange, post)
 
     def connect(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
-        """From now on the host is behind these two functions."""
+        """Reach the host by these two functions from now on."""
         self._exchange_frame = exchange
         self._post_frame = post
 

@@ -87,7 +87,7 @@ class _Reader:
         return items, answer
 
     def around(self, index: int) -> tuple[int, list[Any]]:
-        """Items that were not read, with the one at *index* among them, and where they begin; none if that is read."""
+        """Return unread items, with the one at *index* among them, and where they begin; none if that one is read."""
         gap = next((gap for gap in self.gaps if gap[0] <= index < gap[1]), None)
         if gap is None:
             return index, []

@@ -66,7 +66,7 @@ class _Waiting:
 
 
 def as_coroutine(awaitable: Any) -> Any:
-    """*awaitable* if it is a coroutine, else one that awaits it."""
+    """Return *awaitable* if it is a coroutine, else one that awaits it."""
     return awaitable if asyncio.iscoroutine(awaitable) else _await(awaitable)
 
 

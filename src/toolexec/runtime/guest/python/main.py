@@ -77,7 +77,7 @@ class Guest:
                 stream.finish()
 
     def connect(self, exchange: Callable[[str], str], post: Callable[[str], None]) -> None:
-        """From now on the host is behind these two functions."""
+        """Reach the host by these two functions from now on."""
         if isinstance(self._channel, HostCalls):
             self._channel.connect(exchange, post)
 

@@ -325,14 +325,14 @@ def run_program(guest: Guest, payload: dict[str, Any]) -> str:
 
 
 def leave(line: Line) -> None:
-    """In a forked child: no way to the host any more, and prints go where those of any process go."""
+    """Cut a forked child off from the host; its prints go where those of any process go."""
     line.sever()
     if sys.__stdout__ is not None and sys.__stderr__ is not None:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
 
 
 def new_loop() -> Any:
-    """asyncio's loop, which makes tasks of the results of tool calls, too."""
+    """Return asyncio's loop, which makes tasks of the results of tool calls, too."""
     import asyncio
 
     from .loop import as_coroutine

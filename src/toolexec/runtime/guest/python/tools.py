@@ -109,7 +109,7 @@ class Tools:
         return self.__ask("list_namespaces", {}, lambda p: list(p.get("namespaces") or []))
 
     def examples(self, tool_id: str, limit: int = 10) -> Any:
-        """Example arguments of a tool."""
+        """Return example arguments of a tool."""
         return self.__ask("list_tool_examples", {"id": tool_id, "max": limit}, lambda p: _records(p, "examples"))
 
     def println(self, *values: Any) -> None:

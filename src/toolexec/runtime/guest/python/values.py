@@ -21,7 +21,7 @@ class NotJSONError(TypeError):
 
 
 def to_text(value: Any, what: str = "the value") -> str:
-    """*value* as JSON text.
+    """Return *value* as JSON text.
 
     Beside JSON itself these have the form that the host gives them, too: tuples, sets, dataclasses, named tuples,
     dates, times, Decimal, Fraction, UUID, paths, enum members, and bytes that are UTF-8. Raises NotJSONError that says
