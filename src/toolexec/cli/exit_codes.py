@@ -34,7 +34,7 @@ TABLE: Final = (
     (FAILED, "the tool or the code failed, a chain stopped early, or a check did not hold"),
     (USAGE, "the command line or a file makes no sense, or an extra is missing"),
     (NOT_RUN, "it could not be run: no such tool, wrong arguments, server unavailable, no sandbox"),
-    (INTERRUPTED, "interrupted with Ctrl-C (141: nobody reads the output, 143: terminated)"),
+    (INTERRUPTED, "interrupted with Ctrl-C (141: stdout is closed, 143: terminated)"),
 )
 """The codes and what they mean, as `--help` shows them."""
 
