@@ -204,8 +204,8 @@ def test_anybody_builds_with_mmdebstrap(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"suite": "../x"}, "no release"),
-        ({"suite": "--foreign"}, "no release"),
+        ({"suite": "../x"}, "not a release"),
+        ({"suite": "--foreign"}, "not a release"),
         ({"mirror": "--arch=x"}, "no mirror"),
         ({"mirror": "http://user:password@host/debian"}, "without a user's name or password"),
         ({"packages": ("--target=x",)}, "not a package"),

@@ -186,9 +186,9 @@ def test_what_docker_saves(bring: Bring) -> None:
         (entry("etc/tty", tarfile.CHRTYPE), "device"),
         (entry("etc/pipe", tarfile.FIFOTYPE), "device"),
         (entry("etc/shadow", HARD, "../../etc/shadow"), "leads out of the image"),
-        (entry("etc/shadow", HARD, "/etc/shadow"), "no file of the image"),
-        (entry("etc/shadow", HARD, "bin"), "no file of the image"),
-        (entry("etc/shadow", HARD, "."), "no file of the image"),
+        (entry("etc/shadow", HARD, "/etc/shadow"), "not a file of the image"),
+        (entry("etc/shadow", HARD, "bin"), "not a file of the image"),
+        (entry("etc/shadow", HARD, "."), "not a file of the image"),
         (("bin/sh/inner", b"x"), "used as a directory"),
         (("/".join("d" * 120), b"x"), "too deep"),
         (("a/" + "n" * 256, b"x"), "too long"),
@@ -291,10 +291,10 @@ def test_a_cut_archive_is_refused(store: ImageStore, bring: Bring, cut: int) -> 
     [
         (b"\x28\xb5\x2f\xfd rest", "zstd"),
         (b"\xfd7zXZ rest", "xz"),
-        (b"no tar at all" * 100, "no tar"),
-        (b"", "no tar"),
+        (b"no tar at all" * 100, "not a tar"),
+        (b"", "not a tar"),
         (tar_of((("a", b"x"),)), "no root file system"),
-        (gzip.compress(b"no tar at all" * 100, mtime=0), "no tar"),
+        (gzip.compress(b"no tar at all" * 100, mtime=0), "not a tar"),
     ],
 )
 def test_what_is_no_image(store: ImageStore, bring: Bring, data: bytes, why: str) -> None:
@@ -318,7 +318,7 @@ LAYER = tar_of(SHELL)
         (oci_files([LAYER], config={"architecture": "pdp11"}), "is for pdp11"),
         (oci_files([LAYER], config={"rootfs": {"diff_ids": []}}), "not those that it names"),
         (oci_files([LAYER], config={"rootfs": 5}), "lacks a part"),
-        (changed(oci_files([LAYER]), "index.json", b"{"), "no JSON"),
+        (changed(oci_files([LAYER]), "index.json", b"{"), "not JSON"),
         (changed(oci_files([LAYER]), "index.json", b"[]"), "lacks a part"),
         (changed(oci_files([LAYER]), "index.json", b'{"manifests": 5}'), "lacks a part"),
         (changed(oci_files([LAYER]), "index.json", b'{"manifests": []}'), "0 images"),
@@ -358,7 +358,7 @@ def test_what_is_not_there(store: ImageStore, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="neither a file nor a directory"):
             import_image(store, path, "small")
     (tmp_path / "t.tar").write_bytes(LAYER)
-    with pytest.raises(ConfigurationError, match="no name"):
+    with pytest.raises(ConfigurationError, match="not a name"):
         import_image(store, tmp_path / "t.tar", "../x")
 
 

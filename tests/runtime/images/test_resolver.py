@@ -67,7 +67,7 @@ def test_a_name_is_taken_apart(text: str, parts: Reference, plain: str, full: st
     ],
 )
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"no name of an image|pinned to no digest"):
+    with pytest.raises(ConfigurationError, match=r"not a name of an image|pinned to no digest"):
         parse_reference(text)
 
 

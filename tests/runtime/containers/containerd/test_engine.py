@@ -637,7 +637,7 @@ class TestConfig:
         [
             ({"pull": "always"}, "images pull"),
             ({"pull": "sometimes"}, "pull must be one of never, missing, always"),
-            ({"image": "No Name"}, "no name of an image"),
+            ({"image": "No Name"}, "not a name of an image"),
             ({"namespace": ""}, "needs a namespace"),
             ({"warm": -1}, "warm must be 0"),
         ],

@@ -172,7 +172,7 @@ def test_the_runtime_decides_the_isolation(runtime: str, isolation: str) -> None
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="pull must be one of never, missing, always"):
         DockerConfig(pull="sometimes")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="no name of an image"):
+    with pytest.raises(ConfigurationError, match="not a name of an image"):
         DockerConfig(image="No Image")
     with pytest.raises(ConfigurationError, match="max_running"):
         DockerConfig(max_running=0)
