@@ -202,6 +202,34 @@ def test_an_interrupt_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stopped.wait(LONG)
 
 
+def test_an_interrupt_before_the_wait_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come between the start of the work and the wait for it: nothing goes on unseen then, either."""
+    stopped = threading.Event()
+    where: list[str] = []
+    give = asyncio.run_coroutine_threadsafe
+
+    async def stuck() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            where.append(threading.current_thread().name)
+            stopped.set()
+
+    def interrupted(*args: Any) -> Any:
+        give(*args)
+        raise KeyboardInterrupt
+
+    with Exec().sync as ex:
+        ex.add(stuck)
+        ex.search_tools("stuck")  # the loop runs
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ex.run_tool("stuck")
+        assert stopped.wait(LONG)
+    assert where == ["toolexec-loop"]
+
+
 SCRIPT = """
 import asyncio
 from toolexec import Exec

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from toolexec.backend.base import BackendStatus
+from toolexec.backend.failures import cancel_begun
 from toolexec.backend.mcp import MCPSettings
 from toolexec.code.types import CodeEvent, CodeResult
 from toolexec.discovery.docs import DetailLevel, DocEntry, ToolDoc
@@ -226,12 +227,17 @@ class SyncExec:
         self.close()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        loop: asyncio.AbstractEventLoop | None = None
         try:
             self._refuse_own_thread()
             with self._lock:  # so that no work arrives after `close` has stopped the loop
-                future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+                loop = self._running_loop()
+                future = asyncio.run_coroutine_threadsafe(work, loop)
         except BaseException:
-            work.close()
+            if loop is None:
+                work.close()
+            else:  # Ctrl-C came when the work may have begun, in the loop's thread: only there can it be stopped
+                loop.call_soon_threadsafe(_abandon, work)
             raise
         try:
             return future.result()
@@ -311,6 +317,15 @@ class SyncCodeSession:
 def _serve(runner: asyncio.Runner) -> None:
     with runner:  # on leaving it cancels what still runs, and closes generators and the loop
         runner.get_loop().run_forever()
+
+
+def _abandon(work: Coroutine[Any, Any, Any]) -> None:
+    """Stop *work*, on the event loop that it was given to, whether or not it has begun."""
+    for task in asyncio.all_tasks():
+        if task.get_coro() is work:
+            cancel_begun(task)
+            return
+    work.close()
 
 
 async def _added(add: Callable[[], Added]) -> list[BackendStatus]:
