@@ -1,0 +1,1 @@
+"""The workflow language: tools, values and control flow in a small program that is checked before it runs."""
