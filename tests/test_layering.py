@@ -15,6 +15,7 @@ ORDER = [
     "backend",
     "run",
     "code",
+    "workflow",
     "runtime",
     "exec",
     "integrations",
