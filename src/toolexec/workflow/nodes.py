@@ -71,7 +71,7 @@ class Position:
 
 
 NOWHERE: Final = Position(0, 0, 0, 0)
-"""The position of a node that nobody wrote."""
+"""The position of a node that was not parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
