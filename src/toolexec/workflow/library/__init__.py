@@ -1,0 +1,1 @@
+"""The standard library of workflows: pure functions of JSON values, by subject."""
