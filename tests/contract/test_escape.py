@@ -21,7 +21,7 @@ from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing import escape_battery
-from toolexec.testing.escape_battery import BatteryReport, run_battery
+from toolexec.testing.escape_battery import BatteryReport, Outcome, run_battery
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, watch
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -449,3 +449,13 @@ async def test_outcomes_are_told_at_once() -> None:
     received: list[str] = []
     await run_battery(naive(program), escapes=[HARMLESS], on_outcome=lambda outcome: received.append(outcome.name))
     assert received == ["harmless"]
+
+
+def test_a_gap_is_not_closed_by_a_time_limit() -> None:
+    """A program that was stopped before it could get out says nothing about its gap."""
+    outcomes = [
+        Outcome(name=ending, tries="to get out", held=True, ending=ending, known_gap="by design")
+        for ending in ("code_timeout", "")
+    ]
+    report = BatteryReport(kind="unsafe_host", language="python", outcomes=outcomes)
+    assert [outcome.name for outcome in report.closed] == [""]

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.code.types import CodeResult, Output
+from toolexec.errors import CodeTimeoutError
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 from toolexec.testing.escapes import ESCAPES, Attempt, Escape, Site
 from toolexec.testing.escapes.base import code_of
@@ -99,8 +100,11 @@ class BatteryReport:
 
     @property
     def closed(self) -> list[Outcome]:
-        """Known gaps that now hold: news, and to be taken off the list."""
-        return [outcome for outcome in self.outcomes if outcome.held and outcome.known_gap]
+        """Known gaps that now hold: news, and to be taken off the list.
+
+        A program that its time limit ended, as on a busy machine, shows nothing about its gap.
+        """
+        return [each for each in self.outcomes if each.held and each.known_gap and each.ending != CodeTimeoutError.code]
 
     @property
     def ok(self) -> bool:
