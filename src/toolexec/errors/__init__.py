@@ -45,6 +45,8 @@ ToolExecError
 ├─ ResultNotFoundError             no result is kept under this handle
 ├─ CodeExecutionError              code was run and failed
 │   ├─ CodeError                   the program's own failure: message, line, traceback
+│   │   ├─ WorkflowSyntaxError     the text of a workflow cannot be parsed
+│   │   └─ WorkflowCheckError      a workflow has mistakes that were found before it ran
 │   └─ SandboxViolationError       it did what its sandbox forbids
 ├─ LimitExceededError              code used up what it was granted: memory, CPU time, processes, disk, calls
 │   ├─ ToolCallLimitError          too many tool calls
@@ -96,6 +98,8 @@ from toolexec.errors.code import (
     SandboxViolationError,
     ToolCallLimitError,
     ToolNotAllowedError,
+    WorkflowCheckError,
+    WorkflowSyntaxError,
 )
 from toolexec.errors.gate import (
     ApprovalDeniedError,
@@ -202,6 +206,8 @@ __all__ = [
     "ToolTimeoutError",
     "UnsupportedPlatformError",
     "Violation",
+    "WorkflowCheckError",
+    "WorkflowSyntaxError",
 ]
 
 _RENAMED: dict[str, type[ToolExecError]] = {

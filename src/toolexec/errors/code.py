@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from toolexec.errors.base import ToolExecError
 from toolexec.errors.gate import PolicyError
@@ -28,7 +28,21 @@ __all__ = [
     "SandboxViolationError",
     "ToolCallLimitError",
     "ToolNotAllowedError",
+    "WorkflowCheckError",
+    "WorkflowFinding",
+    "WorkflowSyntaxError",
 ]
+
+_EXCERPT = 100
+"""How many characters of a long line an error shows."""
+
+
+class WorkflowFinding(Protocol):
+    """A mistake that the checker of workflows has found."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        ...
 
 
 class ToolNotAllowedError(PolicyError):
@@ -86,6 +100,96 @@ class CodeError(CodeExecutionError):
 
     def __str__(self) -> str:
         return f"{self.message} (line {self.line}, col {self.column})" if self.line > 0 else self.message
+
+
+class WorkflowSyntaxError(CodeError):
+    """The text of a workflow cannot be parsed; nothing has run.
+
+    `line`, `column` and `source` say where, `expected` has what could stand there, in words, and `suggestion` what to
+    write instead, if that is known. The message shows all of it.
+
+    >>> from toolexec.workflow.parser import parse
+    >>> try:
+    ...     parse("n := [1, 2")
+    ... except WorkflowSyntaxError as error:
+    ...     print(error)
+    line 1, column 6: this `[` is never closed
+      1 | n := [1, 2
+        |      ^
+    close it with `]`
+    """
+
+    code = "workflow_syntax"
+    default_never_began = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int = 0,
+        column: int = 0,
+        source: str = "",
+        expected: Sequence[str] = (),
+        suggestion: str = "",
+        tool_id: str | None = None,
+        op: str | None = None,
+        backend: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.expected = tuple(expected)
+        self.suggestion = suggestion
+        known = {"expected": list(expected)} if expected else {}
+        known |= {"suggestion": suggestion} if suggestion else {}
+        super().__init__(
+            _shown(message, line, column, source, suggestion),
+            line=line,
+            column=column,
+            source=source,
+            tool_id=tool_id,
+            op=op,
+            backend=backend,
+            details={**known, **(details or {})},
+        )
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class WorkflowCheckError(CodeError):
+    """A workflow has mistakes that were found before it ran; nothing has run.
+
+    `findings` has all of them, and `details["findings"]` the same as data. `line` and `column` are those of the first.
+    """
+
+    code = "workflow_check"
+    default_never_began = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: Sequence[WorkflowFinding] = (),
+        line: int = 0,
+        column: int = 0,
+        tool_id: str | None = None,
+        op: str | None = None,
+        backend: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.findings = tuple(findings)
+        known = {"findings": [finding.to_dict() for finding in findings]} if findings else {}
+        super().__init__(
+            message,
+            line=line,
+            column=column,
+            tool_id=tool_id,
+            op=op,
+            backend=backend,
+            details={**known, **(details or {})},
+        )
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class SandboxViolationError(CodeExecutionError):
@@ -221,3 +325,16 @@ class ProtocolError(GatewayError):
     """A message is malformed, too large, of an unknown type or version, or answers nothing."""
 
     code = "protocol"
+
+
+def _shown(message: str, line: int, column: int, source: str, suggestion: str) -> str:
+    """Join what is wrong with the line, a caret below the column, and the suggestion."""
+    if line < 1:
+        return message
+    parts = [f"line {line}, column {column}: {message}"]
+    if source.strip():
+        start = max(0, min(column - 1 - _EXCERPT // 2, len(source) - _EXCERPT))
+        excerpt = "".join(char if char.isprintable() else " " for char in source[start : start + _EXCERPT])
+        gutter = " " * len(str(line))
+        parts += [f"  {line} | {excerpt}", f"  {gutter} | {' ' * (column - 1 - start)}^"]
+    return "\n".join([*parts, suggestion] if suggestion else parts)
