@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from toolexec.errors import WorkflowCheckError
 from toolexec.workflow.nodes import Position
 
-__all__ = ["Finding", "Severity"]
+__all__ = ["Finding", "Severity", "check_error"]
 
 Severity: TypeAlias = Literal["error", "warning"]
+_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,13 @@ class Finding:
         if self.suggestion:
             data["suggestion"] = self.suggestion
         return data
+
+
+def check_error(findings: Sequence[Finding]) -> WorkflowCheckError:
+    """Return the error of a workflow with these findings, which does not run; the message has the first ones."""
+    first = findings[0].at
+    lines = "\n".join(map(str, findings[:_SHOWN]))
+    more = f"\n... and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    many = "a mistake" if len(findings) == 1 else f"{len(findings)} mistakes"
+    message = f"the workflow has {many}, nothing was run:\n{lines}{more}"
+    return WorkflowCheckError(message, findings=findings, line=first.line, column=first.column)

@@ -1,0 +1,185 @@
+"""Run a workflow in this process: its tool calls go through `Tools`, as tasks of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from time import perf_counter, time
+from typing import Any, Final
+
+from toolexec.code.tools import Tools
+from toolexec.discovery.index import Index
+from toolexec.errors import ToolExecError
+from toolexec.run.large import Budget as WorkBudget
+from toolexec.run.large import off_loop
+from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep
+from toolexec.workflow.program import Program
+from toolexec.workflow.values import Value
+
+__all__ = ["Driver", "may_repeat", "run_workflow"]
+
+_SLICE: Final = 0.004
+"""How many seconds the machine works before the event loop gets its turn."""
+
+_STEPS: Final = 500
+"""How many steps are taken between two looks at the clock: a fraction of a millisecond."""
+
+_MAX_WORK: Final = 50_000_000
+"""How many steps the work on one large value may take."""
+
+_GRACE: Final = 1.0
+"""How many seconds calls that were cancelled have to end before the run ends without them."""
+
+
+async def run_workflow(
+    program: Program,
+    inputs: Mapping[str, object] | None,
+    tools: Tools,
+    *,
+    now: float | None = None,
+    budget: Budget | None = None,
+    on_state: Callable[[Machine], None] | None = None,
+) -> Value:
+    """Run a workflow and return its value.
+
+    Its calls are counted, allowed and traced by *tools*, which also takes what it prints. *now* is the Unix time that
+    it sees, that of the start by default. *on_state* is called with the machine whenever all branches wait, before the
+    requests are made. Cancelling stops all calls.
+
+    Raises InputValidationError for inputs that do not fit, CodeError for a failure that the workflow does not catch
+    (its cause is that of the tool), and LimitExceededError.
+    """
+    machine = Machine(program, inputs, now=time() if now is None else now, budget=budget)
+    return await Driver(machine, tools, on_state).run()
+
+
+def may_repeat(index: Index, tool_id: str) -> bool:
+    """Return whether a tool says that it can be called again without harm: it is read-only or idempotent."""
+    found = index.find(tool_id)
+    return found is not None and (found.tool.annotations.read_only or found.tool.annotations.idempotent)
+
+
+class Driver:
+    """Makes the requests of one machine, and gives it the answers as they come."""
+
+    def __init__(self, machine: Machine, tools: Tools, on_state: Callable[[Machine], None] | None = None) -> None:
+        self.machine: Machine = machine
+        self._tools = tools
+        self._on_state = on_state
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopped: set[asyncio.Task[None]] = set()
+        self._answers: deque[Callable[[], None]] = deque()
+        self._wake: asyncio.Future[None] | None = None
+
+    async def run(self) -> Value:
+        """Run to the end; see `run_workflow`. A machine that was restored goes on with the requests that it made."""
+        try:
+            self._begin(self.machine.requests())
+            while True:
+                outcome = await self._advance()
+                if isinstance(outcome, Finished):
+                    if outcome.error is not None:
+                        raise outcome.error
+                    return outcome.value
+                if len(outcome.calls) == 1 and not self._tasks and not self._answers:
+                    await self._call(outcome.calls[0])  # nothing else goes on meanwhile, so a task would only cost
+                else:
+                    self._begin(outcome)
+                    await self._answered()
+                while self._answers:
+                    self._answers.popleft()()
+        finally:
+            await self._stop()
+
+    async def _advance(self) -> Outcome:
+        """Let the machine work until all branches wait, a slice at a time; requests are made as they come."""
+        machine = self.machine
+        outcome = machine.advance(_STEPS)
+        self._note(outcome)
+        ends = perf_counter() + _SLICE
+        while isinstance(outcome, Paused):
+            self._begin(outcome)
+            if outcome.is_long:
+                work = WorkBudget(steps=_MAX_WORK, is_over=self._tools.is_closed)
+                outcome = await off_loop(lambda budget: machine.advance(1, budget=budget), work)
+            else:
+                if perf_counter() > ends:
+                    await asyncio.sleep(0)
+                    ends = perf_counter() + _SLICE
+                outcome = machine.advance(_STEPS)
+            self._note(outcome)
+        if self._on_state is not None:
+            self._on_state(machine)
+        return outcome
+
+    def _note(self, outcome: Outcome) -> None:
+        """Print what was printed, and stop what is no longer needed."""
+        for text in outcome.printed:
+            self._tools.output.write(text)
+        for key in outcome.cancelled:
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+                self._stopped.add(task)
+                task.add_done_callback(self._stopped.discard)
+
+    def _begin(self, outcome: Outcome) -> None:
+        for call in outcome.calls:
+            self._start(call.key, self._call(call))
+        for sleep in outcome.sleeps:
+            self._start(sleep.key, self._sleep(sleep))
+
+    def _start(self, key: str, work: Any) -> None:
+        task = self._tasks[key] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(key, None) if self._tasks.get(key) is task else None)
+
+    async def _call(self, call: CallRequest) -> None:
+        machine, index = self.machine, self._tools.index
+        try:
+            result = await self._tools.run_tool(call.tool_id, call.args, timeout=call.timeout)
+            if result.error is not None:
+                raise result.error
+        except ToolExecError as error:
+            failure = error
+            self._take(lambda: machine.fail(call.key, failure, may_repeat=may_repeat(index, call.tool_id)))
+        else:
+            self._take(lambda: machine.answer(call.key, result.value, may_repeat=may_repeat(index, call.tool_id)))
+
+    async def _sleep(self, sleep: Sleep) -> None:
+        await asyncio.sleep(sleep.seconds)
+        self._take(lambda: self.machine.answer(sleep.key, None))
+
+    def _take(self, answer: Callable[[], None]) -> None:
+        """Keep an answer for when the machine has time: it may be at work in a thread just now."""
+        self._answers.append(answer)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _answered(self) -> None:
+        """Wait for the first answer, or for a task that failed in a way that no workflow handles."""
+        while not self._answers:
+            self._wake = asyncio.get_running_loop().create_future()
+            tasks = [*self._tasks.values()]
+            for task in tasks:
+                task.add_done_callback(self._fell)
+            await self._wake
+            self._wake = None
+            for task in tasks:
+                task.remove_done_callback(self._fell)
+
+    def _fell(self, task: asyncio.Task[None]) -> None:
+        wake = self._wake
+        if wake is None or wake.done():
+            return
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            wake.set_exception(error)
+
+    async def _stop(self) -> None:
+        """Cancel what still runs, and give it a moment to end."""
+        tasks = [*self._tasks.values(), *self._stopped]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_GRACE)
