@@ -134,7 +134,8 @@ def test_backends_that_are_down_are_named(capsys: pytest.CaptureFixture[str]) ->
     ("size", "advice"),
     [
         (0, "there are no tools yet"),
-        (2, "show them as they are, with toolexec serve --expose direct"),
+        (2, "so toolexec serve shows them as they are"),
+        (10, "show them as they are, with toolexec serve --expose direct"),
         (500, "toolexec serve saves about"),
     ],
 )

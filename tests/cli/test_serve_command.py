@@ -118,7 +118,7 @@ def test_dead_backends_hold_nothing_up(tmp_path: Path) -> None:
         lines = [process.stderr.readline() for _ in range(6)]
         answer = ask(process, tool_call("list_backends"))
         code, _, _ = finish(process)
-    assert lines[0] == "serving 6 MCP servers over stdio (--expose meta)\n"
+    assert lines[0] == "serving 6 MCP servers over stdio (--expose auto)\n"
     told = sorted(match[1] for line in lines[1:] if (match := re.match(r"warning: (\w+) is unavailable: ", line)))
     assert told == sorted(dead)
     states = {each["name"]: each["available"] for each in answer["result"]["structuredContent"]["backends"]}

@@ -8,7 +8,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.server.instructions import MAX_INSTRUCTIONS, instructions
 
 
-@pytest.mark.parametrize("expose", ["meta", "code", "direct"])
+@pytest.mark.parametrize("expose", ["auto", "meta", "code", "direct", "few"])
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_they_are_short(expose: str, count: int) -> None:
     """At most 1,200 characters, however many namespaces of whatever length there are."""
@@ -29,6 +29,11 @@ def test_they_tell_the_way() -> None:
     assert "execute_code" in code
     assert "run_tool" not in code
     assert "search_tools" not in instructions("direct", tools=2)
+    few = instructions("few", tools=2)
+    assert "execute_code" in few
+    assert "search_tools" not in few
+    assert "execute_code" not in instructions("few", tools=2, code_enabled=False)
+    assert "Where they are not listed" in instructions("auto", tools=0)
 
 
 def test_names_are_clean() -> None:

@@ -67,7 +67,7 @@ async def bench(session: Session) -> int:
     exposed = {"direct": _direct(tools), **_served(ex, len(tools), list(by_namespace))}
     times = await _times(ex, tools)
     down = unavailable(session)
-    advice = _advice(exposed)
+    advice = _advice(exposed, ex.options.enable_code_execution)
     if screen.as_json:
         screen.document(_data(exposed, by_namespace, times) | {"advice": advice} | unavailable_data(down))
         return OK
@@ -138,17 +138,20 @@ def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
-def _advice(exposed: dict[str, _Cost]) -> str:
+def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
     """How to serve these tools, and why."""
+    from toolexec.server.exposure import room_for_tools
+    from toolexec.server.tools.catalogue import meta_tools
+
     direct, meta = exposed["direct"], exposed["meta"]
     if not direct.tools:
         return "there are no tools yet, so there is nothing to save"
     best = min(exposed, key=lambda name: exposed[name].bytes)
     if best == "direct":
-        return (
-            f"so few tools cost less than what finds them (about {direct.tokens:,} tokens, not {meta.tokens:,}): show "
-            'them as they are, with toolexec serve --expose direct, or expose = "direct" under [server]'
-        )
+        why = f"so few tools cost less than what finds them (about {direct.tokens:,} tokens, not {meta.tokens:,})"
+        if direct.bytes <= room_for_tools(meta_tools("auto", code_enabled=code_enabled)):
+            return f"{why}, so toolexec serve shows them as they are; with --expose direct it shows nothing else"
+        return f'{why}: show them as they are, with toolexec serve --expose direct, or expose = "direct" under [server]'
     if meta.bytes < direct.bytes:
         best = "meta"
     command = _COMMANDS[best]

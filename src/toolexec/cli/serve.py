@@ -62,8 +62,11 @@ Port = Annotated[
 ]
 MCPPath = Annotated[str | None, typer.Option("--path", help="The path of the MCP endpoint.", show_default="/mcp")]
 Expose = Annotated[
-    Literal["meta", "direct", "code"] | None,
-    typer.Option(help="What clients see: meta-tools, the tools themselves, or code only.", show_default="meta"),
+    Literal["auto", "meta", "direct", "code"] | None,
+    typer.Option(
+        help="What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter.",
+        show_default="auto",
+    ),
 ]
 Toolset = Annotated[
     list[str] | None,

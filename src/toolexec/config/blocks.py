@@ -71,8 +71,8 @@ class ServerBlock(Block):
     host: str = _key("127.0.0.1", "The address to listen at; a public one needs auth, and TLS or behind_proxy.")
     port: int = _key(8080, "The port to listen at; 0 means any free one.", ge=0, le=65535)
     path: str = _key("/mcp", "The path of the MCP endpoint.")
-    expose: Literal["meta", "direct", "code"] = _key(
-        "meta", "What clients see: meta-tools, the tools themselves, or code only."
+    expose: Literal["auto", "meta", "direct", "code"] = _key(
+        "auto", "What clients see: meta-tools, the tools themselves, code only, or of the first two what is shorter."
     )
     toolsets: ListOf[str] = _key(
         (), "The toolsets that there are for clients, all of them together; empty: every tool."

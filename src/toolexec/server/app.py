@@ -48,11 +48,12 @@ from toolexec.server.callers import RequestContext, Requester, can_elicit, is_mo
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.elicitation import handshake_approver
+from toolexec.server.exposure import AutoExposure, beside
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.plain import one_line
 from toolexec.server.replies import failure, internal_failure, meta_result
-from toolexec.server.settings import ServeSettings
+from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tools.base import MetaCall, MetaTool
 from toolexec.server.tools.catalogue import meta_tools
@@ -62,6 +63,7 @@ __all__ = ["ToolServer"]
 logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
+_AUTO_WAIT = 2.0  # clients wait for the first list, and a few slow backends are no reason to have them wait longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
 _Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
 """One parsed call: makes it for an origin, reports its progress, and returns the reply."""
@@ -93,7 +95,7 @@ class ToolServer:
         self.results = results
         if tools is None:
             tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
-        self._tools = _Dispatcher(ex, tools, results, direct=settings.expose == "direct")
+        self._tools = _Dispatcher(ex, tools, results, settings.expose)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
@@ -109,7 +111,9 @@ class ToolServer:
         if self._starting is None:
             if self.settings.list_changed:
                 self._changes.start()
-            self._patient_until = asyncio.get_running_loop().time() + self.settings.direct_wait
+            wait = self.settings.direct_wait
+            wait = min(wait, _AUTO_WAIT) if self.settings.expose == "auto" else wait
+            self._patient_until = asyncio.get_running_loop().time() + wait
             self._starting = asyncio.create_task(self._start_backends())
 
     async def _start_backends(self) -> None:
@@ -148,8 +152,8 @@ class ToolServer:
 
     def _make_lowlevel(self) -> Server[Any]:
         settings = self.settings
-        direct = settings.expose == "direct"
-        hint = CacheHint() if direct else CacheHint(ttl_ms=_META_TTL_MS, scope="public")
+        varies = settings.expose in ("direct", "auto")
+        hint = CacheHint() if varies else CacheHint(ttl_ms=_META_TTL_MS, scope="public")
         server = _Lowlevel(
             settings.name,
             version=settings.version,
@@ -181,7 +185,7 @@ class ToolServer:
             return settings.instructions
         with acting(Origin()):
             tools = len(ex.visible()[0])
-        return instructions(settings.expose, tools=tools, code_enabled=ex.options.enable_code_execution)
+        return instructions(self._tools.exposed(), tools=tools, code_enabled=ex.options.enable_code_execution)
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
         return DiscoverResult(
@@ -219,7 +223,7 @@ class ToolServer:
         same moment, `direct_wait` seconds after the server has started.
         """
         starting = self._starting
-        if self.settings.expose == "direct" and starting is not None and not starting.done():
+        if self._tools.exposed() in ("direct", "auto") and starting is not None and not starting.done():
             left = self._patient_until - asyncio.get_running_loop().time()
             if left > 0:
                 await asyncio.wait([starting], timeout=left)
@@ -294,22 +298,36 @@ class _Own:
 
 
 class _Dispatcher:
-    """Takes the calls of the server's own *tools* and, when *direct*, of the tools of *ex* under names of their own."""
+    """Takes the calls of the server's own *tools* and, where they are listed, of the tools of *ex* under names of their
+    own. Which those are may change with `auto`: a tool that was listed once can be called until the end."""
 
-    def __init__(self, ex: Exec, tools: Sequence[MetaTool], results: ResultStore, *, direct: bool) -> None:
+    def __init__(self, ex: Exec, tools: Sequence[MetaTool], results: ResultStore, expose: Expose) -> None:
         self._ex = ex
+        self._expose = expose
         self._results = results
         self._own = {
             tool.name: _Own(tool, Schema.of(dict(tool.input_schema)), Schema.of(dict(tool.output_schema)))
             for tool in tools
         }
-        self._direct = DirectTools(ex, tuple(self._own)) if direct else None
+        self._direct = DirectTools(ex, tuple(self._own)) if expose in ("direct", "auto") else None
+        self._auto = AutoExposure(ex, self._direct, tools) if self._direct and expose == "auto" else None
+        self._beside = [tool.to_mcp() for tool in beside(tools)]
+
+    def exposed(self) -> str:
+        """Return what is listed, for `instructions`; `auto` while that depends on backends that are not there."""
+        if self._auto is None:
+            return self._expose
+        if not self._auto.is_small():
+            return "meta"
+        absent = any(status.enabled and not status.available for status in self._ex.backend_statuses())
+        return "auto" if absent or not len(self._ex.index) else "few"
 
     def listing(self, version: str) -> _Listed:
         """Return what the current origin may know of, for clients of the protocol *version*."""
         entries = [own.tool.to_mcp() for own in self._own.values()]
-        if self._direct is None:
+        if self._direct is None or (self._auto is not None and not self._auto.choose()):
             return _Listed(entries, 0)
+        entries = entries if self._auto is None else self._beside
         number = self._direct.version
         return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
 
@@ -317,20 +335,26 @@ class _Dispatcher:
         """Return the input schema of a tool by its name here, for any caller; None when there is none."""
         if name in self._own:
             return self._own[name].tool.input_schema
-        tool = self._direct.of_anybody(name) if self._direct is not None else None
+        tool = self._of_anybody(name)
         schema = tool.input_schema.to_json() if tool is not None else None
         return schema if isinstance(schema, dict) else None
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name, visible to this caller or not."""
-        return name in self._own or (self._direct is not None and self._direct.of_anybody(name) is not None)
+        return name in self._own or self._of_anybody(name) is not None
+
+    def _of_anybody(self, name: str) -> Tool | None:
+        if self._direct is None or (self._auto is not None and not self._auto.was_direct):
+            return None
+        return self._direct.of_anybody(name)
 
     def job(self, name: str, args: Mapping[str, Any], version: str) -> _Job:
         """Return the call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
         own = self._own.get(name)
         if own is not None:
             return partial(self._run_own, own, args, version)
-        tool = self._direct.find(name) if self._direct is not None else None
+        shown = self._auto is None or self._auto.was_direct or self._auto.choose()
+        tool = self._direct.find(name) if self._direct is not None and shown else None
         if tool is None:
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {one_line(name, 100)}")
         return partial(self._run_direct, tool, args, version)

@@ -67,6 +67,11 @@ class DirectTools:
         index, _ = self._ex.visible()
         return [(names.names[entry.tool.id], entry.tool) for entry in index.tools() if entry.tool.id in names.names]
 
+    def every(self) -> list[tuple[str, Tool]]:
+        """Name and tool, for all of them, whoever may know of them, by ID."""
+        names = self._names().names
+        return [(names[e.tool.id], e.tool) for e in self._ex.index.tools() if e.tool.id in names]
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, or None when there is none that the current origin may know of."""
         tool_id = self._names().tool_ids.get(name)

@@ -14,7 +14,7 @@ from toolexec.version import __version__
 __all__ = ["Expose", "ServeSettings", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-Expose: TypeAlias = Literal["meta", "direct", "code"]
+Expose: TypeAlias = Literal["auto", "meta", "direct", "code"]
 
 _ABOVE_ZERO = ("approval_timeout", "list_changed_debounce")
 _COUNTS = ("page_size", "suspended_max", "max_line_bytes")
@@ -26,12 +26,14 @@ class ServeSettings:
     """All settings of a server; every one has a default.
 
     `expose` is what clients see: `meta` tools to find, read and run the others; `direct`, the tools themselves; `code`,
-    the tools to find and read and one to run code. `name`, `version`, `title` and `instructions` are what the server
+    the tools to find and read and one to run code; `auto`, the tools themselves and one to run code where a model reads
+    less then than with `meta`, else `meta`. `name`, `version`, `title` and `instructions` are what the server
     says of itself (no instructions: those that fit what is exposed). `page_size` is for `tools/list`.
 
     `list_changed` notifies clients of changes of the catalogue, once per burst: when nothing has changed for
-    `list_changed_debounce` seconds. For `direct_wait` seconds after its start, a direct server has `tools/list` wait
-    for backends that are still starting; what comes later is announced by `list_changed`.
+    `list_changed_debounce` seconds. For `direct_wait` seconds after its start (with `auto`, 2 at most), a server that
+    shows the tools themselves has `tools/list` wait for backends that are still starting; what comes later is announced
+    by `list_changed`.
 
     `approval_timeout` is how long, in seconds, a person has to answer; then the answer is no. At most `suspended_max`
     calls wait for answers between requests; when there are as many, the caller with most of them makes room for others.

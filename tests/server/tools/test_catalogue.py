@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.schema import Schema
+from toolexec.server.instructions import instructions
 from toolexec.server.tools.catalogue import meta_tools
 
 from .conftest import size
@@ -31,6 +33,7 @@ def test_other_ways_to_expose() -> None:
     """For code what finds, reads and runs code; beside direct tools what reads long results."""
     assert names("code") == {"search_tools", "describe_tool", "execute_code", "read_result"}
     assert names("direct") == names("direct", code_enabled=False) == {"read_result"}
+    assert names("auto") == names("meta")
     with pytest.raises(ConfigurationError, match="switched off"):
         meta_tools("code", code_enabled=False)
     with pytest.raises(ConfigurationError, match="unknown expose"):
@@ -51,24 +54,40 @@ def test_schemas_are_closed(tool: Any) -> None:
 
 
 def test_what_acts_says_so() -> None:
-    """Tools that run others may destroy, repeat badly and reach out; all others only read."""
+    """Tools that run others may destroy, repeat badly and reach out, which is what MCP takes a tool without hints for;
+    all others only read."""
     acting = {"run_tool", "run_chain", "execute_code"}
     for tool in EVERY:
-        hints = tool.to_mcp()["annotations"]
-        assert hints["title"]
-        assert hints["readOnlyHint"] is (tool.name not in acting)
-        assert hints["openWorldHint"] is (tool.name in acting)
+        hints = tool.to_mcp().get("annotations", {})
+        assert hints == ({} if tool.name in acting else {"readOnlyHint": True})
         if tool.name in acting:
-            assert hints["destructiveHint"] is True
-            assert hints["idempotentHint"] is False
+            assert (tool.destructive, tool.idempotent, tool.open_world) == (True, False, True)
+
+
+def test_hints_of_other_tools() -> None:
+    """Whatever differs from MCP's defaults is published."""
+    tool = replace(EVERY[0], title="Own", read_only=False, destructive=False, idempotent=True, open_world=False)
+    hints = {"title": "Own", "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    assert tool.to_mcp()["annotations"] == hints
 
 
 def test_they_cost_little() -> None:
-    """A model reads less than 8 KB of all of them, and a client gets less than 14 KB."""
+    """A model reads less than 6 KB of all of them and the instructions."""
     listed = [tool.to_mcp() for tool in EVERY]
-    assert size(listed) < 14_000
-    assert size([{key: part for key, part in tool.items() if key != "outputSchema"} for tool in listed]) < 8_000
+    assert size({"tools": listed}) + size(instructions("meta", tools=500)) < 6_000
     assert json.loads(json.dumps(listed)) == listed
+
+
+@pytest.mark.parametrize("tool", EVERY, ids=lambda tool: tool.name)
+def test_what_is_published_takes_no_less(tool: Any) -> None:
+    """The published schema names each parameter with its type, default and highest value; only bounds that a mistake
+    breaks are left to the server."""
+    checked, shown = tool.input_schema, tool.to_mcp()["inputSchema"]
+    assert shown["properties"].keys() == checked["properties"].keys()
+    assert shown.get("required") == checked.get("required")
+    for name, part in checked["properties"].items():
+        for key in ("type", "enum", "default", "maximum", "description"):
+            assert shown["properties"][name].get(key) == part.get(key)
 
 
 def _objects(schema: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import Origin
 from toolexec.run.results import ResultStore
+from toolexec.server.tools.schemas import brief
 
 __all__ = ["MetaCall", "MetaHandler", "MetaReply", "MetaTool"]
 
@@ -52,12 +53,12 @@ MetaHandler: TypeAlias = Callable[[MetaCall], Awaitable[MetaReply]]
 class MetaTool:
     """A tool of the server: what clients see of it, and what it does.
 
-    With `once`, a long reply is sent as content only, so that no client reads it twice; then no output schema is
-    published, as clients would insist on structured content.
+    Its replies fit `output_schema`. With `once`, a long reply is sent as content only, so that no client reads it
+    twice.
     """
 
     name: str
-    title: str
+    title: str = ""
     description: str
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any]
@@ -65,15 +66,21 @@ class MetaTool:
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True
-    open_world: bool = False
+    open_world: bool = True
     once: bool = False
 
     def to_mcp(self) -> dict[str, Any]:
-        """Return the tool in MCP's spelling, as `tools/list` shows it."""
-        hints: dict[str, Any] = {"title": self.title, "readOnlyHint": self.read_only, "openWorldHint": self.open_world}
-        if not self.read_only:  # of one that only reads they say nothing
-            hints |= {"destructiveHint": self.destructive, "idempotentHint": self.idempotent}
-        data = {"name": self.name, "description": self.description, "inputSchema": dict(self.input_schema)}
-        if not self.once:
-            data["outputSchema"] = dict(self.output_schema)
-        return {**data, "annotations": hints}
+        """Return the tool in MCP's spelling, as `tools/list` shows it.
+
+        A model pays for it in every conversation, so it is short: no output schema, and of the hints those that differ
+        from what MCP takes a tool for that has none.
+        """
+        hints: dict[str, Any] = {"title": self.title} if self.title else {}
+        if self.read_only:
+            hints["readOnlyHint"] = True
+        else:
+            hints |= {} if self.destructive else {"destructiveHint": False}
+            hints |= {"idempotentHint": True} if self.idempotent else {}
+        hints |= {} if self.open_world else {"openWorldHint": False}
+        data = {"name": self.name, "description": self.description, "inputSchema": brief(self.input_schema)}
+        return {**data, "annotations": hints} if hints else data

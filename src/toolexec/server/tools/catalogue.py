@@ -18,13 +18,13 @@ __all__ = ["meta_tools"]
 def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
     """Return the server's own tools, in the order in which a model needs them.
 
-    All of them for `meta`, without those for code unless *code_enabled*; three of them for `code`; only what reads long
-    results for `direct`. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
+    All of them for `meta` and `auto`, without those for code unless *code_enabled*; four for `code`; only what reads
+    long results for `direct`. Raises ConfigurationError for `code` without code, and for an unknown *expose*.
     """
     from toolexec.server.tools.results import READ_RESULT
 
     match expose:
-        case "meta":
+        case "meta" | "auto":
             finding = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_TOOL, RUN_CHAIN]
             coding = [EXECUTE_CODE, STUBS] if code_enabled else []
             return [*finding, *coding, READ_RESULT, LIST_TOOLS, LIST_NAMESPACES, LIST_TOOL_EXAMPLES, LIST_BACKENDS]
@@ -37,4 +37,4 @@ def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
         case "direct":
             return [READ_RESULT]
         case _:
-            raise ConfigurationError(f"unknown expose {expose!r}; use meta, direct or code")
+            raise ConfigurationError(f"unknown expose {expose!r}; use auto, meta, direct or code")

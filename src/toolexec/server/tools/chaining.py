@@ -156,11 +156,10 @@ _RESULT: Final = closed(
 
 RUN_CHAIN: Final = MetaTool(
     name="run_chain",
-    title="Run a chain of tools",
     description=(
         "Run tools one after the other. use_previous makes the value before the args (with args: adds it as "
-        '`previous`). An arg may also be {"$ref": "steps.0.items[0].id"}, or start with the name of a step. The chain '
-        "stops at the first failure; later steps are skipped. final is the last value."
+        '`previous`). An arg may be {"$ref": "steps.0.items[0].id"}; steps.0 may be a step\'s name. The first '
+        "failure stops the chain. final is the last value."
     ),
     input_schema=closed(
         {
@@ -178,6 +177,5 @@ RUN_CHAIN: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    open_world=True,
     once=True,
 )

@@ -90,16 +90,14 @@ def _traced(record: ToolCallRecord) -> dict[str, Any]:
 
 EXECUTE_CODE: Final = MetaTool(
     name="execute_code",
-    title="Run code that calls tools",
     description=(
-        "Run a program that calls tools, in a sandbox: many calls, loops, filters; only what you return comes back. "
-        'Python: issues = tools.github.list_issues(repo="a/b") calls github:list_issues and gives its value; arguments '
-        "go by name. A character that Python names cannot have becomes _; tools.run(id, {...}) takes any id. "
-        'tools.search("words") and tools.describe(id) find and read. In parallel: import asyncio; '
-        "a, b = await asyncio.gather(tools.x.f(), tools.x.g()), and then await every call. A tool that fails raises "
-        "ToolError (.code, .message). Give the answer by a top-level return, or as the last expression; it must be "
-        "JSON. print goes to stdout. There is no network and no file of the host. Know a tool's arguments before you "
-        "use it: search_tools, describe_tool."
+        "Run a program that calls tools, in a sandbox: loops, filters, many calls; only what it returns comes back. "
+        'Python: issues = tools.github.list_issues(repo="a/b") calls github:list_issues; arguments go by name, '
+        "characters that names cannot have become _; tools.run(id, {...}) takes any id; "
+        'tools.search("words"), tools.describe(id). In parallel: import asyncio; '
+        "a, b = await asyncio.gather(tools.x.f(), tools.x.g()), and then await every call. A failed tool raises "
+        "ToolError (.code, .message). Answer by a top-level return or the last expression, in JSON. No network, no "
+        "host files. Know a tool's arguments before you use it."
     ),
     input_schema=closed(
         {
@@ -132,6 +130,5 @@ EXECUTE_CODE: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    open_world=True,
     once=True,
 )

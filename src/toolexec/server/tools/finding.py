@@ -223,9 +223,8 @@ _PAGING: Final = {"limit": LIMIT, "cursor": TEXT}
 
 SEARCH_TOOLS: Final = MetaTool(
     name="search_tools",
-    title="Search tools",
     description=(
-        "Start here: find tools by words, best first. Then describe_tool the one you want, then run_tool. "
+        "Start here: find tools by words, best first. "
         'Each hit has its id and arguments ("?" marks optional ones). query "" lists all; nextCursor gets more.'
     ),
     input_schema=closed(
@@ -237,7 +236,7 @@ SEARCH_TOOLS: Final = MetaTool(
             "backend": text("kind or name"),
             "read_only": FLAG,
             "destructive": FLAG,
-            "produces": text("argument that the result must provide, like issue_id"),
+            "produces": text("argument its result gives, like issue_id"),
         },
         ["query"],
     ),
@@ -247,8 +246,7 @@ SEARCH_TOOLS: Final = MetaTool(
 
 LIST_TOOLS: Final = MetaTool(
     name="list_tools",
-    title="List tools",
-    description="All tools by id, page by page; search_tools is quicker when you know what you want.",
+    description="All tools by id, page by page.",
     input_schema=closed(
         {
             **_PAGING,
@@ -263,8 +261,7 @@ LIST_TOOLS: Final = MetaTool(
 
 LIST_NAMESPACES: Final = MetaTool(
     name="list_namespaces",
-    title="List namespaces",
-    description="The groups that tools are in (the part of an id before the colon) and how many tools each has.",
+    description="Namespaces (the part of an id before the colon) with tool counts.",
     input_schema=closed(_PAGING),
     output_schema=closed(
         {

@@ -145,9 +145,7 @@ _DOC: Final = {
 
 DESCRIBE_TOOL: Final = MetaTool(
     name="describe_tool",
-    title="Describe a tool",
-    description="Read about one tool before you run it: its arguments and result as JSON Schema; full adds notes, "
-    "examples and a call to copy.",
+    description="A tool's arguments and result as JSON Schema; full adds notes, examples and a call to copy.",
     input_schema=closed(
         {
             "tool_id": TEXT,
@@ -162,7 +160,6 @@ DESCRIBE_TOOL: Final = MetaTool(
 
 LIST_TOOL_EXAMPLES: Final = MetaTool(
     name="list_tool_examples",
-    title="List examples of a tool",
     description="Example calls of one tool.",
     input_schema=closed({"tool_id": TEXT, "max": count(1, _EXAMPLES, _EXAMPLES)}, ["tool_id"]),
     output_schema=closed({"examples": EXAMPLES}, ["examples"]),
@@ -171,8 +168,7 @@ LIST_TOOL_EXAMPLES: Final = MetaTool(
 
 STUBS: Final = MetaTool(
     name="stubs",
-    title="Python stubs of tools",
-    description="Typed Python declarations of tools, to write code for execute_code; of these ids and namespaces.",
+    description="Typed Python declarations of tools, to write code for execute_code.",
     input_schema=closed(
         {"tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED}, "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED}}
     ),

@@ -41,11 +41,7 @@ async def _read(call: MetaCall) -> MetaReply:
 
 READ_RESULT: Final = MetaTool(
     name="read_result",
-    title="Read a large result",
-    description=(
-        "Reads a result that was too large for one reply, by the handle in its outline: page by page (offset, limit), "
-        "a part of it (path), or the places where a text is found (grep)."
-    ),
+    description="Read a result that was too large for one reply, by the handle in its outline.",
     input_schema=READ_ARGUMENTS,
     output_schema=_OUTPUT,
     handle=_read,

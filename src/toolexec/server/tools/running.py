@@ -181,11 +181,7 @@ def _leaves(value: Any) -> set[str]:
 
 RUN_TOOL: Final = MetaTool(
     name="run_tool",
-    title="Run a tool",
-    description=(
-        "Run one tool by its id, with args that fit its input schema (describe_tool has it). A result that is too "
-        "long comes as an outline with a handle for read_result. For several calls use run_chain or execute_code."
-    ),
+    description="Run one tool by its id, with args that fit its input schema (describe_tool has it).",
     input_schema=closed(
         {
             "tool_id": text("namespace:name"),
@@ -215,7 +211,6 @@ RUN_TOOL: Final = MetaTool(
     read_only=False,
     destructive=True,
     idempotent=False,
-    open_world=True,
     once=True,
 )
 

@@ -23,6 +23,7 @@ __all__ = [
     "TEXTS",
     "TOOLS",
     "JSONSchema",
+    "brief",
     "closed",
     "count",
     "listing",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 JSONSchema: TypeAlias = dict[str, Any]
+
+_CHECKED_ONLY: Final = frozenset({"additionalProperties", "exclusiveMinimum", "minItems", "maxItems", "maxLength"})
 
 ANY: Final[JSONSchema] = {}
 TEXT: Final[JSONSchema] = {"type": "string"}
@@ -57,6 +60,19 @@ def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -
     if required:
         schema["required"] = list(required)
     return {**schema, "additionalProperties": False}
+
+
+def brief(schema: Mapping[str, Any]) -> JSONSchema:
+    """Return *schema* as clients see it: without what only a mistake breaks, such as a limit of 0 items. The server
+    checks that all the same, and its error says what is wrong."""
+    shown = {key: part for key, part in schema.items() if key not in _CHECKED_ONLY}
+    if shown.get("minimum", 2) < 2:
+        del shown["minimum"]
+    if "properties" in shown:
+        shown["properties"] = {name: brief(part) for name, part in shown["properties"].items()}
+    if "items" in shown:
+        shown["items"] = brief(shown["items"])
+    return shown
 
 
 def listing(items: JSONSchema) -> JSONSchema:

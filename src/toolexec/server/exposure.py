@@ -1,0 +1,80 @@
+"""Whether a server lists the tools of the catalogue or its own, where that is left to the server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolexec.exec.facade import Exec
+from toolexec.server.direct import DirectTools, listing
+from toolexec.server.tools.base import MetaTool
+
+__all__ = ["AutoExposure", "beside", "room_for_tools"]
+
+_BESIDE: Final = ("execute_code", "read_result")
+_LEAST: Final = 60  # bytes of the shortest definition: what need not be measured to be too much
+_ABSENT: Final = 1500  # bytes that a backend counts as whose tools are not known yet: some four tools
+
+
+class AutoExposure:
+    """Lists the tools of the catalogue where a model reads less then than of the server's *own* tools.
+
+    Once the list was too long it stays that of the own tools: one that went back and forth would be read again and
+    again.
+    """
+
+    def __init__(self, ex: Exec, direct: DirectTools, own: Sequence[MetaTool]) -> None:
+        self._ex = ex
+        self._direct = direct
+        self._room = room_for_tools(own)
+        self._measured = (-1, 0)
+        self._too_many = False
+        self.was_direct = False
+
+    def is_small(self) -> bool:
+        """Return whether all tools are few enough, as far as they are known; a backend that is not there counts as
+        four tools."""
+        if self._too_many:
+            return False
+        absent = sum(status.enabled and not status.available for status in self._ex.backend_statuses())
+        return self._size() + absent * _ABSENT <= self._room
+
+    def choose(self) -> bool:
+        """Return whether to list the tools of the catalogue now; what is too much once is so until the end."""
+        small = self.is_small() and len(self._ex.index) > 0
+        self._too_many = not small
+        self.was_direct = self.was_direct or small
+        return small
+
+    def _size(self) -> int:
+        """The bytes of all definitions; of very many a part that is too much already."""
+        index = self._ex.index
+        version, size = self._measured
+        if version != index.version:
+            version, size = index.version, len(index) * _LEAST
+            if size <= self._room:
+                size = sum(
+                    _size(listing(name, tool, MODERN_PROTOCOL_VERSIONS[-1])) for name, tool in self._direct.every()
+                )
+            self._measured = (version, size)
+        return size
+
+
+def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
+    """Return those of the server's *own* tools that are listed beside the tools of the catalogue: what runs programs
+    that call them, and what reads long results."""
+    return [tool for tool in own if tool.name in _BESIDE]
+
+
+def room_for_tools(own: Sequence[MetaTool]) -> int:
+    """Return how many bytes the definitions of all tools may have, so that they and those beside them are not longer
+    than those of the server's *own* tools, which find and run them."""
+    return sum(_size(tool.to_mcp()) for tool in own) - sum(_size(tool.to_mcp()) for tool in beside(own))
+
+
+def _size(definition: dict[str, Any]) -> int:
+    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogatepass"))
