@@ -20,21 +20,41 @@ import copy
 import gc
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
-from toolexec.cli import audit, client_config, code_mode, config_command, image, init, keys, serve, trust
 from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
 from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    app: typer.Typer
+    """The whole command line."""
 
 __all__ = ["app", "main"]
 
 _SERVER = "One server over all tools"
+_ELSEWHERE: Final = {
+    "code": ("code_mode", "code", None),
+    "sandbox": ("code_mode", "sandbox", None),
+    "image": ("image", "image", None),
+    "doctor": ("code_mode", "doctor", None),
+    "serve": ("serve", "serve", _SERVER),
+    "init": ("init", "init", _SERVER),
+    "config": ("config_command", "config", _SERVER),
+    "client-config": ("client_config", "client_config", _SERVER),
+    "keys": ("keys", "keys", _SERVER),
+    "audit": ("audit", "audit", _SERVER),
+    "trust": ("trust", "trust", _SERVER),
+    "bench": ("app", "bench", _SERVER),
+    "demo": ("app", "demo", None),
+}
+"""The commands and groups that are imported when they are needed, in the order of the help: module, name, panel."""
 _EPILOG = "[bold]Exit codes[/bold]\n" + "\n".join(f"[cyan]{code:>4}[/cyan]  {text}" for code, text in TABLE)
 
 
@@ -62,7 +82,7 @@ def _tell_usage_error(error: Any) -> int:
     return USAGE
 
 
-app: typer.Typer = typer.Typer(
+_base: typer.Typer = typer.Typer(
     name="toolexec",
     cls=_Group,
     epilog=_EPILOG,
@@ -82,7 +102,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@_base.callback()
 def _shared(
     context: typer.Context,
     config: Config = None,
@@ -98,7 +118,7 @@ def _shared(
     context.obj = (tuple(config or ()), as_json)
 
 
-@app.command()
+@_base.command()
 def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="Words that say what you want to do.", show_default=False)],
@@ -124,7 +144,7 @@ def search(
     perform_command(context, lambda session: finding.search(session, asked), config, as_json)
 
 
-@app.command()
+@_base.command()
 def describe(
     context: typer.Context,
     tool: ToolId,
@@ -138,7 +158,7 @@ def describe(
     perform_command(context, lambda session: finding.describe(session, tool, level), config, as_json)
 
 
-@app.command()
+@_base.command()
 def run(
     context: typer.Context,
     tool: ToolId,
@@ -167,7 +187,7 @@ def run(
     perform_command(context, lambda s: running.run(s, tool, words, timeout=timeout, raw=raw), config, as_json)
 
 
-@app.command()
+@_base.command()
 def chain(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or TOML; - for stdin.", show_default=False)],
@@ -184,7 +204,7 @@ def chain(
     perform_command(context, lambda session: running.chain(session, file), config, as_json)
 
 
-@app.command("list")
+@_base.command("list")
 def list_tools(
     context: typer.Context,
     namespace: Annotated[str | None, typer.Option(help="Only this namespace.")] = None,
@@ -200,7 +220,7 @@ def list_tools(
     perform_command(context, lambda session: finding.list_tools(session, namespace, most), config, as_json)
 
 
-@app.command()
+@_base.command()
 def stubs(
     context: typer.Context,
     tools: Annotated[
@@ -224,7 +244,7 @@ def stubs(
     perform_command(context, lambda s: command.stubs(s, ids, spaces, output, awaitable=awaitable), config, as_json)
 
 
-@app.command()
+@_base.command()
 def export(
     context: typer.Context,
     format: Annotated[
@@ -259,7 +279,7 @@ def export(
     perform_command(context, lambda s: command.export(s, format, filters, output, **how), config, as_json)
 
 
-@app.command()
+@_base.command()
 def backends(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
     """Show every place that hosts tools: connected or not, and why not."""
     from toolexec.cli import finding
@@ -267,20 +287,6 @@ def backends(context: typer.Context, config: Config = None, as_json: AsJson = Fa
     perform_command(context, finding.backends, config, as_json)
 
 
-app.command()(code_mode.code)
-app.add_typer(code_mode.sandbox, name="sandbox")
-app.add_typer(image.image, name="image")
-app.command()(code_mode.doctor)
-app.command(rich_help_panel=_SERVER)(serve.serve)
-app.command(rich_help_panel=_SERVER)(init.init)
-app.add_typer(config_command.config, name="config", rich_help_panel=_SERVER)
-app.command("client-config", rich_help_panel=_SERVER)(client_config.client_config)
-app.add_typer(keys.keys, name="keys", rich_help_panel=_SERVER)
-app.add_typer(audit.audit, name="audit", rich_help_panel=_SERVER)
-app.add_typer(trust.trust, name="trust", rich_help_panel=_SERVER)
-
-
-@app.command(rich_help_panel=_SERVER)
 def bench(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
     """Show what the tools cost a model at the start, and how much serving them saves."""
     from toolexec.cli import bench as command
@@ -288,7 +294,6 @@ def bench(context: typer.Context, config: Config = None, as_json: AsJson = False
     perform_command(context, command.bench, config, as_json)
 
 
-@app.command()
 def demo(
     context: typer.Context,
     fast: Annotated[bool, typer.Option("--fast", help="Leave out the pauses for reading.")] = False,
@@ -303,15 +308,45 @@ def demo(
 def _app_for(words: Sequence[str]) -> typer.Typer:
     """Return the app with the one command that *words* begin with, else with all.
 
-    The parser inspects the parameters of each command that it has: of all 32 this takes a fifth of a short run.
+    The parser inspects the parameters of each command that it has: of all 32 this takes a fifth of a short run, and
+    their modules another one.
     """
-    commands = [each for each in app.registered_commands if words and _name_of(each) == words[0]]
-    groups = [each for each in app.registered_groups if words and each.name == words[0]]
-    if not commands and not groups:
-        return app
-    only = copy.copy(app)
-    only.registered_commands, only.registered_groups = commands, groups
+    first = words[0] if words else ""
+    commands = [each for each in _base.registered_commands if _name_of(each) == first]
+    if not commands and first not in _ELSEWHERE:
+        return _whole()
+    only = copy.copy(_base)
+    only.registered_commands, only.registered_groups = commands, []
+    if not commands:
+        _add(only, first)
     return only
+
+
+def _whole() -> typer.Typer:
+    """Return the app with all commands."""
+    made = copy.copy(_base)
+    made.registered_commands, made.registered_groups = [*_base.registered_commands], []
+    for name in _ELSEWHERE:
+        _add(made, name)
+    return made
+
+
+def _add(to: typer.Typer, name: str) -> None:
+    """Add a command or a group that is elsewhere."""
+    module, attribute, panel = _ELSEWHERE[name]
+    found = getattr(import_module(f"toolexec.cli.{module}"), attribute)
+    more: dict[str, Any] = {"rich_help_panel": panel} if panel else {}
+    if isinstance(found, typer.Typer):
+        to.add_typer(found, name=name, **more)
+    else:
+        to.command(name, **more)(found)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'toolexec.cli.app' has no attribute {name!r}")
+    globals()["app"] = made = _whole()
+    return made
 
 
 def _name_of(command: CommandInfo) -> str:

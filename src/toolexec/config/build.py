@@ -67,10 +67,11 @@ class Built:
     def close(self) -> None:
         """Write down which tools there are and were seen, and close the audit log; to be called when the Exec is
         closed."""
-        from toolexec.run.pinning import Pins
+        if self.gate is not None and self.gate.pinning is not None:
+            from toolexec.run.pinning import Pins
 
-        if self.gate is not None and isinstance(self.gate.pinning, Pins):
-            self.gate.pinning.flush()
+            if isinstance(self.gate.pinning, Pins):
+                self.gate.pinning.flush()
         if self.audit is not None:
             self.audit.close()
         if self.catalogue is not None:
@@ -254,8 +255,6 @@ class _GateMaker:
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
         """Return the gate, None where none is needed, and the log that it writes."""
-        from toolexec.run.gate import Gate
-
         policy = self._policy()
         rates = parts.rate_limit(self.loaded)
         made: dict[str, GatePart | None] = {
@@ -273,6 +272,8 @@ class _GateMaker:
             made["audit"] = Audit(log)
         if not any(part is not None for part in made.values()):
             return None, None
+        from toolexec.run.gate import Gate
+
         return Gate(**made), log
 
     def _wanted(self, *blocks: str) -> bool:

@@ -60,8 +60,6 @@ def policy(loaded: LoadedConfig) -> Policy:
 
 def rate_limit(loaded: LoadedConfig) -> RateLimit | None:
     """Return the rate limits; None where there are none."""
-    from toolexec.run.layers.rate_limit import RateLimit
-
     block = loaded.settings.limits
     rates: dict[str, Any] = {
         "overall": block.rate or None,
@@ -69,7 +67,11 @@ def rate_limit(loaded: LoadedConfig) -> RateLimit | None:
         "per_tool": block.rate_per_tool or None,
         "per_backend": block.rate_per_backend or None,
     }
-    return RateLimit(**rates) if any(rates.values()) else None
+    if not any(rates.values()):
+        return None
+    from toolexec.run.layers.rate_limit import RateLimit
+
+    return RateLimit(**rates)
 
 
 class _ApiKeyEntry(Block):

@@ -32,9 +32,11 @@ class ToolsetEntry:
 
 def read_toolsets(entries: Mapping[str, ToolsetEntry], mistakes: Mistakes) -> dict[str, Toolset]:
     """Return the toolsets by name; what is wrong with one is added to *mistakes*."""
+    found: dict[str, Toolset] = {}
+    if not entries:
+        return found
     from toolexec.discovery.toolset import Toolset
 
-    found: dict[str, Toolset] = {}
     for name, entry in entries.items():
         try:
             toolset = Toolset.from_dict(entry.data, name)
@@ -52,15 +54,17 @@ def served_toolset(loaded: LoadedConfig) -> Toolset | None:
 
     Raises ConfigurationError for a name that no toolset has.
     """
+    names = loaded.settings.server.toolsets
+    if not names:
+        return None
     from toolexec.discovery.toolset import Toolset
 
-    names = loaded.settings.server.toolsets
     for name in names:
         if name not in loaded.toolsets:
             raise ConfigurationError(f"there is no toolset {name!r}; {_hint(name, loaded.toolsets)}")
     if len(names) == 1:
         return loaded.toolsets[names[0]]
-    return Toolset.union((loaded.toolsets[name] for name in names), " or ".join(names)) if names else None
+    return Toolset.union((loaded.toolsets[name] for name in names), " or ".join(names))
 
 
 def check_served(loaded: LoadedConfig, known: Mapping[str, Any], mistakes: Mistakes) -> None:

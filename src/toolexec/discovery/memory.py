@@ -90,11 +90,7 @@ class InMemoryIndex:
     """
 
     def __init__(self, searcher: Searcher | None = None, *, selector: BindingSelector = prefer_local) -> None:
-        if searcher is None:
-            from toolexec.discovery.bm25 import BM25Searcher
-
-            searcher = BM25Searcher()
-        self.searcher: Searcher = searcher
+        self._searcher = searcher
         self._selector = selector
         self._lock = threading.RLock()
         self._entries: dict[str, Registered] = {}
@@ -107,6 +103,24 @@ class InMemoryIndex:
         self._next_listener = 0
         self._events: deque[ChangeEvent] = deque()
         self._delivering = False
+
+    @property
+    def searcher(self) -> Searcher:
+        """What ranks the tools. The default one is made at the first search: a program that only runs tools needs
+        none."""
+        searcher = self._searcher
+        return searcher if searcher is not None else self._default_searcher()
+
+    def _default_searcher(self) -> Searcher:
+        from toolexec.discovery.bm25 import BM25Searcher
+
+        with self._lock:
+            if self._searcher is None:
+                made = BM25Searcher()
+                for entry in self._entries.values():
+                    made.add(entry.tool, entry.bindings)
+                self._searcher = made
+            return self._searcher
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -155,7 +169,8 @@ class InMemoryIndex:
             rest = tuple(b for b in entry.bindings if b != binding) if binding is not None else ()
             if rest:
                 self._entries[tool_id] = Registered(entry.tool, rest, self._select(entry.tool, rest))
-                self.searcher.add(entry.tool, rest)
+                if self._searcher is not None:
+                    self._searcher.add(entry.tool, rest)
                 self._note("backend_removed", tool_id, binding)
             else:
                 self._remove(entry, binding or entry.binding)
@@ -207,8 +222,8 @@ class InMemoryIndex:
             if tool.version:
                 self._versions.add(tool.namespace, tool.name, tool.version)
         differs = known is None or known.bindings != entry.bindings or known.tool != tool
-        if differs:
-            self.searcher.add(tool, entry.bindings)
+        if differs and self._searcher is not None:
+            self._searcher.add(tool, entry.bindings)
         self._recent.finish()
         if differs or change != "updated":  # else nothing that anyone could see has changed
             self._note(change, tool.id, binding)
@@ -222,7 +237,8 @@ class InMemoryIndex:
             del self._namespaces[tool.namespace]
         if tool.version:
             self._versions.discard(tool.namespace, tool.name, tool.version)
-        self.searcher.remove(tool.id)
+        if self._searcher is not None:
+            self._searcher.remove(tool.id)
         self._recent.finish()
         self._note("tool_removed", tool.id, binding)
 
