@@ -14,7 +14,7 @@ PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak lint format bench clean
+.PHONY: demo test test-full test-soak lint format bench bench-quick clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -38,7 +38,10 @@ format: $(STAMP)
 	@$(BIN)/ruff format .
 
 bench: $(STAMP)
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-quick: $(STAMP)
+	@$(BIN)/python -m benchmarks --quick
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .coverage* build dist

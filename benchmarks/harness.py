@@ -29,13 +29,15 @@ _SLOWER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A measured program: the module in `benchmarks.programs`, how many rounds it takes part in, whose interpreter."""
+    """A measured program: the module in `benchmarks.programs`, how many rounds it takes part in, whose interpreter, and
+    whether a quick run has it, too."""
 
     name: str
     module: str
     rounds: int = 5
     peer: str = ""
     args: tuple[str, ...] = ()
+    quick: bool = True
 
 
 PROGRAMS = (
@@ -46,15 +48,22 @@ PROGRAMS = (
     Program(name="langchain", module="peer_langchain", peer="langchain-core"),
     Program(name="catalogue", module="catalogue"),
     *(
-        Program(name=f"search-{size}", module="search_speed", rounds=rounds, args=(size,))
+        Program(name=f"search-{size}", module="search_speed", rounds=rounds, args=(size,), quick=size != "100000")
         for size, rounds in (("1000", 3), ("10000", 3), ("100000", 2))
     ),
     *(
-        Program(name=f"search-peers-{size}", module="peer_search_speed", rounds=1, peer="bm25s", args=(size,))
+        Program(
+            name=f"search-peers-{size}",
+            module="peer_search_speed",
+            rounds=1,
+            peer="bm25s",
+            args=(size,),
+            quick=size == "1000",
+        )
         for size in ("1000", "10000", "100000")
     ),
     *(
-        Program(name=f"{name}-{size}", module=module, rounds=1, peer=peer, args=(size,))
+        Program(name=f"{name}-{size}", module=module, rounds=1, peer=peer, args=(size,), quick=False)
         for size in ("10000", "100000")
         for name, module, peer in (
             ("search-memory", "search_memory", ""),
@@ -62,11 +71,12 @@ PROGRAMS = (
         )
     ),
     Program(name="ranking", module="search_ranking", rounds=1),
-    Program(name="ranking-peers", module="peer_search_ranking", rounds=1, peer="bm25s"),
+    Program(name="ranking-peers", module="peer_search_ranking", rounds=1, peer="bm25s", quick=False),
     Program(name="concurrency", module="concurrency"),
     Program(name="worker", module="worker"),
     Program(name="code", module="code", rounds=3),
     Program(name="code-start", module="code_start", rounds=1),
+    Program(name="starting", module="starting", rounds=1),
     Program(name="code-monty", module="peer_monty_code", rounds=3, peer="pydantic-monty"),
     Program(name="code-fastmcp", module="peer_fastmcp_code", rounds=3, peer="fastmcp"),
     Program(name="code-smolagents", module="peer_smolagents_code", rounds=3, peer="smolagents"),
@@ -76,22 +86,22 @@ PROGRAMS = (
     Program(name="serve", module="serve_stdio", rounds=3),
     Program(name="serve-start", module="serve_start", rounds=1),
     Program(name="serve-size", module="serve_size", rounds=1),
-    Program(name="http-load", module="http_load", rounds=1),
+    Program(name="http-load", module="http_load", rounds=1, quick=False),
     Program(name="imports", module="imports", rounds=1, args=("asyncio", "toolexec", "toolexec:Exec")),
     Program(name="import-fastmcp", module="imports", rounds=1, peer="fastmcp", args=("fastmcp",)),
     Program(name="import-pydantic-ai", module="imports", rounds=1, peer="pydantic-ai-slim", args=("pydantic_ai",)),
     Program(name="import-langchain", module="imports", rounds=1, peer="langchain-core", args=("langchain_core.tools",)),
     Program(name="import-httpx", module="imports", rounds=1, peer="fastmcp", args=("httpx",)),
     *(
-        Program(name=f"sandbox-{kind}", module="sandbox", rounds=1, args=(kind,))
+        Program(name=f"sandbox-{kind}", module="sandbox", rounds=1, args=(kind,), quick=False)
         for kind in ("bubblewrap", "docker", "containerd", "gvisor")
     ),
     *(
-        Program(name=f"sandbox-many-{kind}", module="sandbox_many", rounds=1, args=(kind,))
+        Program(name=f"sandbox-many-{kind}", module="sandbox_many", rounds=1, args=(kind,), quick=False)
         for kind in ("bubblewrap", "docker", "containerd", "gvisor")
     ),
-    Program(name="sandbox-peers", module="sandbox_peers", rounds=1),
-    Program(name="mcp-cycles", module="mcp_cycles", rounds=1),
+    Program(name="sandbox-peers", module="sandbox_peers", rounds=1, quick=False),
+    Program(name="mcp-cycles", module="mcp_cycles", rounds=1, quick=False),
 )
 
 

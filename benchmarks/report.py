@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,14 +15,18 @@ from benchmarks.machine import describe_load, describe_machine, describe_version
 from benchmarks.rows import GROUPS, NAMES, TIMES, Row, show
 from benchmarks.sandbox_rows import SANDBOX_GROUPS, SANDBOX_NAMES
 from benchmarks.search_rows import SEARCH_GROUPS, SEARCH_NAMES
+from benchmarks.seen import seen
 
 __all__ = ["print_table", "write_page"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 HEADINGS = ("What", "Median", "Lowest", "Bar", "Verdict", "Beside it")
+WAYS = {"cpu": "CPU", "paused": "After a pause", "at_once": "At once"}
+"""The columns that only those tables have that it was measured for: what is behind the `@` of a figure's key."""
 ALL_GROUPS = GROUPS | SEARCH_GROUPS | SANDBOX_GROUPS
 ALL_NAMES = NAMES | SEARCH_NAMES | SANDBOX_NAMES
+_SHORT = {"cpu": "CPU", "paused": "paused", "at_once": "at once"}
 _PEERS = ("fastmcp", "pydantic-ai-slim", "langchain-core", "bm25s", "tantivy")
 
 
@@ -30,15 +34,17 @@ def print_table(outcome: Outcome) -> None:
     """Show the rows that were measured, and what could not be."""
     console = Console()
     console.width = max(console.width, 150)
-    table = Table(*HEADINGS, title=describe_machine(), title_justify="left")
+    table = Table(*_headings(WAYS), title=describe_machine(), title_justify="left")
     for group, rows in ALL_GROUPS.items():
-        lines = [_cells(row, outcome) for row in rows if row.key in outcome.figures]
+        lines = [_cells(row, outcome, WAYS) for row in rows if row.key in outcome.figures]
         if lines:
             table.add_section()
             table.add_row(f"[bold]{group}[/bold]")
-            for line in lines:
-                style = {"missed": "red", "met": "green"}.get(line[4], "")
-                table.add_row(*line[:4], f"[{style}]{line[4]}[/{style}]" if style else line[4], line[5])
+            for *others, verdict, beside in lines:
+                style = {"missed": "red", "met": "green"}.get(verdict, "")
+                table.add_row(*others, f"[{style}]{verdict}[/{style}]" if style else verdict, beside)
+            if line := seen(group, outcome):
+                table.add_row(f"[italic]{line}[/italic]")
     console.print(table)
     for name, problem in outcome.problems.items():
         console.print(f"[red]not measured: {name}: {problem}[/red]", highlight=False)
@@ -63,7 +69,16 @@ def write_page(outcome: Outcome, *, rounds: int, load: str) -> Path:
     return PAGE
 
 
-def _cells(row: Row, outcome: Outcome) -> list[str]:
+def _headings(ways: Iterable[str]) -> list[str]:
+    return [*HEADINGS[:3], *(WAYS[way] for way in ways), *HEADINGS[3:]]
+
+
+def _ways(rows: Iterable[Row], outcome: Outcome) -> list[str]:
+    """Return the ways in which any of the rows was measured."""
+    return [way for way in WAYS if any(f"{row.key}@{way}" in outcome.figures for row in rows)]
+
+
+def _cells(row: Row, outcome: Outcome, ways: Iterable[str]) -> list[str]:
     figure = outcome.figures[row.key]
     value, verdict = row.value(figure), _verdict(row, figure)
     lowest = show(figure.lowest, row.unit) if row.unit in ("time", "ratio") else ""
@@ -72,7 +87,13 @@ def _cells(row: Row, outcome: Outcome) -> list[str]:
     if row.limit is not None:
         bar += f" ({show(row.limit, row.unit)})"
     beside = "; ".join(_compared(row, key, value, outcome) for key in row.beside if key in outcome.figures)
-    return [row.what, show(value, row.unit), lowest, bar, verdict, beside]
+    others = [_shown(f"{row.key}@{way}", outcome) for way in ways]
+    return [row.what, show(value, row.unit), lowest, *others, bar, verdict, beside]
+
+
+def _shown(key: str, outcome: Outcome) -> str:
+    figure = outcome.figures.get(key)
+    return show(figure.median, "time") if figure is not None else ""
 
 
 def _verdict(row: Row, figure: Figure) -> str:
@@ -89,18 +110,24 @@ def _compared(row: Row, key: str, value: float, outcome: Outcome) -> str:
     if row.unit == "share":
         return f"{ALL_NAMES[key]} {show(other, row.unit)}"
     unit, times = "bytes" if row.unit == "bytes" else "time", other / value
-    return f"{ALL_NAMES[key]} {show(other, unit)} ({times:.{0 if times >= 10 else 2}f}{TIMES})"
+    ways = [f"{name} {text}" for way, name in _SHORT.items() if (text := _shown(f"{key}@{way}", outcome))]
+    more = f"; {', '.join(ways)}" if ways else ""
+    return f"{ALL_NAMES[key]} {show(other, unit)} ({times:.{0 if times >= 10 else 2}f}{TIMES}{more})"
 
 
 def _tables(outcome: Outcome) -> Iterator[str]:
     for group, rows in ALL_GROUPS.items():
         measured = [row for row in rows if row.key in outcome.figures]
         if measured:
+            ways = _ways(measured, outcome)
+            headings = _headings(ways)
             yield f"### {group}\n"
-            yield f"| {' | '.join(HEADINGS)} |"
-            yield f"|{' --- |' * len(HEADINGS)}"
+            if line := seen(group, outcome):
+                yield f"*{line}*\n"
+            yield f"| {' | '.join(headings)} |"
+            yield f"|{' --- |' * len(headings)}"
             for row in measured:
-                yield f"| {' | '.join(_cells(row, outcome))} |"
+                yield f"| {' | '.join(_cells(row, outcome, ways))} |"
             yield ""
 
 

@@ -22,8 +22,8 @@ _ENGINES = {
 }
 _PEERS = {"bm25s": "bm25s", "tantivy": "tantivy", "fts5": "SQLite FTS5", "fastmcp": "FastMCP's BM25"}
 _FIGURES = (
-    *("mean", "p50", "p95", "cold", "others", "build", "build_cpu", "add.median", "add.p95", "precision"),
-    *("once.mean", "once.p95", "once.max", "once.cpu"),
+    *("mean", "p50", "p95", "cold", "others", "build", "add.median", "add.p95", "precision"),
+    *("once.mean", "once.p95", "once.max"),
 )
 _METRICS = {"recall1": "the first", "recall5": "the first five", "recall20": "the first twenty"}
 _MEANS = {1_000: (0.1 * _MS, 0.2 * _MS), 10_000: (0.3 * _MS, 0.6 * _MS), 100_000: (1.0 * _MS, 3 * _MS)}
@@ -61,7 +61,6 @@ def _speed(size: int) -> tuple[Row, ...]:
         ),
         Row(key=f"{key}once.p95", what="95th percentile", bar=3 * _MS, limit=8 * _MS, beside=others("once.p95")),
         Row(key=f"{key}once.max", what="the longest", beside=others("once.max")),
-        Row(key=f"{key}once.cpu", what="CPU time, mean", beside=others("once.cpu")),
         Row(key=f"{key}opened", what="first query after a stored catalogue was opened", bar=5 * _MS),
         Row(
             key=f"{key}ids.mean",
@@ -89,7 +88,6 @@ def _speed(size: int) -> tuple[Row, ...]:
             limit=30 * _US,
             beside=others("build"),
         ),
-        Row(key=f"{key}build_cpu", what="CPU time", beside=others("build_cpu")),
         Row(key=f"{key}build_from_data", what="from JSON data to the first answer, a tool"),
         Row(
             key=f"{key}add.median",

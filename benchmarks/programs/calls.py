@@ -35,7 +35,8 @@ async def measure_runner(meter: Meter) -> None:
     }
     assert (await bare.run(ToolCall("bench:echo", ARGS))).value == ARGS
     for name, runner in runners.items():
-        await meter.awaited(f"calls.{name}", lambda run=runner.run: run(ToolCall("bench:echo", ARGS)))
+        ways = name == "runner"
+        await meter.awaited(f"calls.{name}", lambda run=runner.run: run(ToolCall("bench:echo", ARGS)), ways=ways)
 
 
 async def measure_facade(meter: Meter) -> None:
@@ -47,7 +48,7 @@ async def measure_facade(meter: Meter) -> None:
         ex.add(echo_tool("thread"), handler=answer_sync)
         for name in ("echo", "typed", "inline", "thread"):
             assert (await ex.run_tool(f"bench:{name}", ARGS)).raise_for_error().value == ARGS
-            await meter.awaited(f"calls.facade_{name}", ex.run_tool, f"bench:{name}", ARGS)
+            await meter.awaited(f"calls.facade_{name}", ex.run_tool, f"bench:{name}", ARGS, ways=name != "typed")
     async with Exec() as ex:
         ex.add(echo_tool(), handler=answer)
         ex.add_backends(*(ProviderBackend(f"other{number}", refuse) for number in range(5)))
@@ -71,7 +72,7 @@ async def measure_chain(meter: Meter) -> None:
         steps = [first] + [Step(tool_id="bench:echo", use_previous=True)] * (CHAIN_LENGTH - 1)
         result = await ex.run_chain(steps)
         assert result.raise_for_error().value == ARGS
-        await meter.awaited("calls.chain_step", ex.run_chain, steps, per=CHAIN_LENGTH)
+        await meter.awaited("calls.chain_step", ex.run_chain, steps, per=CHAIN_LENGTH, ways=True)
 
 
 async def main(meter: Meter) -> None:

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import psutil
 
-from benchmarks.meter import Meter, run_program
+from benchmarks.meter import Meter, cpu_seconds, run_program
 from toolexec import Exec
 from toolexec.runtime.wasm.backend import WasmBackend
 
@@ -60,13 +60,31 @@ async def timed(ex: Exec, code: str) -> float:
     return taken
 
 
-async def runs(meter: Meter, name: str, ex: Exec, code: str, count: int) -> None:
-    """Record single runs, with time between them for the pool to be filled."""
-    await timed(ex, code)
-    gc.collect()
-    for _ in range(5 if meter.quick else count):
-        await asyncio.sleep(PAUSE)
-        meter.record(name, await timed(ex, code))
+async def runs(meter: Meter, name: str, ex: Exec, code: str) -> None:
+    """Record single runs: each right after the last one, each after a pause, and many at once."""
+    await meter.runs(name, lambda: timed(ex, code))
+
+
+async def session_runs(meter: Meter, ex: Exec, code: str) -> None:
+    """Record runs in one session, which keeps its state."""
+    async with ex.session() as session:
+
+        async def once() -> None:
+            (await session.execute(code)).raise_for_error()
+
+        await once()
+        before = cpu_seconds()
+        times = 5 if meter.quick else 60
+        for _ in range(times):
+            started = perf_counter()
+            await once()
+            meter.record("code.session_one_call", perf_counter() - started)
+        meter.record("code.session_one_call@cpu", (cpu_seconds() - before) / times)
+        for _ in range(times):
+            await asyncio.sleep(PAUSE)
+            started = perf_counter()
+            await once()
+            meter.record("code.session_one_call@paused", perf_counter() - started)
 
 
 async def nested(meter: Meter, name: str, ex: Exec, code: Callable[[int], str]) -> None:
@@ -121,19 +139,21 @@ async def main(meter: Meter) -> None:
     """All of it."""
     one = "tools.math.add(a=1, b=2)"
     async with executor(pool_size=4) as ex:
-        await runs(meter, "code.pooled_no_call", ex, "1", 60)
-        await runs(meter, "code.pooled_one_call", ex, one, 60)
+        await runs(meter, "code.pooled_no_call", ex, "1")
+        await runs(meter, "code.pooled_one_call", ex, one)
+        await session_runs(meter, ex, one)
         await nested(meter, "code.call_sync", ex, lambda n: f"for i in range({n}): tools.math.add(a=i, b=2)")
         await nested(meter, "code.call_async", ex, lambda n: f"for i in range({n}): tools.math.async_add(a=i, b=2)")
         await nested(meter, "code.call_awaited", ex, lambda n: f"for i in range({n}): await tools.math.async_add(a=i)")
         await nested(meter, "code.gathered_async", ex, gathered("tools.math.async_add"))
         await nested(meter, "code.gathered_sync", ex, gathered("tools.math.add"))
         slow = "import asyncio\nsum(await asyncio.gather(*[tools.math.wait() for _ in range(100)]))"
-        await runs(meter, "code.gather_100_waits", ex, slow, 5)
+        for _ in range(5):
+            meter.record("code.gather_100_waits", await timed(ex, slow))
         await stopping(meter, ex)
         await many(meter, ex)
     async with executor(pool_size=0) as ex:
-        await runs(meter, "code.fresh_one_call", ex, one, 60)
+        await runs(meter, "code.fresh_one_call", ex, one)
     async with executor(pool_size=4, more_tools=1_000 if meter.quick else 100_000) as ex:
         await nested(meter, "code.call_sync_large", ex, lambda n: f"for i in range({n}): tools.math.add(a=i, b=2)")
     meter.facts["wasmtime"] = version("wasmtime")

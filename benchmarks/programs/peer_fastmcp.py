@@ -16,7 +16,7 @@ async def main(meter: Meter) -> None:
     server.tool(echo)
     async with Client(server) as client:
         assert (await client.call_tool("echo", ARGS)).structured_content == ARGS
-        await meter.awaited("peers.fastmcp", client.call_tool, "echo", ARGS)
+        await meter.awaited("peers.fastmcp", client.call_tool, "echo", ARGS, ways=True)
     meter.facts["fastmcp"] = version("fastmcp")
 
 

@@ -36,8 +36,7 @@ async def main(meter: Meter) -> None:
             await client.call_tool("execute", {"code": code.format(calls)})
             return perf_counter() - started
 
-        for _ in range(3 if meter.quick else 25):
-            meter.record("peers.fastmcp_one_call", await timed(1))
+        await meter.runs("peers.fastmcp_one_call", lambda: timed(1), 25)
         for _ in range(2 if meter.quick else 10):
             without = await timed(0)
             meter.record("peers.fastmcp_call", (await timed(CALLS) - without) / CALLS)

@@ -18,10 +18,10 @@ async def main(meter: Meter) -> None:
     """One call, and a chain in which each tool's value is the next one's arguments."""
     echo_tool = tool(echo)
     assert await echo_tool.ainvoke(ARGS) == ARGS
-    await meter.awaited("peers.langchain", echo_tool.ainvoke, ARGS)
+    await meter.awaited("peers.langchain", echo_tool.ainvoke, ARGS, ways=True)
     chain = reduce(or_, [echo_tool] * CHAIN_LENGTH)
     assert await chain.ainvoke(ARGS) == ARGS
-    await meter.awaited("peers.langchain_chain_step", chain.ainvoke, ARGS, per=CHAIN_LENGTH)
+    await meter.awaited("peers.langchain_chain_step", chain.ainvoke, ARGS, per=CHAIN_LENGTH, ways=True)
     meter.facts["langchain-core"] = version("langchain-core")
 
 

@@ -1,4 +1,4 @@
-"""pydantic-monty: a new pool for a run, then calls in a warm one."""
+"""pydantic-monty: a new pool for a run, a warm pool, one session, and calls in a warm one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,22 @@ async def fresh(code: str) -> Any:
 
 
 async def main(meter: Meter) -> None:
-    """Start with one call; then what a call adds, one by one and gathered."""
-    for _ in range(5 if meter.quick else 40):
-        started = perf_counter()
-        assert await fresh("await add(1, 2)") == 3
-        meter.record("peers.monty_one_call", perf_counter() - started)
+    """Start with one call: cold, from a warm pool, in one session; then what a call adds, one by one and gathered."""
+    await meter.runs("peers.monty_one_call", lambda: fresh("await add(1, 2)"))
     one_by_one = "n = 0\nfor i in range({}):\n    n = await add(i, 2)\nn"
     together = "import asyncio\nr = await asyncio.gather(*[add(i, 2) for i in range({})])\nlen(r)"
     async with pydantic_monty.AsyncMonty() as pool:
+
+        async def checked_out() -> None:
+            async with pool.checkout() as session:
+                assert await session.feed_run("await add(1, 2)", external_lookup={"add": add}) == 3
+
+        await meter.runs("peers.monty_warm_one_call", checked_out)
+        async with pool.checkout() as kept:
+            for _ in range(5 if meter.quick else 60):
+                started = perf_counter()
+                await kept.feed_run("await add(1, 2)", external_lookup={"add": add})
+                meter.record("peers.monty_session_one_call", perf_counter() - started)
 
         async def timed(code: str) -> float:
             async with pool.checkout() as session:

@@ -21,7 +21,7 @@ async def main(meter: Meter) -> None:
     manager = await ToolManager(FunctionToolset([echo])).for_run_step(context)
     call = ToolCallPart(tool_name="echo", args=ARGS, tool_call_id="1")
     assert await manager.handle_call(call) == ARGS
-    await meter.awaited("peers.pydantic_ai", manager.handle_call, call)
+    await meter.awaited("peers.pydantic_ai", manager.handle_call, call, ways=True)
     meter.facts["pydantic-ai-slim"] = version("pydantic-ai-slim")
 
 

@@ -164,7 +164,7 @@ def measure(meter: Meter, name: str, make: Callable[..., Engine], count: int) ->
     engine = make(definitions)
     engine.search("release notes")
     meter.record(f"{prefix}.build", (perf_counter() - started) / count)
-    meter.record(f"{prefix}.build_cpu", (process_time() - before) / count)
+    meter.record(f"{prefix}.build@cpu", (process_time() - before) / count)
     record_once(meter, f"{prefix}.once", engine.search)
     record_search(meter, prefix, engine.search)
 

@@ -30,8 +30,7 @@ async def main(meter: Meter) -> None:
         assert result.ok, result
         return taken
 
-    for _ in range(3 if meter.quick else 25):
-        meter.record("peers.toolplane_one_call", await timed(1))
+    await meter.runs("peers.toolplane_one_call", lambda: timed(1), 25)
     for _ in range(2 if meter.quick else 10):
         without = await timed(0)
         meter.record("peers.toolplane_call", (await timed(CALLS) - without) / CALLS)

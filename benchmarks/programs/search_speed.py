@@ -47,7 +47,7 @@ def measure_builds(meter: Meter, prefix: str, definitions: Sequence[dict[str, An
         started, before = perf_counter(), process_time()
         index = filled(tools)
         meter.record(f"{prefix}.build", (perf_counter() - started) / count)
-        meter.record(f"{prefix}.build_cpu", (process_time() - before) / count)
+        meter.record(f"{prefix}.build@cpu", (process_time() - before) / count)
     record_once(meter, f"{prefix}.once", lambda query: index.search(query, LIMIT))
     return index
 

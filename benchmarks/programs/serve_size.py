@@ -36,9 +36,11 @@ async def main(meter: Meter) -> None:
     assert len(real) > 10
     every = size([{**real[n % len(real)], "name": f"service{n}__{real[n % len(real)]['name']}"} for n in range(TOOLS)])
     for expose in ("meta", "code"):
-        shown = size([tool.to_mcp() for tool in meta_tools(expose, code_enabled=True)])
+        shown = size({"tools": [tool.to_mcp() for tool in meta_tools(expose, code_enabled=True)]})
         shown += size(instructions(expose, tools=TOOLS, code_enabled=True))
         meter.record(f"serve.start_{expose}", shown / every)
+        if expose == "meta":
+            meter.record("serve.start_bytes", shown)
         meter.facts[f"serve.start_{expose}"] = f"{shown:,} bytes in place of {every:,}"
 
 
