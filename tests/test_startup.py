@@ -43,6 +43,7 @@ NOT_FOR_A_CALL = (
     "toolexec.code.executor",
     "toolexec.code.tools",
     "toolexec.config",
+    "toolexec.discovery.bm25",
     "toolexec.discovery.links.links",
     "toolexec.discovery.toolset",
     "toolexec.exec.chain",
@@ -60,9 +61,17 @@ TOOL_FILE = "from toolexec import tool\n\n@tool\ndef add(a: int, b: int) -> int:
 NOT_FOR_A_COMMAND = (
     "toolexec.adapter",
     "toolexec.backend.mcp",
+    "toolexec.cli.audit",
+    "toolexec.cli.image",
+    "toolexec.cli.serve",
+    "toolexec.discovery.bm25",
+    "toolexec.discovery.toolset",
     "toolexec.exec.chain",
     "toolexec.exec.code",
     "toolexec.integrations",
+    "toolexec.run.gate",
+    "toolexec.run.layers.rate_limit",
+    "toolexec.run.pinning",
     "toolexec.server",
 )
 """What `toolexec run` of a tool in a Python file does not load, each with its submodules."""

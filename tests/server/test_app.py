@@ -45,8 +45,8 @@ def calculator() -> Exec:
 
 @both
 async def test_every_tool_of_the_server_is_listed_with_schemas(era: str) -> None:
-    """The list has the server's own tools, each with a legal schema of its arguments; what they answer is told by no
-    schema, as a model would pay for it, and clients would insist on structured content of long replies, too."""
+    """The list has the server's own tools, each with a legal schema of its arguments; there is no schema of what they
+    answer, as a model would pay for it, and clients would insist on structured content of long replies, too."""
     async with serving(calculator()) as server, connect(server, era) as client:
         tools = (await client.list_tools()).tools
         names = [tool.name for tool in tools]

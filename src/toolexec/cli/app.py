@@ -20,6 +20,7 @@ import copy
 import gc
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -322,6 +323,7 @@ def _app_for(words: Sequence[str]) -> typer.Typer:
     return only
 
 
+@cache
 def _whole() -> typer.Typer:
     """Return the app with all commands."""
     made = copy.copy(_base)
@@ -345,8 +347,7 @@ def _add(to: typer.Typer, name: str) -> None:
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module 'toolexec.cli.app' has no attribute {name!r}")
-    globals()["app"] = made = _whole()
-    return made
+    return _whole()
 
 
 def _name_of(command: CommandInfo) -> str:

@@ -122,6 +122,12 @@ class InMemoryIndex:
                 self._searcher = made
             return self._searcher
 
+    def close_search(self) -> None:
+        """Close the searcher, if there is one by now and it has something to close."""
+        close = getattr(self._searcher, "close", None)
+        if close is not None:
+            close()
+
     # -- changes ------------------------------------------------------------------------------------------------
 
     def register(self, tool: Tool, binding: Binding) -> None:

@@ -123,7 +123,10 @@ class Parts:
                 await self.code.aclose()
         finally:
             self.links.close()
-            close_search = getattr(getattr(self.discovery.index, "searcher", None), "close", None)
+            index = self.discovery.index
+            close_search = getattr(index, "close_search", None)
+            if close_search is None:  # another index, whose searcher is there
+                close_search = getattr(getattr(index, "searcher", None), "close", None)
             try:
                 if close_search is not None:
                     close_search()

@@ -63,7 +63,7 @@ __all__ = ["ToolServer"]
 logger: logging.Logger = logging.getLogger(__name__)
 _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
-_AUTO_WAIT = 2.0  # clients wait for the first list, and a few slow backends are no reason to have them wait longer
+_AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
 _Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
 """One parsed call: makes it for an origin, reports its progress, and returns the reply."""
@@ -335,15 +335,15 @@ class _Dispatcher:
         """Return the input schema of a tool by its name here, for any caller; None when there is none."""
         if name in self._own:
             return self._own[name].tool.input_schema
-        tool = self._of_anybody(name)
+        tool = self._by_name(name)
         schema = tool.input_schema.to_json() if tool is not None else None
         return schema if isinstance(schema, dict) else None
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name, visible to this caller or not."""
-        return name in self._own or self._of_anybody(name) is not None
+        return name in self._own or self._by_name(name) is not None
 
-    def _of_anybody(self, name: str) -> Tool | None:
+    def _by_name(self, name: str) -> Tool | None:
         if self._direct is None or (self._auto is not None and not self._auto.was_direct):
             return None
         return self._direct.of_anybody(name)

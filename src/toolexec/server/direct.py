@@ -68,7 +68,7 @@ class DirectTools:
         return [(names.names[entry.tool.id], entry.tool) for entry in index.tools() if entry.tool.id in names.names]
 
     def every(self) -> list[tuple[str, Tool]]:
-        """Name and tool, for all of them, whoever may know of them, by ID."""
+        """Return name and tool of all of them, visible to this caller or not, by ID."""
         names = self._names().names
         return [(names[e.tool.id], e.tool) for e in self._ex.index.tools() if e.tool.id in names]
 

@@ -35,8 +35,7 @@ class AutoExposure:
         self.was_direct = False
 
     def is_small(self) -> bool:
-        """Return whether all tools are few enough, as far as they are known; a backend that is not there counts as
-        four tools."""
+        """Return whether all tools are few enough; a backend that is not there counts as four tools."""
         if self._too_many:
             return False
         absent = sum(status.enabled and not status.available for status in self._ex.backend_statuses())
