@@ -70,7 +70,7 @@ async def session_runs(meter: Meter, ex: Exec, code: str) -> None:
     async with ex.session() as session:
 
         async def once() -> None:
-            (await session.execute(code)).raise_for_error()
+            (await session.execute_code(code)).raise_for_error()
 
         await once()
         before = cpu_seconds()
