@@ -17,6 +17,7 @@ from toolexec.workflow.nodes import (
     Spread,
     TypeName,
     Unary,
+    Value,
 )
 
 __all__ = ["NotLiteralError", "input_schema", "literal_value", "type_schema"]
@@ -26,6 +27,9 @@ _JSON_TYPES: Final = {"list": "array"}
 
 class NotLiteralError(ValueError):
     """An expression needs a run to have a value."""
+
+    def __init__(self) -> None:
+        super().__init__("only literals can stand here")
 
 
 def input_schema(inputs: Iterable[Input]) -> dict[str, object]:
@@ -61,7 +65,7 @@ def type_schema(wanted: TypeName) -> dict[str, object]:
     return {"anyOf": [schema, {"type": "null"}]} if wanted.nullable else schema
 
 
-def literal_value(expression: Expression) -> object:
+def literal_value(expression: Value) -> object:
     """Return the JSON value of an expression of literals only; raises NotLiteralError for any other."""
     match expression:
         case Constant():

@@ -1,0 +1,220 @@
+"""Skills: workflows that describe themselves, so that they can be tools."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.model.json_value import shorten
+from toolexec.model.settings import checked
+from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.workflow.inputs import NotLiteralError, input_schema, literal_value
+from toolexec.workflow.nodes import Bind, Constant, ToolRun, Workflow, walk
+from toolexec.workflow.parser import parse
+
+__all__ = ["NAMESPACE", "RecordedCall", "Skill", "SkillHeader", "SkillTest"]
+
+NAMESPACE: Final = "skill"
+"""The namespace of skills: one with the name `triage` is the tool `skill:triage`."""
+_TEST: Final = re.compile(r"(?:#|//)\s*test:\s*(.*)")
+_PARTS: Final = ("inputs", "calls", "returns", "error")
+_TOML_PLACE: Final = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+@checked("the front matter of a skill")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillHeader:
+    """What a skill's front matter says.
+
+    `name` and `description` are required. `output_schema` is a JSON Schema of its value. `timeout` (seconds),
+    `max_tool_calls` and `max_steps` bound each run, and only ever lower what the operator and the caller allow.
+    `allowed_tools` are the IDs or patterns that it may call; without them, the tools that it names. The hints
+    (`read_only`, `idempotent`, `destructive`, `open_world`) default to what follows from the tools that it names.
+    """
+
+    name: str
+    description: str
+    title: str = ""
+    version: str = ""
+    tags: Sequence[str] = ()
+    output_schema: Mapping[str, Any] | None = None
+    timeout: float | None = None
+    max_tool_calls: int = 0
+    max_steps: int = 0
+    allowed_tools: Sequence[str] | None = None
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+
+@checked("a recorded call")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """A call of a test: the tool, its arguments (None: any), and what it gave: a `result` or an `error`."""
+
+    tool: str
+    args: Mapping[str, Any] | None = None
+    result: Any = None
+    error: str = ""
+
+
+@checked("a test")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillTest:
+    """A `# test:` block: the inputs, the recorded calls, and what must come of it: a value or an error.
+
+    The comment lines below it bind what it is made of: `inputs := {...}`, `calls := [{tool: ..., result: ...}]`,
+    `returns := ...` or `error := "a part of the message"`. `line` is where the block begins.
+    """
+
+    name: str
+    line: int
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    calls: tuple[RecordedCall, ...] = ()
+    returns: Any = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """A workflow with what makes it a tool.
+
+    >>> skill = Skill.parse('+++\\nname = "twice"\\ndescription = "Doubles"\\n+++\\ninput n: integer\\nreturn n * 2')
+    >>> skill.id, list(skill.tool().input_schema["properties"])
+    ('skill:twice', ['n'])
+    """
+
+    source: str
+    workflow: Workflow
+    header: SkillHeader
+    tests: tuple[SkillTest, ...] = ()
+
+    @classmethod
+    def parse(cls, source: str) -> Skill:
+        """Read a skill.
+
+        Raises WorkflowSyntaxError for the workflow and its tests, ConfigurationError for a front matter that is
+        missing, is not TOML, or has unknown keys or invalid values.
+        """
+        workflow = parse(source)
+        return cls(source=source, workflow=workflow, header=_header(workflow), tests=tuple(_tests(workflow)))
+
+    @property
+    def id(self) -> str:
+        """The ID of its tool."""
+        version = f":{self.header.version}" if self.header.version else ""
+        return f"{NAMESPACE}:{self.header.name}{version}"
+
+    def tools(self) -> list[str]:
+        """Return the IDs that it calls by name, each once, in the order of the source."""
+        calls = (node.tool for node in walk(self.workflow) if isinstance(node, ToolRun))
+        return list(dict.fromkeys(str(tool.value) for tool in calls if isinstance(tool, Constant)))
+
+    @property
+    def calls_others(self) -> bool:
+        """Whether it also computes the ID of a tool that it calls."""
+        return any(isinstance(node, ToolRun) and not isinstance(node.tool, Constant) for node in walk(self.workflow))
+
+    @property
+    def allowed_tools(self) -> tuple[str, ...]:
+        """The tools that it may call: those of its front matter, else those that it names."""
+        listed = self.header.allowed_tools
+        return tuple(self.tools() if listed is None else listed)
+
+    def tool(self, annotations: ToolAnnotations | None = None) -> Tool:
+        """Return its definition; raises InvalidToolError and InvalidSchemaError.
+
+        *annotations* hold where the front matter says nothing.
+        """
+        header, known = self.header, annotations or ToolAnnotations()
+        read_only = known.read_only if header.read_only is None else header.read_only
+        return Tool(
+            name=header.name,
+            namespace=NAMESPACE,
+            version=header.version,
+            title=header.title,
+            description=header.description,
+            input_schema=input_schema(self.workflow.inputs),
+            output_schema=header.output_schema,
+            tags=("skill", *header.tags),
+            annotations=ToolAnnotations(
+                title=header.title,
+                read_only=read_only,
+                idempotent=known.idempotent if header.idempotent is None else header.idempotent,
+                destructive=known.destructive if header.destructive is None else header.destructive,
+                open_world=known.open_world if header.open_world is None else header.open_world,
+            ),
+        )
+
+
+def _header(workflow: Workflow) -> SkillHeader:
+    front = workflow.front_matter
+    if front is None:
+        raise ConfigurationError(
+            "a skill begins with its front matter, TOML between two lines +++, with at least name and description"
+        )
+    try:
+        data = tomllib.loads(front.text + "\n")
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_PLACE.search(str(error))
+        line = front.at.line + (int(place[1]) if place else 0)
+        raise ConfigurationError(
+            f"line {line}: the front matter is not TOML: {_TOML_PLACE.sub('', str(error)).strip()}",
+            details={"line": line},
+        ) from None
+    missing = [name for name in ("name", "description") if not data.get(name)]
+    if missing:
+        raise ConfigurationError(
+            f"the front matter of a skill needs {' and '.join(missing)}", details={"line": front.at.line}
+        )
+    header = SkillHeader(**data)
+    for name in ("timeout", "max_tool_calls", "max_steps"):
+        value = getattr(header, name)
+        if value is not None and value < 0:
+            raise ConfigurationError(f"{name} of a skill must be 0 or more, not {value!r}")
+    return header
+
+
+def _tests(workflow: Workflow) -> Iterator[SkillTest]:
+    """Yield a test for each comment line `# test: name`, made of the comment lines right below it."""
+    lines = {at.line: (at, text) for at, text in workflow.comments if at.line == at.end_line}
+    for number, (_, text) in sorted(lines.items()):
+        begun = _TEST.fullmatch(text)
+        if begun is None:
+            continue
+        block: list[str] = []
+        while (below := lines.get(number + 1 + len(block))) is not None and not _TEST.fullmatch(below[1]):
+            block.append(below[1].lstrip("#/"))
+        yield _test(begun[1].strip() or f"line {number}", number, block)
+
+
+def _test(name: str, line: int, block: Sequence[str]) -> SkillTest:
+    """Raises ConfigurationError that names the test."""
+    try:
+        data = _bindings("\n" * line + "\n".join(block))
+        calls = tuple(_call(each) for each in data.pop("calls", ()))
+        return SkillTest(name=name, line=line, calls=calls, **data)
+    except (ToolExecError, NotLiteralError) as error:
+        raise ConfigurationError(
+            f"line {line}: the test {shorten(name)!r} cannot be read: {error}", details={"line": line}
+        ) from error
+
+
+def _bindings(text: str) -> dict[str, Any]:
+    """Return the names that *text* binds with their values, which must be literals."""
+    data: dict[str, Any] = {}
+    for statement in parse(text).statements:
+        if not isinstance(statement, Bind) or statement.name not in _PARTS:
+            parts = ", ".join(f"{part} := ..." for part in _PARTS)
+            raise ConfigurationError(f"line {statement.at.line}: a test has only {parts}")
+        data[statement.name] = literal_value(statement.value)
+    return data
+
+
+def _call(data: Mapping[str, Any]) -> RecordedCall:
+    return RecordedCall(**data)
