@@ -85,7 +85,7 @@ class Skill:
     """A workflow with what makes it a tool.
 
     >>> skill = Skill.parse('+++\\nname = "twice"\\ndescription = "Doubles"\\n+++\\ninput n: integer\\nreturn n * 2')
-    >>> skill.id, list(skill.tool().input_schema["properties"])
+    >>> skill.id, list(skill.tool().input_schema.to_json()["properties"])
     ('skill:twice', ['n'])
     """
 
