@@ -1,0 +1,403 @@
+"""Check a workflow before it runs: all that is certainly wrong with it, and what was probably not meant.
+
+What is not known is never an error: a value of a tool without an output schema may be anything, and what holds an
+unknown part is left alone there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from toolexec.discovery.index import Index
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.schema import Schema
+from toolexec.workflow.check_calls import ToolChecks
+from toolexec.workflow.check_expressions import MAX_DEPTH, UNKNOWN, Expressions, constant_of, truth_of
+from toolexec.workflow.findings import Finding
+from toolexec.workflow.inputs import type_schema
+from toolexec.workflow.names import OUT, Binding, resolve_names
+from toolexec.workflow.nodes import (
+    Assign,
+    Bind,
+    Block,
+    Break,
+    Collect,
+    Continue,
+    Do,
+    Expression,
+    ExpressionStatement,
+    Fail,
+    For,
+    If,
+    Input,
+    Member,
+    Name,
+    Node,
+    Parallel,
+    ParallelFor,
+    Position,
+    Print,
+    Retry,
+    Return,
+    Statement,
+    Try,
+    Value,
+    While,
+    Workflow,
+    walk,
+)
+from toolexec.workflow.nodes import Index as IndexNode
+from toolexec.workflow.report import Report, in_order, shown
+from toolexec.workflow.shapes import (
+    ANY,
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    STRING,
+    ObjectShape,
+    SchemaDocument,
+    Shape,
+    kinds_text,
+    list_of,
+    of_kinds,
+    union,
+)
+
+__all__ = ["Finding", "check"]
+
+_ERROR: Final = ObjectShape(
+    {
+        "code": STRING,
+        "message": STRING,
+        "tool": of_kinds("string", "null"),
+        "retryable": BOOLEAN,
+        "line": NUMBER,
+        "column": NUMBER,
+        "details": ANY,
+    }
+)
+_MAX_ATTEMPTS: Final = 20
+_MAX_PAUSE: Final = 60
+_START: Final = Position(1, 1, 1, 1)
+
+
+def check(
+    workflow: Workflow,
+    index: Index | None = None,
+    *,
+    inputs: Mapping[str, object] | None = None,
+    allowed: Callable[[str], bool] | None = None,
+) -> list[Finding]:
+    """Return everything that is wrong with a workflow, in the order of the source; nothing is run.
+
+    Calls are checked against the tools of *index*, of which the run may call those that *allowed* accepts (None: all);
+    without an index they are not. *inputs* are those of a run, to be checked too; None leaves them open. A finding
+    with the severity `error` keeps the workflow from being run.
+    """
+    return _Checker(workflow, index, allowed).check(inputs)
+
+
+class _Checker:
+    """Walks through a workflow once. The rules for names are those of `resolve_names`."""
+
+    def __init__(self, workflow: Workflow, index: Index | None, allowed: Callable[[str], bool] | None) -> None:
+        self._workflow = workflow
+        self._report = Report()
+        self._values = Expressions(self._report, ToolChecks(self._report, index, allowed))
+        self._assigned = _assigned(workflow)
+        self._depth = 0
+
+    def check(self, inputs: Mapping[str, object] | None) -> list[Finding]:
+        names = resolve_names(self._workflow)
+        for given in self._workflow.inputs:
+            self._input(given)
+        if inputs is not None:
+            self._given(inputs)
+        self._statements(self._workflow.statements)
+        for binding in names.bindings:
+            self._used(binding)
+        return in_order([*names.findings, *self._report.findings])
+
+    def _used(self, binding: Binding) -> None:
+        if binding.used or binding.name.startswith("_") or binding.kind in ("loop", "catch"):
+            return
+        hints = {
+            "input": "leave it out, or use it",
+            "bind": "write the value by itself where only its effect is wanted",
+            "branch": f"write {binding.name}: ... in place of {binding.name} := ...",
+        }
+        at = binding.at if binding.kind == "input" else _of_length(binding.at, len(binding.name))
+        hint = "its values are never read" if binding.name in self._assigned else hints[binding.kind]
+        self._report.warning("unused-name", at, f"{binding.name} is never used", hint)
+
+    # -- inputs -------------------------------------------------------------------------------------------------
+
+    def _input(self, given: Input) -> None:
+        schema = Schema.of(type_schema(given.type))
+        wanted = SchemaDocument(schema).shape
+        self._bind(given.name, wanted)
+        if given.default is None:
+            return
+        shape, value = self._values.of(given.default), constant_of(given.default)
+        if value is not UNKNOWN:
+            self._conforms(schema, value, f"the default of {given.name}", given.default.at)
+        elif shape.kinds and shape.kinds.isdisjoint(wanted.kinds):
+            message = f"the default of {given.name} is {kinds_text(shape.kinds)}, not {kinds_text(wanted.kinds)}"
+            self._report.error("wrong-type", given.default.at, message)
+
+    def _conforms(self, schema: Schema, value: object, what: str, at: Position) -> None:
+        for violation in schema.violations(value)[:1]:
+            where = f", at {shown(violation.path)}" if violation.path else ""
+            self._report.error("wrong-type", at, f"{what} is not valid{where}: {violation.message}")
+
+    def _given(self, inputs: Mapping[str, object]) -> None:
+        known = {given.name: given for given in self._workflow.inputs}
+        for name, given in known.items():
+            if name in inputs:
+                self._conforms(Schema.of(type_schema(given.type)), inputs[name], f"the given {name}", given.at)
+            elif given.default is None:
+                self._report.error("missing-input", given.at, f"the input {name} is required, and is not given")
+        for name in inputs:
+            if name not in known:
+                hint = did_you_mean(name, known, otherwise="" if known else "the workflow has no inputs")
+                at = self._workflow.inputs[0].at if self._workflow.inputs else _START
+                self._report.error("unknown-input", at, f"there is no input {shown(name)}", hint)
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def _statements(self, statements: Sequence[Statement]) -> Shape:
+        """Check statements one after the other, and return the shape of their value."""
+        value, has_ended, is_reported = NULL, False, False
+        for statement in statements:
+            if has_ended and not is_reported:
+                is_reported = True
+                self._report.warning(
+                    "unreachable", statement.at, "this is never reached", "what is before it ends here"
+                )
+            value = self._statement(statement)
+            has_ended = has_ended or _ends(statement)
+        return value
+
+    def _statement(self, statement: Statement) -> Shape:
+        match statement:
+            case Bind(name=name, value=value):
+                self._bind(name, self._value(value))
+            case Assign(target=target, value=value):
+                self._value(value)
+                self._target(target)
+            case ExpressionStatement(value=value):
+                return self._value(value)
+            case Print(values=values):
+                for each in values:
+                    self._values.of(each)
+            case Return(value=value):
+                if value is not None:
+                    self._value(value)
+            case Fail(message=message):
+                self._values.of(message)
+            case Break() | Continue():
+                pass
+        return NULL
+
+    def _target(self, target: Name | Member | IndexNode) -> None:
+        node: Expression = target
+        while isinstance(node, Member | IndexNode):
+            if isinstance(node, IndexNode):
+                self._values.of(node.index)
+            node = node.value
+
+    def _bind(self, name: str, shape: Shape) -> None:
+        self._values.names[-1][name] = ANY if name in self._assigned or name == OUT else shape
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Value) -> Shape:
+        match value:
+            case Do(body=body):
+                return self._block(body)
+            case If():
+                return self._if(value)
+            case For():
+                self._loop(value)
+                return NULL
+            case Collect():
+                return list_of(self._loop(value))
+            case ParallelFor():
+                self._limit(value.limit, "the limit of parallel for")
+                return list_of(self._loop(value))
+            case While():
+                return self._while(value)
+            case Parallel():
+                return self._parallel(value)
+            case Retry():
+                return self._retry(value)
+            case Try():
+                with self._names({} if value.name is None else {value.name: _ERROR}):
+                    handler = self._block(value.handler)
+                return union([self._block(value.body), handler])
+            case _:
+                return self._values.of(value)
+
+    def _block(self, block: Block) -> Shape:
+        if self._depth > MAX_DEPTH:
+            return ANY
+        self._depth += 1
+        with self._names({}):
+            value = self._statements(block.statements)
+        self._depth -= 1
+        return value
+
+    def _if(self, value: If) -> Shape:
+        shapes: list[Shape] = []
+        branch: If | Block | None = value
+        while isinstance(branch, If):
+            self._values.condition(branch.condition)
+            shape = self._block(branch.then)
+            if not _block_ends(branch.then):
+                shapes.append(shape)
+            branch = branch.otherwise
+        if branch is None:
+            return union([*shapes, NULL])
+        last = self._block(branch)
+        return union(shapes if _block_ends(branch) else [*shapes, last])
+
+    def _loop(self, loop: For | Collect | ParallelFor) -> Shape:
+        """Check a loop, and return the shape of what a round gives."""
+        values = self._values.need(loop.values, "what a loop goes over", "list", "object")
+        item = values.item() if values.is_only("list") else ANY
+        first = NUMBER if values.is_only("list") else STRING if values.is_only("object") else ANY
+        shapes = [first, item] if len(loop.names) > 1 else [STRING if values.is_only("object") else item]
+        names = {
+            name: ANY if name in self._assigned else shape for name, shape in zip(loop.names, shapes, strict=False)
+        }
+        with self._names(names):
+            if loop.where is not None:
+                self._values.condition(loop.where)
+            return self._block(loop.body)
+
+    def _while(self, value: While) -> Shape:
+        leaves = _leaves(value.body)
+        if value.limit is None:
+            self._report.error(
+                "unbounded-loop",
+                _of_length(value.at, len("while")),
+                "while needs a limit on its rounds",
+                "write while condition limit 100 { ... }",
+            )
+        elif truth_of(value.condition) is True and not leaves:
+            self._report.error(
+                "unbounded-loop",
+                value.condition.at,
+                "this loop never ends by itself: its condition is always true, and there is no break or return in it",
+            )
+        self._limit(value.limit, "the limit of while")
+        is_always = truth_of(value.condition) is True
+        self._values.condition(value.condition, may_be_constant=is_always)
+        self._block(value.body)
+        return NULL
+
+    def _limit(self, node: Expression | None, what: str) -> None:
+        if node is None:
+            return
+        self._values.need(node, what, "number")
+        value = constant_of(node)
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and (value < 1 or not float(value).is_integer())
+        ):
+            self._report.error("wrong-value", node.at, f"{what} is an integer above 0, not {value}")
+
+    def _parallel(self, value: Parallel) -> Shape:
+        self._limit(value.limit, "the limit of parallel")
+        shapes: list[Shape] = []
+        for branch in value.branches:
+            with self._names({}):
+                shapes.append(self._value(branch.value))
+        for branch, shape in zip(value.branches, shapes, strict=True):
+            if branch.binds and branch.name is not None:
+                self._bind(branch.name, shape)
+        if any(branch.name is not None for branch in value.branches):
+            named = zip(value.branches, shapes, strict=True)
+            return ObjectShape({branch.name: shape for branch, shape in named if branch.name is not None})
+        return list_of(union(shapes))
+
+    def _retry(self, value: Retry) -> Shape:
+        self._values.need(value.attempts, "the number of attempts", "number")
+        attempts = constant_of(value.attempts)
+        if isinstance(attempts, int | float) and not 1 <= attempts <= _MAX_ATTEMPTS:
+            message = f"retry makes 1 to {_MAX_ATTEMPTS} attempts in all, not {attempts}"
+            self._report.error("wrong-value", value.attempts.at, message)
+        if value.delay is not None:
+            self._values.need(value.delay, "the delay of retry", "number")
+            delay = constant_of(value.delay)
+            if isinstance(delay, int | float) and not 0 <= delay <= _MAX_PAUSE:
+                message = f"the delay of retry is 0 to {_MAX_PAUSE} seconds, not {delay}"
+                self._report.error("wrong-value", value.delay.at, message)
+        if value.backoff is not None:
+            self._values.need(value.backoff, "the backoff of retry", "number")
+        self._values.retries += 1
+        shape = self._block(value.body)
+        self._values.retries -= 1
+        return shape
+
+    @contextmanager
+    def _names(self, names: dict[str, Shape]) -> Generator[None]:
+        self._values.names.append(names)
+        yield
+        self._values.names.pop()
+
+
+# -- ends of blocks ---------------------------------------------------------------------------------------------
+
+
+def _ends(statement: Statement) -> bool:
+    """Return whether nothing after the statement is ever reached."""
+    if isinstance(statement, Return | Fail | Break | Continue):
+        return True
+    return isinstance(statement, Bind | Assign | ExpressionStatement) and _value_ends(statement.value)
+
+
+def _value_ends(value: Value) -> bool:
+    match value:
+        case Do(body=body) | Retry(body=body):
+            return _block_ends(body)
+        case If():
+            branch: If | Block | None = value
+            while isinstance(branch, If):
+                if not _block_ends(branch.then):
+                    return False
+                branch = branch.otherwise
+            return branch is not None and _block_ends(branch)
+        case Try(body=body, handler=handler):
+            return _block_ends(body) and _block_ends(handler)
+        case _:
+            return False
+
+
+def _block_ends(block: Block) -> bool:
+    return any(_ends(statement) for statement in block.statements)
+
+
+def _leaves(block: Block) -> bool:
+    """Return whether anything in a loop's body can end the loop."""
+    return any(isinstance(node, Break | Return | Fail) for node in walk(block))
+
+
+def _assigned(workflow: Workflow) -> set[str]:
+    """The names that are given other values later; nothing is known about these."""
+    found: set[str] = set()
+    for node in walk(workflow):
+        if isinstance(node, Assign):
+            root: Node = node.target
+            while isinstance(root, Member | IndexNode):
+                root = root.value
+            if isinstance(root, Name):
+                found.add(root.name)
+    return found
+
+
+def _of_length(at: Position, length: int) -> Position:
+    return Position(at.line, at.column, at.line, at.column + length)
