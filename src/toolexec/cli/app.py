@@ -44,6 +44,7 @@ _ELSEWHERE: Final = {
     "code": ("code_mode", "code", None),
     "sandbox": ("code_mode", "sandbox", None),
     "image": ("image", "image", None),
+    "workflow": ("workflow", "workflow", None),
     "doctor": ("code_mode", "doctor", None),
     "serve": ("serve", "serve", _SERVER),
     "init": ("init", "init", _SERVER),

@@ -97,7 +97,7 @@ class ToolChecks:
         if call.arguments is None:
             return True
         shape = shape_of(call.arguments)
-        if shape.may_be("object"):
+        if shape.may_be("object", "null"):
             return True
         self._report.error(
             "wrong-type",
@@ -198,7 +198,7 @@ class _Arguments:
 
     def check(self, call: ToolRun) -> None:
         expected = self._document.shape
-        if call.arguments is None:
+        if call.arguments is None or self._shape_of(call.arguments).is_only("null"):
             value: Any = {}
             self._places[""] = call.at
         elif isinstance(call.arguments, ObjectLiteral):

@@ -79,7 +79,6 @@ _ERROR: Final = ObjectShape(
     }
 )
 _MAX_ATTEMPTS: Final = 20
-_MAX_PAUSE: Final = 60
 _START: Final = Position(1, 1, 1, 1)
 
 
@@ -333,9 +332,8 @@ class _Checker:
         if value.delay is not None:
             self._values.need(value.delay, "the delay of retry", "number")
             delay = constant_of(value.delay)
-            if isinstance(delay, int | float) and not 0 <= delay <= _MAX_PAUSE:
-                message = f"the delay of retry is 0 to {_MAX_PAUSE} seconds, not {delay}"
-                self._report.error("wrong-value", value.delay.at, message)
+            if isinstance(delay, int | float) and delay < 0:
+                self._report.error("wrong-value", value.delay.at, f"the delay of retry is 0 or more, not {delay}")
         if value.backoff is not None:
             self._values.need(value.backoff, "the backoff of retry", "number")
         self._values.retries += 1

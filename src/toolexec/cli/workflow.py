@@ -1,0 +1,188 @@
+"""`toolexec workflow`: check workflows, draw them, and make them of chains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from toolexec.cli.session import Session
+    from toolexec.workflow.findings import Finding
+
+__all__ = ["workflow"]
+
+workflow: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Workflows: small programs of tool calls that are checked before they run."
+)
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="The workflow; - for stdin.", show_default=False)]
+
+
+@workflow.command("check")
+def check_files(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Workflows; - for stdin.", show_default=False)],
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what is wrong with workflows, without running anything. Warnings alone leave the exit code 0.
+
+    Calls are checked against the tools of the configuration; without one, only the workflow itself is checked.
+    """
+    perform_command(context, lambda session: check(session, files), config, as_json, tools_needed=False)
+
+
+@workflow.command("graph")
+def graph_file(
+    context: typer.Context,
+    file: File,
+    svg: Annotated[bool, typer.Option("--svg", help="SVG, in place of mermaid text.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a workflow: its calls, choices and loops."""
+    from toolexec.exec import Exec
+
+    perform_command(context, lambda s: graph(s, file, output, as_svg=svg), None, as_json, make=Exec)
+
+
+@workflow.command("from-chain")
+def from_chain_file(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A chain, in JSON or TOML; - for stdin.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the workflow that does what a chain does."""
+    from toolexec.exec import Exec
+
+    perform_command(context, lambda session: from_chain(session, file), None, as_json, make=Exec)
+
+
+async def check(session: Session, files: list[str]) -> int:
+    """Check workflows, print what is found and return FAILED where there is an error.
+
+    Raises ConfigurationError for a file that cannot be read.
+    """
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
+
+    sources = {name: read_source(name) for name in files}
+    await connect(session)
+    found = {name: findings_of(session, source) for name, source in sources.items()}
+    down = unavailable(session)
+    errors = sum(each.severity == "error" for findings in found.values() for each in findings)
+    screen = session.screen
+    if screen.as_json:
+        listed: list[dict[str, Any]] = [
+            {"file": name, "findings": [each.to_dict() for each in findings]} for name, findings in found.items()
+        ]
+        screen.document({"ok": not errors, "files": listed, **unavailable_data(down)})
+        return FAILED if errors else OK
+    for name, findings in found.items():
+        for finding in findings:
+            screen.value(_shown(finding, sources[name], name))
+    if not len(session.ex.index):
+        screen.note("there are no tools here, so calls were not checked; -c names a configuration")
+    mention(session, down)
+    warnings = sum(map(len, found.values())) - errors
+    screen.note(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    return FAILED if errors else OK
+
+
+def findings_of(session: Session, source: str) -> list[Finding]:
+    """Return what is wrong with a workflow; a syntax error is the only finding."""
+    from toolexec.errors import WorkflowSyntaxError
+    from toolexec.workflow.checker import check as check_workflow
+    from toolexec.workflow.findings import Finding
+    from toolexec.workflow.nodes import Position
+    from toolexec.workflow.parser import parse
+
+    index = session.ex.index
+    try:
+        return check_workflow(parse(source), index if len(index) else None)
+    except WorkflowSyntaxError as error:
+        at = Position(error.line, error.column, error.line, error.column + 1)
+        return [Finding("syntax", "error", error.message.split("\n", 1)[0].partition(": ")[2], at, error.suggestion)]
+
+
+async def graph(session: Session, file: str, output: Path | None, *, as_svg: bool) -> int:
+    """Draw a workflow as mermaid text or SVG. Raises WorkflowSyntaxError, and ConfigurationError for its files."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.workflow.graph import graph_of, to_mermaid
+    from toolexec.workflow.graph_svg import to_svg
+    from toolexec.workflow.parser import parse
+
+    source = read_source(file)
+    drawn = graph_of(parse(source), source)
+    text = to_svg(drawn) if as_svg else to_mermaid(drawn)
+    if output is not None:
+        _write(output, text)
+    screen = session.screen
+    if screen.as_json:
+        screen.document({"file": str(output)} if output is not None else {"svg" if as_svg else "mermaid": text})
+    elif output is None:
+        screen.exact(text)
+    else:
+        screen.note(f"the graph is in {output}")
+    return OK
+
+
+async def from_chain(session: Session, file: str) -> int:
+    """Print the workflow of a chain; raises InvalidChainError, and ConfigurationError for an unreadable file."""
+    from toolexec.cli.arguments import read_chain
+    from toolexec.cli.exit_codes import OK
+    from toolexec.workflow.from_chain import from_chain as workflow_of
+
+    text = workflow_of(read_chain(file))
+    if session.screen.as_json:
+        session.screen.document({"workflow": text})
+    else:
+        session.screen.exact(text)
+    return OK
+
+
+def read_source(name: str) -> str:
+    """Return the text of a workflow file, or of stdin for `-`; raises ConfigurationError when it cannot be read."""
+    from toolexec.cli.arguments import read_stdin
+    from toolexec.errors import ConfigurationError
+
+    if name == "-":
+        return read_stdin()
+    try:
+        return Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"cannot read {name}: {reason}") from error
+
+
+def _write(file: Path, text: str) -> None:
+    from toolexec.errors import ConfigurationError
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _shown(finding: Finding, source: str, name: str) -> Text:
+    from rich.text import Text
+
+    from toolexec.cli.terminal import clean
+    from toolexec.workflow.report import finding_text
+
+    text = Text(clean(finding_text(finding, source, name)))
+    text.highlight_words(["error:"], "bold red")
+    text.highlight_words(["warning:"], "bold yellow")
+    text.highlight_regex(r"(?m)^ +\| +\^+$", "red" if finding.severity == "error" else "yellow")
+    text.highlight_regex(r"(?m)^  = .*$", "green")
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
