@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.engines.bubblewrap import require_bwrap
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,6 +24,15 @@ def passed(kind: str) -> list[str]:
 @pytest.mark.parametrize(("kind", "most"), [("local", 8), ("served", 28), ("direct", 28)])
 def test_a_warm_call_passes_few_files(kind: str, most: int) -> None:
     """Count the files of a local call and of two served ones."""
+    assert 0 < len(files := passed(kind)) <= most, files
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "most"), [("code", 28), ("shell", 40)])
+def test_a_warm_run_of_code_passes_few_files(kind: str, most: int) -> None:
+    """Count the files of a run in the embedded sandbox and of one in a container of bubblewrap."""
+    if kind == "shell":
+        require_bwrap()
     assert 0 < len(files := passed(kind)) <= most, files
 
 

@@ -37,6 +37,7 @@ __all__ = ["MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000
+_SCALARS = frozenset({int, float, bool, type(None)})
 MAX_TRACE_BYTES = 64 << 20
 
 
@@ -169,8 +170,7 @@ class Tools:
         """Make an admitted call, on the event loop."""
         try:
             result = await self._runner.run(admitted.call)
-            if result.error is None and not is_small(result.value):
-                budget = Budget(is_over=self.is_closed)
+            if result.error is None and (budget := self._budget_for(result.value)) is not None:
                 return await off_loop(lambda budget: self._end(admitted, result, budget), budget)
             return self._end(admitted, result)
         except BaseException as error:
@@ -187,7 +187,7 @@ class Tools:
             return None
         try:
             result = self._in_thread.run_in_thread(admitted.call, wait, within)
-            return self._end(admitted, result, Budget(is_over=self.is_closed)) if result is not None else None
+            return self._end(admitted, result, self._budget_for(result.value)) if result is not None else None
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
@@ -311,16 +311,20 @@ class Tools:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error
         return admitted
 
+    def _budget_for(self, value: object) -> Budget | None:
+        """What encoding a large value may take; None for a small one."""
+        return None if type(value) in _SCALARS or is_small(value) else Budget(is_over=self.is_closed)
+
     def _end(self, admitted: AdmittedCall, result: Result, budget: Budget | None = None) -> Result:
-        """Complete the record of a call. With a *budget* the value may be large, and this is not the event loop."""
+        """Complete the record of a call. With a *budget* the value is large, and this is not the event loop."""
         record = admitted.record
         if not record.is_open:
             return result
         record.is_open = False
         if result.error is None or result.value is not None:
             try:
-                large = budget is not None and not is_small(result.value)
-                admitted.text = text = encode_large(result.value, budget) if large else _encode(result.value)
+                value = result.value
+                admitted.text = text = _encode(value) if budget is None else encode_large(value, budget)
             except (TypeError, ValueError, RecursionError) as error:
                 result.error = InvalidResultError(f"{result.tool_id} returned something that is not JSON: {error}")
                 result.value = None

@@ -19,7 +19,7 @@ from toolexec.exec.home import Home
 from toolexec.exec.options import Options
 from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
-from toolexec.model.origin import HERE, current_origin
+from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_settings
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxSession
@@ -99,7 +99,7 @@ class CodeRuns:
         """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
         `enter` do."""
         self.enter()
-        executor, gate, origin = self.executor, self._options.gate, current_origin()
+        executor, gate, origin = self.executor, self._options.gate, CURRENT.get()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
             yield CodeRun(executor, replace(request, origin=origin))
@@ -140,7 +140,8 @@ class CodeRuns:
         """Return the request for one run; raises ConfigurationError for unknown settings and invalid values, and
         InvalidLimitsError."""
         for group in (settings, *more):
-            check_settings("execute_code", CodeSettings, group)
+            if group:
+                check_settings("execute_code", CodeSettings, group)
         merged: dict[str, Any] = {}
         limits = Limits()
         opted_in = self._options.unsafe_opt_in

@@ -190,6 +190,8 @@ class SettingsGuard:
                 return guarded
             kind = by_name[name]
             test = f"(type({name}) in __quick_{name} or __fits_{name}({name}))"
+            if kind.keys is not None:
+                test = f"(type({name}) is dict and not {name} or __fits_{name}({name}))"
             space |= {f"__quick_{name}": kind.quick, f"__fits_{name}": kind.fits, f"__default_{name}": part.default}
             if len(kind.quick) == 1:
                 space[f"__quick_{name}"] = next(iter(kind.quick))
@@ -201,7 +203,10 @@ class SettingsGuard:
                 test = f"({name} is __default_{name} or {test})"
             elif not kind.fits(part.default):
                 return guarded  # what is left out could not be distinguished from what is given as the default
-            tests.append(test)
+            elif type(part.default) not in kind.quick:
+                test = f"({name} is __default_{name} or {test})"
+            if kind is not _ANYTHING:
+                tests.append(test)
             (positional if part.kind is part.POSITIONAL_OR_KEYWORD else by_keyword).append(name)
         head = [*(f"{name}=__default_{name}" for name in positional[1:]), "*__rest"]
         head += [f"{name}=__default_{name}" for name in by_keyword]
@@ -507,7 +512,8 @@ def _instance(cls: type) -> _Kind:
     name = cls.__name__
     one, many = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
     if not getattr(cls, "_is_protocol", False):
-        return _Kind(one, many, lambda value: isinstance(value, cls), reads=cls if hasattr(cls, "from_dict") else None)
+        reads = cls if hasattr(cls, "from_dict") else None
+        return _Kind(one, many, lambda value: isinstance(value, cls), frozenset({cls}), reads=reads)
     members = _members(cls)
     if members == ("__call__",):
         return _FUNCTION

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.containers.room import Room
+from toolexec.runtime.containers.pool import Room
 
 pytestmark = pytest.mark.anyio
 BACKEND = SimpleNamespace(kind="docker")

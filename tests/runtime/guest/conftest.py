@@ -21,7 +21,7 @@ from toolexec.code.tools import Tools
 from toolexec.code.types import Output
 from toolexec.process.stream import PipeStream, SocketStream
 from toolexec.runtime.base import ExecuteRequest
-from toolexec.runtime.containers.languages import extra_for
+from toolexec.runtime.containers.guest import extra_for
 from toolexec.runtime.guest.bundle import GuestSettings, boot_bytes, boot_command
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol.conversation import Conversation

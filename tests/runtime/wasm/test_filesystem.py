@@ -23,7 +23,7 @@ class Caller:
         self.guest = Guest(
             clock=make_clock(0.0),
             random=make_random(1),
-            files=MemoryFiles.from_mapping({"f": b"abc", "d/g": b""}, max_bytes=10),
+            disk=MemoryFiles.from_mapping({"f": b"abc", "d/g": b""}, max_bytes=10),
             environment={},
             output=Output(100, lambda stream, data: self.output.append((stream, data))),
             host=TestHost(),

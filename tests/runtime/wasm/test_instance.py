@@ -253,6 +253,15 @@ def test_a_guest_that_ended_badly_is_over(sandbox: Make) -> None:
     assert one.instance.fuel_used > 0
 
 
+def test_a_guest_has_no_disk_before_it_uses_one(sandbox: Make) -> None:
+    """What a program then changes is found."""
+    one = sandbox()
+    assert one.instance._prepared().disk is None
+    assert one.instance.changed_files == {}
+    one.run("open('f', 'w').write('x')")
+    assert one.instance.changed_files == {"f": b"x"}
+
+
 # Programs.
 
 

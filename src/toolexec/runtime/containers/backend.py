@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -28,10 +28,9 @@ from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import ContainerEngine, Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
-from toolexec.runtime.containers.languages import extra_for
 from toolexec.runtime.containers.network import Network
-from toolexec.runtime.containers.pool import PoolStats, WarmPool
-from toolexec.runtime.containers.room import Room
+from toolexec.runtime.containers.pool import PoolStats, Room, WarmPool
+from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.outcome import Ending
@@ -41,6 +40,7 @@ __all__ = ["ContainerBackend"]
 logger: logging.Logger = logging.getLogger(__name__)
 _CHECK_HOLDS: Final = 10.0
 _WARM_START: Final = 60.0
+_SPECS: Final = 64
 _LATE: Final = 2.0
 """How long a run waits for the removal of its container, beyond its time limit."""
 _CANCELLED_LATE: Final = 5.0
@@ -88,6 +88,7 @@ class ContainerBackend:
         self._network = Network(config.egress)
         self._room = Room(config.max_running)
         self._pool: WarmPool[ContainerGuest] = WarmPool(self._start_warm, size=config.warm, kinds=config.warm_kinds)
+        self._spec = lru_cache(maxsize=_SPECS)(self._make_spec)
         self._known: Availability | None = None
         self._known_until = 0.0
         self._checking: asyncio.Task[Availability] | None = None
@@ -199,8 +200,7 @@ class ContainerBackend:
             guest, attempt.warm = await self._guest(request, attempt.language, attempt.ends)
             attempt.guest = guest
             if guest is not None:
-                extra = extra_for(attempt.language, request)
-                attempt.run = await guest.execute(self._bounded(request), attempt.ends, extra)
+                attempt.run = await guest.execute(self._bounded(request), attempt.ends)
         finally:
             self._end(guest)
             if guest is not None and (attempt.run is None or attempt.run.ending.result is None):
@@ -273,7 +273,7 @@ class ContainerBackend:
         limits = replace(request.limits, **{name: getattr(held, name) for name in _CONTAINED})
         request = replace(request, limits=limits)
         began = perf_counter()
-        run = await guest.execute(request, monotonic() + request.seconds, {})
+        run = await guest.execute(request, monotonic() + request.seconds)
         return self.result(request, run, began, guest, warm=True), not run.spent
 
     async def _close_session(self, guest: ContainerGuest, session: GuestSession) -> None:
@@ -350,10 +350,13 @@ class ContainerBackend:
         return Limits(**{name: getattr(limits, name) or getattr(ours, name) for name in _CONTAINED})
 
     async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
-        settings = GuestSettings(
-            language=kind.language, warm=warm, proxy_port=self._network.port, drop=self.engine.drops
-        )
-        spec = spec_for(
+        spec = self._spec(kind, warm, self.engine.drops)
+        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, self._network.reach())
+
+    def _make_spec(self, kind: _Kind, warm: bool, drop: tuple[str, ...]) -> ContainerSpec:
+        """The container for guests of one kind, checked: `_spec` keeps those that were asked for last."""
+        settings = GuestSettings(language=kind.language, warm=warm, proxy_port=self._network.port, drop=drop)
+        return spec_for(
             image=kind.image.reference,
             command=boot_command(settings),
             limits=kind.limits,
@@ -362,7 +365,6 @@ class ContainerBackend:
             kind=self.kind,
             env=self._network.env,
         )
-        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, self._network.reach())
 
     async def _start_warm(self, kind: _Kind) -> ContainerGuest:
         async with asyncio.timeout(_WARM_START):

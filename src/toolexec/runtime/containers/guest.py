@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from signal import SIGKILL
 from time import monotonic
 from typing import Any, Final
@@ -16,13 +18,14 @@ from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.engine import Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.containers.network import Reach
 from toolexec.runtime.containers.spec import ContainerSpec
+from toolexec.runtime.guest import go
 from toolexec.runtime.guest.bundle import boot_bytes
-from toolexec.runtime.guest.go.program import compile_error, crash_error, with_source
+from toolexec.runtime.guest.go.program import compile_error, crash_error, program_file, with_source
 from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
 from toolexec.runtime.protocol.conversation import Conversation
 from toolexec.runtime.runs import Deadline
 
-__all__ = ["ContainerGuest", "Run"]
+__all__ = ["ContainerGuest", "Run", "extra_for"]
 
 _LAST_WORDS: Final = 1.0
 _LOOK: Final = 0.1
@@ -105,11 +108,10 @@ class ContainerGuest:
         """That of its Python, as it says itself; the image may lie."""
         return str(self._talk.hello.get("python") or "")[:20]
 
-    async def execute(self, request: ExecuteRequest, ends: float, extra: Mapping[str, Any]) -> Run:
+    async def execute(self, request: ExecuteRequest, ends: float) -> Run:
         """Run one program until it is done, gone, over a limit or past *ends* (of `monotonic()`).
 
-        *extra* is added to what the guest receives of the request. Raises InvalidRequestError, with nothing run, for
-        files that cannot be put.
+        Raises InvalidRequestError, with nothing run, for files that cannot be put.
 
         A container that can be killed from a thread ends at *ends* also while the event loop is held up; what its
         program gave before that counts, however late it is received.
@@ -123,7 +125,7 @@ class ContainerGuest:
                 files = {**request.files, **self._reach.files} if self._reach is not None else request.files
                 if files:
                     await self._talk.put_files(files)
-                run.ending = await self._drive(request, extra)
+                run.ending = await self._drive(request)
                 if run.ending.result is not None and run.ending.result.get("files") is not False:
                     run.files, run.left_out = await self._talk.take_files()
         except TimeoutError:
@@ -146,8 +148,8 @@ class ContainerGuest:
         run.requests = self._reach.told() if self._reach is not None else []
         return run
 
-    async def _drive(self, request: ExecuteRequest, extra: Mapping[str, Any]) -> Ending:
-        talking = asyncio.create_task(self._talk.run(request, extra))
+    async def _drive(self, request: ExecuteRequest) -> Ending:
+        talking = asyncio.create_task(self._talk.run(request, extra_for(self.language, request)))
         waiting: set[asyncio.Task[Any]] = {talking, self._gone}
         watching = asyncio.create_task(self._watch(request.limits.cpu_ms)) if request.limits.cpu_ms else None
         if watching is not None:
@@ -238,3 +240,18 @@ class ContainerGuest:
         await self.container.aclose()
         self._gone.cancel()
         await asyncio.wait({self._gone})
+
+
+def extra_for(language: str, request: ExecuteRequest) -> Mapping[str, Any]:
+    """Return what the guest for *language* receives of a request besides what every guest receives.
+
+    A Go program is made compilable here, where its author's line numbers are kept, and compiled in the sandbox.
+    """
+    if language != "go":
+        return {}
+    return {"program": program_file(request.code), "tools": _go_tools()}
+
+
+@cache
+def _go_tools() -> str:
+    return (Path(go.__file__).parent / "tools.go").read_text("utf-8")

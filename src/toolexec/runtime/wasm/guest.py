@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.runtime.wasm.files import MemoryFiles
+from toolexec.runtime.wasm.files import DEFAULT_BYTES, MemoryFiles
 from toolexec.runtime.wasm.refused import GuestFaultError
 
 __all__ = [
@@ -338,16 +338,27 @@ class Handles:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Guest:
-    """What one guest was granted, and holds. All but `stopped` is for the guest's own thread."""
+    """What one guest was granted, and holds. All but `stopped` is for the guest's own thread.
+
+    `disk` is None until the guest uses its files, as most programs use none.
+    """
 
     clock: Clock
     random: Random
-    files: MemoryFiles
+    disk: MemoryFiles | None = None
+    disk_bytes: int = DEFAULT_BYTES
     environment: Mapping[str, str]
     output: Output
     host: HostCalls
     handles: Handles
     stopped: threading.Event
+
+    @property
+    def files(self) -> MemoryFiles:
+        """Its disk; an empty one is made at the first use."""
+        if self.disk is None:
+            self.disk = MemoryFiles(max_bytes=self.disk_bytes, now=self.clock.stamp)
+        return self.disk
 
     def exchange(self, frame: str) -> str:
         """Have the host answer *frame*; raises StopCalled."""

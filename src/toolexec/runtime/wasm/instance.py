@@ -133,6 +133,12 @@ class Instance:
         return self._prepared().files
 
     @property
+    def changed_files(self) -> dict[str, bytes]:
+        """The files that the guest made or changed, by path. Raises ConfigurationError before `prepare`."""
+        disk = self._prepared().disk
+        return disk.changed() if disk is not None else {}
+
+    @property
     def output_dropped(self) -> int:
         """How many bytes of stdout and stderr were over the limit. Raises ConfigurationError before `prepare`."""
         return self._prepared().output.dropped
@@ -165,7 +171,10 @@ class Instance:
         self._guest = Guest(
             clock=clock,
             random=make_random(settings.seed),
-            files=MemoryFiles.from_mapping(settings.files, max_bytes=disk_bytes, now=clock.stamp),
+            disk=MemoryFiles.from_mapping(settings.files, max_bytes=disk_bytes, now=clock.stamp)
+            if settings.files
+            else None,
+            disk_bytes=disk_bytes,
             environment=dict(settings.env),
             output=Output(settings.output_bytes, on_output),
             host=host,

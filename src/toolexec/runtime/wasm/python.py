@@ -224,7 +224,7 @@ class PythonLanguage:
         error, value = self._judge(run, outcome, request)
         instance = used.get("instance")
         if instance is not None and not run.left_behind:
-            files = instance.files.changed()
+            files = instance.changed_files
         return CodeResult(
             backend=self._info(instance),
             value=value,
