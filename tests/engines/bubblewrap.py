@@ -14,8 +14,8 @@ from tests.tiers import missing
 from toolexec.code.limits import Limits
 from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.containers.bubblewrap import BubblewrapConfig, BubblewrapEngine
-from toolexec.runtime.containers.bubblewrap.container import BubblewrapContainer
 from toolexec.runtime.containers.builder import tmpfs_mounts
+from toolexec.runtime.containers.child import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
 __all__ = [
@@ -82,9 +82,7 @@ def make_spec(code: str | Sequence[str], *, disk: int = 16 << 20, **resources: A
 
 
 @asynccontextmanager
-async def started(
-    engine: BubblewrapEngine, spec: ContainerSpec, image: str = "host"
-) -> AsyncIterator[BubblewrapContainer]:
+async def started(engine: BubblewrapEngine, spec: ContainerSpec, image: str = "host") -> AsyncIterator[ChildContainer]:
     """A container that runs, closed after the block."""
     container = await engine.start(await engine.resolve(image), spec)
     try:
@@ -93,7 +91,7 @@ async def started(
         await container.aclose()
 
 
-async def read_all(container: BubblewrapContainer) -> str:
+async def read_all(container: ChildContainer) -> str:
     """All that it writes to stdout until it ends."""
     data = b""
     while part := await container.stream.read():

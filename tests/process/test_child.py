@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolexec.process import child as module
-from toolexec.process.child import Child, to_the_end
+from toolexec.process.child import Child, to_the_end, uncut
 from toolexec.process.tree import MARK
 
 LONG = 60
@@ -178,6 +178,40 @@ async def test_what_fails_at_the_end_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await to_the_end(asyncio.create_task(fail()))
+
+
+async def test_uncut_work_ends_before_its_cancellation_takes_effect() -> None:
+    """It is hurried, its outcome is taken back, and who waits is cancelled all the same."""
+    steps: list[str] = []
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> str:
+        began.set()
+        await go_on.wait()
+        return "made"
+
+    async def undo(outcome: str) -> None:
+        steps.append(f"{outcome}, undone")
+
+    def stop() -> None:
+        steps.append("hurried")
+        go_on.set()
+
+    waiting = asyncio.create_task(uncut(work(), stop=stop, undo=undo))
+    await began.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert steps == ["hurried", "made, undone"]
+
+
+async def test_uncut_work_is_given_up_after_its_time() -> None:
+    """A step that never ends holds its cancelled caller for so long only."""
+    waiting = asyncio.create_task(uncut(asyncio.Event().wait(), seconds=0.01))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_descriptors_are_given_by_choice(recorder: Recorder, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolexec.errors import ProtocolError
+from toolexec.runtime.protocol import messages
 from toolexec.runtime.protocol.messages import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
@@ -493,3 +496,16 @@ class TestHalvesOfCharacters:
     def test_bytes_that_are_no_text(self) -> None:
         """Inside a text they are replaced, too."""
         assert CODEC.decode(b'{"type":"x","payload":{"a":"\xff"}}') == [Message("x", "", {"a": "\ufffd"})]
+
+
+_RUNTIME = Path(messages.__file__).parents[1]
+_ASKED = re.compile(r'(?:\b|_)(?:ask|askNow|structured|list)\((?:ctx, )?"([a-z_]+)"')
+
+
+@pytest.mark.parametrize(
+    "guest", ["guest/python/tools.py", "guest/javascript/guest.cjs", "guest/go/tools.go", "wasm/javascript_guest.js"]
+)
+def test_guests_ask_for_requests_that_there_are(guest: str) -> None:
+    """Each guest is written in a language of its own; what it asks for is defined here."""
+    asked = {*_ASKED.findall((_RUNTIME / guest).read_text())}
+    assert {"run_tool", "search_tools"} <= asked <= REQUESTS

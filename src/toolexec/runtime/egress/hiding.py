@@ -20,7 +20,6 @@ _MARK: Final = b"*"
 _LONG_LINE: Final = 16
 _NESTED: Final = 8
 """How often a spelling may be spelled again: `%2525`, `&amp;amp;`."""
-_MOST_SLASHES: Final = 32
 _MOST_SKIPPED: Final = 4
 _TAIL: Final = 96
 """More bytes than the longest spelling of a few characters."""

@@ -40,7 +40,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
 )
 from toolexec.process.cgroup import Cgroups
-from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine
+from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine, checks
 from toolexec.runtime.containers.bubblewrap import container as bwrap_container
 from toolexec.runtime.containers.bubblewrap import engine as module
 from toolexec.runtime.containers.bubblewrap.host_user import HostUsers
@@ -638,11 +638,11 @@ async def test_the_program_of_the_package_works_too(engine: BubblewrapEngine) ->
 
 async def test_without_one_on_the_path_that_of_the_package_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The packaged program replaces one on the path that is too old, too."""
-    which = module.shutil.which
-    monkeypatch.setattr(module.shutil, "which", lambda name: which(name) if name != "bwrap" else None)
-    assert module._look(BubblewrapConfig()).bwrap == wheel_bwrap()
-    monkeypatch.setattr(module.shutil, "which", lambda name: which(name) if name != "bwrap" else "/bin/echo")
-    assert module._look(BubblewrapConfig()).bwrap == wheel_bwrap()
+    which = checks.shutil.which
+    monkeypatch.setattr(checks.shutil, "which", lambda name: which(name) if name != "bwrap" else None)
+    assert checks.look("", "auto").bwrap == wheel_bwrap()
+    monkeypatch.setattr(checks.shutil, "which", lambda name: which(name) if name != "bwrap" else "/bin/echo")
+    assert checks.look("", "auto").bwrap == wheel_bwrap()
 
 
 async def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -653,7 +653,7 @@ async def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         assert engine.enforces(Limits()) == LimitsEnforced()
         with pytest.raises(SandboxUnavailableError, match="apt-get install bubblewrap"):
             await engine.start(Image(name="host", reference="host"), make_spec("1"))
-    monkeypatch.setattr(module, "_candidates", lambda _: [])
+    monkeypatch.setattr(checks, "_candidates", lambda _: [])
     found = await engine_of().check()
     assert found.reason == "there is no bwrap"
 
@@ -663,7 +663,7 @@ async def test_control_groups_can_be_required(
 ) -> None:
     """Where there are none, nothing is started, and there is nothing to sweep."""
     require_bwrap()
-    monkeypatch.setattr(module, "find_cgroups", lambda: None)
+    monkeypatch.setattr(checks, "find_cgroups", lambda: None)
     engine = engine_of(cgroups="require")
     found = await engine.check()
     assert (found.ok, "Delegate=yes" in found.remedy) == (False, True)
@@ -677,7 +677,7 @@ async def test_some_controllers_are_better_than_none(monkeypatch: pytest.MonkeyP
     """Limits without a controller are enforced by other means."""
     require_bwrap()
     directories = require_cgroups()._directories
-    monkeypatch.setattr(module, "find_cgroups", lambda: Cgroups(1, {"memory": directories["memory"]}))
+    monkeypatch.setattr(checks, "find_cgroups", lambda: Cgroups(1, {"memory": directories["memory"]}))
     engine = engine_of()
     assert (await engine.check()).ok
     assert engine.enforces(Limits()) == LimitsEnforced(memory=True, pids=True, disk=True)
@@ -708,7 +708,7 @@ async def test_a_start_that_fails_leaves_nothing(engine: BubblewrapEngine, monke
         with pytest.raises(SandboxUnavailableError, match="Too many"):
             await engine.start(image, make_spec("1"))
     with monkeypatch.context() as patch:
-        patch.setattr(bwrap_container, "BubblewrapContainer", None)
+        patch.setattr(bwrap_container, "ChildContainer", None)
         with pytest.raises(TypeError):
             await engine.start(image, make_spec("1"))
     if engine._machine.cgroups is not None:
@@ -898,7 +898,7 @@ async def test_nothing_that_happens_in_a_check_or_sweep_is_raised(
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(module, "_look", fail)
+    monkeypatch.setattr(module, "look", fail)
     found = await engine.check()
     assert (found.ok, found.reason) == (False, "the check failed: broken")
     await engine.sweep()

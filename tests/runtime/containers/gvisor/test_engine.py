@@ -26,8 +26,9 @@ from toolexec.process.cgroup import find_cgroups
 from toolexec.process.owner import this_owner
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.builder import spec_for
+from toolexec.runtime.containers.child import ChildContainer
 from toolexec.runtime.containers.engine import Exit
-from toolexec.runtime.containers.gvisor.engine import GvisorBackend, GvisorConfig, GvisorContainer, GvisorEngine
+from toolexec.runtime.containers.gvisor.engine import GvisorBackend, GvisorConfig, GvisorEngine
 from toolexec.runtime.containers.gvisor.runsc import PREFIX
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import ImageStore
@@ -68,7 +69,7 @@ def python(code: str, **more: Any) -> ContainerSpec:
 
 
 @asynccontextmanager
-async def running(engine: GvisorEngine, what: ContainerSpec) -> AsyncIterator[GvisorContainer]:
+async def running(engine: GvisorEngine, what: ContainerSpec) -> AsyncIterator[ChildContainer]:
     container = await engine.start(await engine.resolve(TEST_IMAGE), what)
     try:
         yield container
@@ -76,7 +77,7 @@ async def running(engine: GvisorEngine, what: ContainerSpec) -> AsyncIterator[Gv
         await container.aclose()
 
 
-async def read_all(container: GvisorContainer) -> bytes:
+async def read_all(container: ChildContainer) -> bytes:
     found = b""
     while data := await container.stream.read():
         found += data
@@ -488,7 +489,7 @@ class TestCheck:
         with pytest.raises(SandboxUnavailableError, match="/no/runsc"):
             await engine.start(await engine.resolve(TEST_IMAGE), python("1"))
         monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setattr("toolexec.runtime.containers.gvisor.engine._PATH", str(tmp_path))
+        monkeypatch.setattr("toolexec.runtime.containers.gvisor.checks._PATH", str(tmp_path))
         assert "not on the PATH" in (await GvisorEngine(GvisorConfig(image=TEST_IMAGE)).check()).reason
 
     @pytest.mark.parametrize(

