@@ -181,7 +181,7 @@ async def test_what_fails_at_the_end_is_raised() -> None:
 
 
 async def test_uncut_work_ends_before_its_cancellation_takes_effect() -> None:
-    """It is hurried, its outcome is taken back, and who waits is cancelled all the same."""
+    """Hurry the work, take back its outcome, and cancel its caller all the same."""
     steps: list[str] = []
     began, go_on = asyncio.Event(), asyncio.Event()
 

@@ -254,7 +254,7 @@ def test_a_guest_that_ended_badly_is_over(sandbox: Make) -> None:
 
 
 def test_a_guest_has_no_disk_before_it_uses_one(sandbox: Make) -> None:
-    """What a program then changes is found."""
+    """Find what a program changes after that."""
     one = sandbox()
     assert one.instance._prepared().disk is None
     assert one.instance.changed_files == {}
