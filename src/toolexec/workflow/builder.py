@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from toolexec.workflow.lexer import Token
-from toolexec.workflow.mistakes import WRONG_NAMES, MistakeError, wrong_call, wrong_type
+from toolexec.workflow.mistakes import INSTEAD_OF_NAMES, MistakeError, wrong_call, wrong_type
 from toolexec.workflow.nodes import (
     Assign,
     Binary,
@@ -307,7 +307,7 @@ class Builder:
     def name(self, parts: Parts) -> Name:
         """Build a name."""
         token = parts[0]
-        instead = WRONG_NAMES.get(token.value)
+        instead = INSTEAD_OF_NAMES.get(token.value)
         if instead is not None:
             raise _problem(token, f"there is no `{token.value}`", instead)
         return Name(token.value, at=_place(token))
@@ -385,7 +385,7 @@ class Builder:
         """Build a call of a function."""
         function, *_, closing = parts
         if type(function) is not Name:
-            raise wrong_call(function, tuple(parts[2:-1:2]))
+            raise wrong_call(function)
         return Call(function.name, tuple(parts[2:-1:2]), at=_span(function, closing))
 
     def member(self, parts: Parts) -> Member:

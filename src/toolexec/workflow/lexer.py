@@ -125,14 +125,14 @@ _TOKEN: Final = re.compile(
     | (?P<comment>\#[^\n]*|//[^\n]*)
     | (?P<wrong>===|!==|\*\*|\+\+|--|[-+*/%]=|\?\?=|=>|->|<>|<<|>>|<-|\|>|::|/\*|\.\.(?!\.))
     | (?P<operator>\?\.(?![0-9])|\?\?|:=|==|!=|<=|>=|&&|\|\||\.\.\.|[-+*/%<>=!?:,.|])
-    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:ms|[smh])?(?![A-Za-z0-9_]))
+    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:ms|[smh])?(?![A-Za-z0-9_]|\.[0-9]))
     | (?P<semicolon>;)
     | (?P<end>\Z)
     | (?P<other>[^ \t])
     )""",
     re.VERBOSE,
 )
-_SIGNED: Final = re.compile(r"[ \t]*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_]))")
+_SIGNED: Final = re.compile(r"[ \t]*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_]|\.[0-9]))")
 _NOT_IN: Final = re.compile(r"[ \t]+in(?![A-Za-z0-9_])")
 _NEXT_COLON: Final = re.compile(r"[ \t]*:(?!=)")
 _TEXT: Final = {
@@ -507,6 +507,9 @@ class Scan:
         stop = found.end()
         if self.source.startswith(quote, stop) or (quote != "'" and self.source.startswith("${", stop)):
             return stop
+        inside = [level for level in self.levels if level.string is not None and level.string.start_pos != opened]
+        if inside:  # this quote was probably meant to close the string around
+            raise self.unclosed(inside[-1])
         several = 'for several lines write """ at both ends' if len(quote) == 1 else ""
         raise self.problem(opened, f"this string is never closed with `{quote}`", several)
 

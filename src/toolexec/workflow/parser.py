@@ -14,7 +14,7 @@ from lark.lexer import Lexer
 from toolexec.errors import WorkflowSyntaxError
 from toolexec.workflow.builder import Builder
 from toolexec.workflow.lexer import Scan
-from toolexec.workflow.mistakes import MistakeError
+from toolexec.workflow.mistakes import MistakeError, unexpected
 from toolexec.workflow.nodes import Workflow
 
 __all__ = ["MAX_SOURCE", "parse"]
@@ -64,14 +64,15 @@ def parse(source: str) -> Workflow:
     >>> parse("n := 1 + 2").statements[0].value.operator
     '+'
     """
-    if len(source) > MAX_SOURCE:
+    if len(source) > MAX_SOURCE or (not source.isascii() and len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE):
         raise WorkflowSyntaxError(f"a workflow has at most {MAX_SOURCE} bytes", line=1, column=1)
     source = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     scan = Scan(source)
     try:
         workflow: Any = _parser().parse(scan)  # pyright: ignore[reportArgumentType]
     except UnexpectedToken as error:
-        problem = _unexpected(scan, error)
+        token: Any = error.token
+        problem = unexpected(scan, None if token.type == "$END" else token, _expected(error))
     except MistakeError as error:
         problem = error
     else:
@@ -79,13 +80,10 @@ def parse(source: str) -> Workflow:
     raise _error(problem, source)
 
 
-def _unexpected(scan: Scan, error: UnexpectedToken) -> MistakeError:
-    token: Any = error.token
-    if token.type == "$END":
-        return MistakeError(
-            "the workflow ends here", token.end_line, token.end_column, expected=tuple(sorted(error.expected))
-        )
-    return MistakeError(f"unexpected `{token.value}`", token.line, token.column, expected=tuple(sorted(error.expected)))
+def _expected(error: UnexpectedToken) -> set[str]:
+    """Return the terminals that could stand there; the parse table alone has more than really can."""
+    parser: Any = error.interactive_parser
+    return set(parser.accepts())
 
 
 def _error(problem: MistakeError, source: str) -> WorkflowSyntaxError:

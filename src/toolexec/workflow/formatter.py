@@ -1,0 +1,629 @@
+"""Write a workflow in its one canonical style, with its comments at their places."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from toolexec.workflow.builder import COMPARISONS, LEVELS, PREFIX_LEVELS
+from toolexec.workflow.nodes import (
+    Assign,
+    Binary,
+    Bind,
+    Block,
+    BlockExpression,
+    Branch,
+    Break,
+    Call,
+    Collect,
+    Conditional,
+    Constant,
+    Continue,
+    Do,
+    Duration,
+    Entry,
+    Expression,
+    ExpressionStatement,
+    Fail,
+    For,
+    If,
+    Index,
+    Input,
+    Interpolation,
+    ListLiteral,
+    Member,
+    Name,
+    Node,
+    ObjectLiteral,
+    Parallel,
+    ParallelFor,
+    Position,
+    Print,
+    Retry,
+    Return,
+    Slice,
+    Spread,
+    ToolRun,
+    Try,
+    TypeName,
+    Unary,
+    Value,
+    While,
+    Workflow,
+)
+from toolexec.workflow.parser import parse
+from toolexec.workflow.strings import cook, dedent, escape
+
+__all__ = ["WIDTH", "format_tree", "format_workflow"]
+
+WIDTH: Final = 100
+"""How long a line may be, if it can be broken in an object, a list or a call."""
+_INDENT: Final = 4
+_RESERVE: Final = 2  # for what follows a value on its line: `,`, `)` or ` {`
+_POSTFIX: Final = 10
+_ATOM: Final = 11
+_BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_INSERT: Final = "\0"
+
+
+def format_workflow(source: str) -> str:
+    """Return the workflow in its canonical style; raises WorkflowSyntaxError. Formatting it again changes nothing.
+
+    >>> print(format_workflow("x:=f( 1,2 ) # why"), end="")
+    x := f(1, 2)  # why
+    """
+    return format_tree(parse(source))
+
+
+def format_tree(workflow: Workflow) -> str:
+    """Return the source of a tree; one that was not parsed may lack positions."""
+    return _Printer(workflow).text()
+
+
+class _Printer:
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._comments = workflow.comments
+        self._starts = [(at.line, at.column) for at, _ in workflow.comments]
+        self._next = 0  # the first comment that is not written yet
+        self._lines: list[str] = []
+        self._line: list[str] = []
+        self._column = 0
+        self._indent = 0
+        self._flat: dict[int, str | None] = {}
+
+    def text(self) -> str:
+        """Return the whole workflow."""
+        workflow = self._workflow
+        if workflow.front_matter is not None:
+            inner = workflow.front_matter.text
+            self._lines += ["+++", *([inner] if inner else []), "+++", ""]
+        self._items(workflow.inputs, None)
+        if workflow.inputs and (workflow.statements or self._next < len(self._comments)):
+            self._blank()
+        self._items(workflow.statements, None, fresh=True)
+        self._own_comments((1 << 60, 0))
+        text = "\n".join(self._lines).rstrip("\n")
+        return f"{text}\n" if text else ""
+
+    # -- lines --------------------------------------------------------------------------------------------------
+
+    def _put(self, text: str) -> None:
+        if not self._line:
+            self._line.append(" " * self._indent)
+            self._column = self._indent
+        self._line.append(text)
+        self._column += len(text)
+
+    def _end(self) -> None:
+        """End the line, if it has anything."""
+        if self._line:
+            self._lines.append("".join(self._line))
+            self._line = []
+            self._column = 0
+
+    def _blank(self) -> None:
+        if self._lines and self._lines[-1]:
+            self._lines.append("")
+
+    # -- comments -----------------------------------------------------------------------------------------------
+
+    def _own_comments(self, before: tuple[int, int], last_line: int = 0) -> int:
+        """Write the comments before a place, each on its own line; return the line of the last."""
+        while self._next < len(self._comments) and self._starts[self._next] < before:
+            at, text = self._comments[self._next]
+            self._next += 1
+            if last_line and at.line > last_line + 1:
+                self._blank()
+            self._put(text)
+            self._end()
+            last_line = at.line
+        return last_line
+
+    def _same_line_comment(self, line: int, before: tuple[int, int]) -> None:
+        """Write the comment that ends *line*, if there is one."""
+        if self._next < len(self._comments) and self._starts[self._next] < before:
+            at, text = self._comments[self._next]
+            if at.line == line and self._line:
+                self._put(f"  {text}")
+                self._next += 1
+
+    def _has_comment(self, at: Position) -> bool:
+        """Return whether a comment stands inside of a node."""
+        index = bisect.bisect_left(self._starts, (at.line, at.column))
+        return index < len(self._starts) and self._starts[index] < (at.end_line, at.end_column)
+
+    # -- what stands on lines of its own ------------------------------------------------------------------------
+
+    def _items(self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = "") -> None:
+        """Write nodes one to a line, and the comments between them."""
+        end = (around.end_line, around.end_column - 1) if around is not None else (1 << 60, 0)
+        last_line = 0 if fresh or around is None else around.line
+        first = True
+        for index, node in enumerate(items):
+            at = node.at
+            begin = len(self._lines)
+            last_line = self._own_comments((at.line, at.column), 0 if first and not last_line else last_line)
+            if around is not None:
+                last_line = max(last_line, around.line)  # a comment may have come from before
+            if last_line and at.line > last_line + 1 and not (first and begin == len(self._lines)):
+                self._blank()
+            first = False
+            begin = len(self._lines)
+            self._item(node)
+            self._put(comma)
+            self._moved_comments(at, begin)
+            following = items[index + 1].at if index + 1 < len(items) else None
+            limit = (following.line, following.column) if following is not None else end
+            self._same_line_comment(at.end_line, limit)
+            self._end()
+            last_line = at.end_line
+        if around is not None:
+            self._own_comments(end, last_line)
+
+    def _moved_comments(self, at: Position, begin: int) -> None:
+        """Write the comments inside of a node that found no place there above it."""
+        moved: list[str] = []
+        while self._next < len(self._comments) and self._starts[self._next] < (at.end_line, at.end_column):
+            moved.append(" " * self._indent + self._comments[self._next][1])
+            self._next += 1
+        self._lines[begin:begin] = moved
+
+    def _item(self, node: Node) -> None:
+        match node:
+            case Bind(name, value):
+                self._put(f"{name} := ")
+                self._value(value)
+            case Assign(target, value):
+                self._emit(target)
+                self._put(" = ")
+                self._value(value)
+            case ExpressionStatement(value):
+                self._value(value)
+            case Print(values):
+                self._call("print", values, node.at)
+            case Return(value):
+                self._put("return")
+                if value is not None:
+                    self._put(" ")
+                    self._value(value)
+            case Fail(message):
+                self._head("fail", message)
+            case Break():
+                self._put("break")
+            case Continue():
+                self._put("continue")
+            case Branch(name, value, binds):
+                if name is not None:
+                    self._put(f"{name} := " if binds else f"{name}: ")
+                self._value(value)
+            case Input():
+                self._input(node)
+            case Entry(key, value):
+                shown = key if _BARE_KEY.match(key) else f'"{escape(key)}"'
+                self._put(shown)
+                if not (isinstance(value, Name) and value.name == key):
+                    self._put(": ")
+                    self._emit(value)
+            case Spread(value):
+                self._put("...")
+                self._emit(value)
+            case _:
+                self._emit(node)  # pyright: ignore[reportArgumentType]
+
+    def _input(self, node: Input) -> None:
+        self._put(f"input {node.name}: {_type_text(node.type)}")
+        if node.default is not None:
+            self._put(" = ")
+            self._emit(node.default)
+        if node.description:
+            self._put(f' "{escape(node.description)}"')
+
+    # -- blocks -------------------------------------------------------------------------------------------------
+
+    def _value(self, node: Value) -> None:
+        """Write a value: an expression, or a block expression."""
+        match node:
+            case Do(body):
+                self._put("do")
+                self._block(body, short=True)
+            case If():
+                self._if(node)
+            case For(names, values, body, where):
+                self._head(f"for {', '.join(names)} in", values)
+                self._head("where", where)
+                self._block(body)
+            case Collect(names, values, body, where):
+                self._head(f"collect {', '.join(names)} in", values)
+                self._head("where", where)
+                self._block(body, short=True)
+            case While(condition, body, limit):
+                self._head("while", condition)
+                self._head("limit", limit)
+                self._block(body)
+            case Parallel(branches, limit):
+                self._put("parallel")
+                self._head("limit", limit)
+                self._braces(branches, node.at)
+            case ParallelFor(names, values, body, where, limit):
+                self._head(f"parallel for {', '.join(names)} in", values)
+                self._head("where", where)
+                self._head("limit", limit)
+                self._block(body, short=True)
+            case Retry(attempts, body, delay, backoff):
+                self._head("retry", attempts)
+                self._head("delay", delay)
+                self._head("backoff", backoff)
+                self._block(body)
+            case Try(body, name, handler):
+                self._put("try")
+                self._block(body)
+                self._put(" catch" if name is None else f" catch {name}")
+                self._block(handler)
+            case _:
+                self._emit(node)
+
+    def _head(self, word: str, value: Expression | None) -> None:
+        """Write a word and its value, after a space if anything is before."""
+        if value is not None:
+            self._put(f" {word} " if self._line and not self._line[-1].endswith(" ") else f"{word} ")
+            self._emit(value)
+
+    def _if(self, node: If) -> None:
+        self._head("if", node.condition)
+        self._block(node.then)
+        otherwise = node.otherwise
+        while isinstance(otherwise, If):
+            self._put(" else if ")
+            self._emit(otherwise.condition)
+            self._block(otherwise.then)
+            otherwise = otherwise.otherwise
+        if otherwise is not None:
+            self._put(" else")
+            self._block(otherwise)
+
+    def _block(self, block: Block, *, short: bool = False) -> None:
+        """Write a block; a *short* one may stand on the line if it has one expression."""
+        if short and len(block.statements) == 1 and not self._has_comment(block.at):
+            only = block.statements[0]
+            text = None
+            if isinstance(only, ExpressionStatement) and not isinstance(only.value, BlockExpression):
+                text = self._flat_text(only.value)
+            if text is not None and self._column + len(text) + 5 <= WIDTH:
+                self._put(f" {{ {text} }}")
+                return
+        self._braces(block.statements, block.at)
+
+    def _braces(self, items: Sequence[Node], at: Position) -> None:
+        if not items and not self._has_comment(at):
+            self._put(" {}")
+            return
+        self._put(" {")
+        self._broken(items, at)
+        self._put("}")
+
+    def _broken(self, items: Sequence[Node], at: Position, comma: str = "") -> None:
+        """Write nodes on lines of their own, one step further in, up to the closing bracket."""
+        first = items[0].at if items else at
+        begin = (first.line, first.column) if items else (at.end_line, at.end_column - 1)
+        opening = self._comments[self._next][0].line if self._next < len(self._comments) else 0
+        if opening and opening < first.line:  # a comment after the bracket stays there
+            self._same_line_comment(self._opening_line(at, opening), begin)
+        self._end()
+        self._indent += _INDENT
+        self._items(items, at, comma=comma)
+        self._indent -= _INDENT
+        self._end()
+
+    def _opening_line(self, at: Position, comment_line: int) -> int:
+        return comment_line if comment_line == at.line else 0
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def _emit(self, node: Expression, level: int = 0) -> None:
+        """Write an expression, broken over lines only if it must be; in parentheses if it binds less than *level*."""
+        text = self._flat_text(node)
+        wrapped = _level(node) < level
+        room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
+        if text is not None and len(text) <= room and not self._has_comment(node.at):
+            self._put(f"({text})" if wrapped else text)
+            return
+        if wrapped:
+            self._put("(")
+        self._emit_broken(node, text)
+        if wrapped:
+            self._put(")")
+
+    def _emit_broken(self, node: Expression, text: str | None) -> None:
+        match node:
+            case ListLiteral(items) if items or self._has_comment(node.at):
+                self._put("[")
+                self._broken(items, node.at, ",")
+                self._put("]")
+            case ObjectLiteral(entries) if entries or self._has_comment(node.at):
+                self._put("{")
+                self._broken(entries, node.at, ",")
+                self._put("}")
+            case Call(function, arguments):
+                self._call(function, arguments, node.at)
+            case ToolRun(tool, arguments, timeout):
+                self._call("run", (tool,) if arguments is None else (tool, arguments), node.at)
+                if timeout is not None:
+                    self._put(" timeout ")
+                    self._emit(timeout, _POSTFIX)
+            case Binary(operator, left, right):
+                own = LEVELS[operator]
+                self._emit(left, own + (own == COMPARISONS))
+                self._put(f" {operator} ")
+                self._emit(right, own + 1)
+            case Conditional(condition, then, otherwise):
+                self._emit(condition, 1)
+                self._put(" ? ")
+                self._emit(then)
+                self._put(" : ")
+                self._emit(otherwise)
+            case Unary(operator, value):
+                self._put("not " if operator == "not" else "-")
+                self._emit(value, _ATOM + 1 if operator == "-" and _signed(value) else PREFIX_LEVELS[operator])
+            case Member(value, name, safe):
+                self._emit(value, _POSTFIX)
+                self._put(f"?.{name}" if safe else f".{name}")
+            case Index(value, index, safe):
+                self._emit(value, _POSTFIX)
+                self._put("?[" if safe else "[")
+                self._emit(index)
+                self._put("]")
+            case Slice(value, start, stop):
+                self._emit(value, _POSTFIX)
+                self._put("[")
+                if start is not None:
+                    self._emit(start, 1)
+                self._put(":")
+                if stop is not None:
+                    self._emit(stop, 1)
+                self._put("]")
+            case Constant(value) if isinstance(value, str):
+                self._string([value], [])
+            case Interpolation(parts):
+                self._string(*_pieces(parts))
+            case _:
+                self._put(self._inline(node))
+
+    def _call(self, function: str, arguments: Sequence[Expression], at: Position) -> None:
+        """Write a call; an object or a list as its last argument begins on the same line."""
+        flat = [self._flat_text(argument) for argument in arguments]
+        width = sum(len(text) + 2 for text in flat if text is not None) + len(function) + 3
+        start = self._column if self._line else self._indent
+        if None not in flat and start + width <= WIDTH and not self._has_comment(at):
+            self._put(f"{function}({', '.join(text for text in flat if text is not None)})")
+            return
+        *first, last = arguments or (None,)
+        if isinstance(last, ObjectLiteral | ListLiteral) and self._hugs(function, flat[:-1], first, last, at):
+            self._put("".join([f"{function}(", *(f"{text}, " for text in flat[:-1])]))
+            self._emit(last)
+            self._put(")")
+            return
+        self._put(f"{function}(")
+        self._broken(arguments, at, ",")
+        self._put(")")
+
+    def _hugs(
+        self, function: str, flat: list[str | None], first: Sequence[Node | None], last: Node, at: Position
+    ) -> bool:
+        """Return whether the last argument may begin on the line of the call."""
+        if None in flat or sum(len(text or "") + 2 for text in flat) + len(function) + self._column > WIDTH - 5:
+            return False
+        before = Position(at.line, at.column, last.at.line, last.at.column)
+        after = Position(last.at.end_line, last.at.end_column, at.end_line, at.end_column)
+        return not self._has_comment(before) and not self._has_comment(after)
+
+    # -- strings ------------------------------------------------------------------------------------------------
+
+    def _string(self, strings: list[str], inserts: list[Expression]) -> None:
+        """Write a string over several lines if it has some and that is exact, else on one line."""
+        shown = [self._inline(insert) for insert in inserts]
+        indent = " " * (self._indent + _INDENT)
+        raw = _INSERT.join([_escape_lines(text) for text in strings])
+        if _is_tall(strings):
+            body = "\n" + "\n".join([indent + line if line else "" for line in raw.split("\n")])
+            if raw.endswith("\n"):
+                body += indent
+            elif raw.endswith('"'):
+                body = f'{body[:-1]}\\"'
+            if [cook(text) for text in dedent(body.split(_INSERT))] == strings:
+                pieces = body.split(_INSERT)
+                whole = pieces[0] + "".join(
+                    f"${{{insert}}}{text}" for insert, text in zip(shown, pieces[1:], strict=True)
+                )
+                *lines, last = f'"""{whole}"""'.split("\n")
+                self._put(lines[0])
+                self._end()
+                self._lines += lines[1:]
+                self._line = [last]
+                self._column = len(last)
+                return
+        pieces = [escape(text) for text in strings]
+        self._put(f'"{pieces[0]}' + "".join(f"${{{a}}}{b}" for a, b in zip(shown, pieces[1:], strict=True)) + '"')
+
+    # -- on one line --------------------------------------------------------------------------------------------
+
+    def _flat_text(self, node: Expression) -> str | None:
+        """Return the expression on one line; None if that is too long, or if it has a string over several."""
+        known = self._flat.get(id(node), "")
+        if known != "":
+            return known
+        text = self._on_one_line(node, self._flat_text)
+        if text is not None and len(text) > WIDTH and not isinstance(node, Constant | Interpolation | Name):
+            text = None
+        if isinstance(node, Constant | Interpolation) and _is_tall(_strings(node)):
+            text = None
+        self._flat[id(node)] = text
+        return text
+
+    def _inline(self, node: Expression) -> str:
+        """Return the expression on one line, however long."""
+        text = self._on_one_line(node, self._inline)
+        assert text is not None
+        return text
+
+    def _on_one_line(self, node: Expression | Spread | Entry, flat: Callable[[Expression], str | None]) -> str | None:
+        """Join the parts of a node as *flat* gives them; None if it gives none for one of them."""
+
+        def part(child: Expression | None, level: int = 0) -> str:
+            if child is None:
+                return ""
+            text = flat(child)
+            if text is None:
+                raise _TooLong
+            return f"({text})" if _level(child) < level else text
+
+        try:
+            return self._join(node, part)
+        except _TooLong:
+            return None
+
+    def _join(self, node: Expression | Spread | Entry, part: Callable[..., str]) -> str:
+        match node:
+            case Constant(value):
+                return _constant(value)
+            case Duration():
+                return node.text
+            case Name(name):
+                return name
+            case Interpolation(parts):
+                strings, inserts = _pieces(parts)
+                shown = zip(inserts, strings[1:], strict=True)
+                rest = "".join(f"${{{self._inline(insert)}}}{escape(text)}" for insert, text in shown)
+                return f'"{escape(strings[0])}{rest}"'
+            case Member(value, name, safe):
+                return f"{part(value, _POSTFIX)}{'?.' if safe else '.'}{name}"
+            case Index(value, index, safe):
+                return f"{part(value, _POSTFIX)}{'?[' if safe else '['}{part(index)}]"
+            case Slice(value, start, stop):
+                return f"{part(value, _POSTFIX)}[{part(start, 1)}:{part(stop, 1)}]"
+            case Unary("not", value):
+                return f"not {part(value, PREFIX_LEVELS['not'])}"
+            case Unary(_, value):
+                return f"-{part(value, _ATOM + 1 if _signed(value) else PREFIX_LEVELS['-'])}"
+            case Binary(operator, left, right):
+                own = LEVELS[operator]
+                return f"{part(left, own + (own == COMPARISONS))} {operator} {part(right, own + 1)}"
+            case Conditional(condition, then, otherwise):
+                return f"{part(condition, 1)} ? {part(then)} : {part(otherwise)}"
+            case ListLiteral(items):
+                return f"[{', '.join([self._join_item(item, part) for item in items])}]"
+            case ObjectLiteral(entries):
+                return f"{{{', '.join([self._join_item(entry, part) for entry in entries])}}}"
+            case Call(function, arguments):
+                return f"{function}({', '.join([part(argument) for argument in arguments])})"
+            case ToolRun(tool, arguments, timeout):
+                given = part(tool) if arguments is None else f"{part(tool)}, {part(arguments)}"
+                return f"run({given})" if timeout is None else f"run({given}) timeout {part(timeout, _POSTFIX)}"
+            case _:
+                raise TypeError(f"{type(node).__name__} is not an expression")
+
+    def _join_item(self, item: Expression | Spread | Entry, part: Callable[..., str]) -> str:
+        if isinstance(item, Spread):
+            return f"...{part(item.value)}"
+        if isinstance(item, Entry):
+            key = item.key if _BARE_KEY.match(item.key) else f'"{escape(item.key)}"'
+            short = isinstance(item.value, Name) and item.value.name == item.key
+            return key if short else f"{key}: {part(item.value)}"
+        return part(item)
+
+
+class _TooLong(Exception):  # noqa: N818 - it ends a search, it is not an error
+    """A part of an expression does not fit on one line."""
+
+
+def _level(node: Expression) -> int:
+    """Return how tightly the expression binds."""
+    match node:
+        case Conditional():
+            return 0
+        case Binary(operator):
+            return LEVELS[operator]
+        case Unary(operator):
+            return PREFIX_LEVELS[operator]
+        case ToolRun(timeout=timeout) if timeout is not None:
+            return LEVELS["timeout"]
+        case _:
+            return _ATOM
+
+
+def _signed(node: Expression) -> bool:
+    """Return whether a minus sign before the expression would be read with its beginning: `-5`, `--x`."""
+    while isinstance(node, Member | Index | Slice):
+        node = node.value
+    if isinstance(node, Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    return isinstance(node, Unary) and node.operator == "-"
+
+
+def _constant(value: bool | float | str | None) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{escape(value)}"' if isinstance(value, str) else repr(value)
+
+
+def _type_text(node: TypeName) -> str:
+    if node.name == "choice":
+        text = " | ".join([f'"{escape(choice)}"' for choice in node.choices])
+    else:
+        text = node.name if node.items is None else f"{node.name}[{_type_text(node.items)}]"
+    return f"{text}?" if node.nullable else text
+
+
+def _pieces(parts: Sequence[str | Expression]) -> tuple[list[str], list[Expression]]:
+    """Return the strings of an interpolation, one more than its inserts, and the inserts."""
+    strings, inserts = [""], list[Expression]()
+    for part in parts:
+        if isinstance(part, str):
+            strings[-1] += part
+        else:
+            inserts.append(part)
+            strings.append("")
+    return strings, inserts
+
+
+def _strings(node: Constant | Interpolation) -> list[str]:
+    if isinstance(node, Interpolation):
+        return _pieces(node.parts)[0]
+    return [node.value] if isinstance(node.value, str) else []
+
+
+def _is_tall(strings: Sequence[str]) -> bool:
+    """Return whether the string reads better over several lines."""
+    inner = _INSERT.join(strings).strip("\n")
+    breaks = inner.count("\n")
+    return breaks > 1 or (breaks == 1 and len(inner) > 40)
+
+
+def _escape_lines(text: str) -> str:
+    r"""Return *text* as it stands in a `\"\"\"` string."""
+    lines = [escape(line).replace('\\"', '"') for line in text.split("\n")]
+    return "\n".join(lines).replace('"""', '\\"\\"\\"')
