@@ -140,8 +140,7 @@ def _size(value: object) -> int:
 
 def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
     """How to serve these tools, and why."""
-    from toolexec.server.exposure import room_for_tools
-    from toolexec.server.tools.catalogue import meta_tools
+    from toolexec.server.tools.catalogue import meta_tools, room_for_tools
 
     direct, meta = exposed["direct"], exposed["meta"]
     if not direct.tools:

@@ -48,7 +48,7 @@ from toolexec.server.callers import RequestContext, Requester, can_elicit, is_mo
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.elicitation import handshake_approver
-from toolexec.server.exposure import AutoExposure, beside
+from toolexec.server.exposure import AutoExposure
 from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.plain import one_line
@@ -56,7 +56,7 @@ from toolexec.server.replies import failure, internal_failure, meta_result
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tools.base import MetaCall, MetaTool
-from toolexec.server.tools.catalogue import meta_tools
+from toolexec.server.tools.catalogue import beside, meta_tools
 
 __all__ = ["ToolServer"]
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.exec.facade import Exec
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.tools.base import MetaTool
+from toolexec.server.tools.catalogue import json_bytes, room_for_tools
 
-__all__ = ["AutoExposure", "beside", "room_for_tools"]
+__all__ = ["AutoExposure"]
 
-_BESIDE: Final = ("execute_code", "read_result")
 _LEAST: Final = 60  # bytes of the shortest definition: what need not be measured to be too much
 _ABSENT: Final = 1500  # bytes that a backend counts as whose tools are not known yet: some four tools
 
@@ -55,25 +54,7 @@ class AutoExposure:
         if version != index.version:
             version, size = index.version, len(index) * _LEAST
             if size <= self._room:
-                size = sum(
-                    _size(listing(name, tool, MODERN_PROTOCOL_VERSIONS[-1])) for name, tool in self._direct.every()
-                )
+                shown = MODERN_PROTOCOL_VERSIONS[-1]
+                size = sum(json_bytes(listing(name, tool, shown)) for name, tool in self._direct.every())
             self._measured = (version, size)
         return size
-
-
-def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
-    """Return those of the server's *own* tools that are listed beside the tools of the catalogue: what runs programs
-    that call them, and what reads long results."""
-    return [tool for tool in own if tool.name in _BESIDE]
-
-
-def room_for_tools(own: Sequence[MetaTool]) -> int:
-    """Return how many bytes the definitions of all tools may have, so that they and those beside them are not longer
-    than those of the server's *own* tools, which find and run them."""
-    return sum(_size(tool.to_mcp()) for tool in own) - sum(_size(tool.to_mcp()) for tool in beside(own))
-
-
-def _size(definition: dict[str, Any]) -> int:
-    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
-    return len(text.encode("utf-8", "surrogatepass"))

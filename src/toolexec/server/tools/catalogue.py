@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
 from toolexec.errors import ConfigurationError
 from toolexec.server.settings import Expose
 from toolexec.server.tools.base import MetaTool
@@ -12,7 +16,9 @@ from toolexec.server.tools.places import LIST_BACKENDS
 from toolexec.server.tools.reading import DESCRIBE_TOOL, LIST_TOOL_EXAMPLES, STUBS
 from toolexec.server.tools.running import RUN_TOOL
 
-__all__ = ["meta_tools"]
+__all__ = ["beside", "json_bytes", "meta_tools", "room_for_tools"]
+
+_BESIDE: Final = ("execute_code", "read_result")
 
 
 def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
@@ -38,3 +44,21 @@ def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
             return [READ_RESULT]
         case _:
             raise ConfigurationError(f"unknown expose {expose!r}; use auto, meta, direct or code")
+
+
+def beside(own: Sequence[MetaTool]) -> list[MetaTool]:
+    """Return those of the server's *own* tools that are listed beside the tools of the catalogue: what runs programs
+    that call them, and what reads long results."""
+    return [tool for tool in own if tool.name in _BESIDE]
+
+
+def room_for_tools(own: Sequence[MetaTool]) -> int:
+    """Return how many bytes the definitions of all tools may have, so that they and those beside them are not longer
+    than those of the server's *own* tools, which find and run them."""
+    return sum(json_bytes(tool.to_mcp()) for tool in own) - sum(json_bytes(tool.to_mcp()) for tool in beside(own))
+
+
+def json_bytes(definition: dict[str, Any]) -> int:
+    """Return how many bytes a definition takes as compact JSON."""
+    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogatepass"))
