@@ -40,6 +40,7 @@ bwrap = "/opt/bwrap"
 docker_host = "unix:///run/podman.sock"
 docker_runtime = "runsc"
 containerd_address = "/run/c.sock"
+route_by_needs = true
 egress = ["api.example.com"]
 [[sandboxes.egress_secrets]]
 placeholder = "API_TOKEN_HERE"
@@ -59,6 +60,7 @@ where = ["headers", "url"]
         docker_host="unix:///run/podman.sock",
         docker_runtime="runsc",
         containerd_address="/run/c.sock",
+        route_by_needs=True,
         egress=Egress(hosts=("api.example.com",), secrets={"API_TOKEN_HERE": secret}),
     )
 

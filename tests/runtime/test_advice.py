@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from toolexec import Exec
+from toolexec.code.tools import Tools
+from toolexec.code.types import CodeResult
 from toolexec.errors import CodeError
 from toolexec.runtime.advice import INSTEAD, Failure, PackageSource, advise, distribution_of
+from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.router import Runtime
 from toolexec.runtime.wasm import WasmBackend, science
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
@@ -193,6 +197,82 @@ class Having(ScriptedSandbox):
         """Available, unless it is said not to be."""
         found = await super().check()
         return found if self.ok else type(found)(ok=False, reason="no daemon")
+
+
+async def run_in(runtime: Runtime, code: str, **fields: Any) -> CodeResult:
+    """Run a program without tools."""
+    async with Exec() as ex:
+        gateway = Tools(ex.index, ex.docs, ex.runner)
+        return await runtime.execute(ExecuteRequest(code=code, gateway=gateway, **fields))
+
+
+class TestRouting:
+    """Where a program runs that needs more than the embedded sandbox has, if the operator allows it."""
+
+    PROGRAMS = {
+        "import pandas as pd": "docker",
+        "def f():\n    from pandas.io import json\nreturn 1": "docker",
+        "import subprocess": "docker",
+        "import os\nawait tools.a.b()\nos.system('ls')": "docker",
+        "import asyncio\nawait asyncio.create_subprocess_exec('ls')": "docker",
+        "from os import popen, path": "docker",
+        "import json, os\nreturn os.path.join('a', 'b')": "wasm",
+        "import requests": "wasm",
+        "import pandas, requests": "wasm",
+        "import own\nimport tools": "wasm",
+        "import pandas as": "wasm",
+    }
+
+    @staticmethod
+    async def kind(code: str, **settings: Any) -> str:
+        """Return the kind of sandbox that ran the program."""
+        usual, having = Having({}, isolation="wasm"), Having({"python": frozenset({"pandas", "own"})})
+        usual.kind = "wasm"
+        having.ok = settings.pop("ok", True)
+        runtime = Runtime([usual, having], **{"route_by_needs": True, **settings})
+        result = await run_in(runtime, code, files={"own.py": b""})
+        assert result.backend is not None
+        return result.backend.kind
+
+    @pytest.mark.parametrize("code", PROGRAMS)
+    async def test_by_its_text(self, code: str) -> None:
+        """The first sandbox that has all packages and processes runs it; else the first of the profile."""
+        assert await self.kind(code) == self.PROGRAMS[code]
+
+    async def test_only_where_it_is_allowed(self) -> None:
+        """Without the setting, or where the other sandbox cannot be used, the usual one runs it."""
+        assert await self.kind("import pandas", route_by_needs=False) == "wasm"
+        assert await self.kind("import pandas", ok=False) == "wasm"
+        assert await self.kind("import subprocess", default_profile="wasm") == "wasm"
+
+    async def test_a_language_that_has_the_packages(self) -> None:
+        """A sandbox may have the packages in another Python of its own."""
+        sandbox = Having({"python-science": frozenset({"numpy"})}, isolation="wasm")
+        sandbox.languages = frozenset({"python", "python-science"})
+        runtime = Runtime([sandbox], route_by_needs=True)
+        for code in ("import numpy", "import math"):
+            await run_in(runtime, code)
+        assert [request.language for request in sandbox.requests] == ["python-science", ""]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import subprocess\nsubprocess.run(['ls'])",
+        "import os\nos.system('ls')",
+        "import os\nos.fork()",
+        "import asyncio\nawait asyncio.create_subprocess_exec('ls')",
+        "import multiprocessing as m\nm.get_context('fork').Process().start()",
+    ],
+)
+async def test_processes_in_the_sandbox(code: str) -> None:
+    """A program that starts a process is told so, and which sandbox starts them."""
+    alone = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
+    for others, advice in (([], alone), ([Having({})], f"{alone}; they can be started in: docker")):
+        async with Exec(runtime_backends=[WasmBackend(), *others]) as ex:
+            error = (await ex.execute_code(code)).error
+        assert error is not None
+        assert error.details.get("advice") == advice, str(error)
 
 
 class TestAdvise:

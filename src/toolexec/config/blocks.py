@@ -189,6 +189,7 @@ class SandboxesBlock(Block):
     docker_host: str = _key("", "Where Docker or Podman listens: unix:///var/run/docker.sock.")
     docker_runtime: str = _key("", "The runtime that Docker uses: runsc makes its containers gVisor's.")
     containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")
+    route_by_needs: bool = _key(False, "Run Python that imports a package, or starts processes, where they are.")
     egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
     egress_secrets: ListOf[dict[str, Any]] = _key(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."

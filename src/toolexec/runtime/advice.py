@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["INSTEAD", "Failure", "PackageSource", "advise", "distribution_of", "missing_module"]
+__all__ = ["INSTEAD", "Failure", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
 
 _TOOLS: Final = "call a tool instead; `tools.search('...')` finds one"
 _FETCH: Final = "there is no network: call a tool that fetches; `tools.search('fetch a URL')` finds it if there is one"
@@ -83,6 +83,12 @@ _DISTRIBUTIONS: Final = {
     "yaml": "pyyaml",
 }
 _MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_PROCESS: Final = re.compile(
+    r"OSError: \[Errno \d+\] \w+ does not support processes"
+    r"|AttributeError: module 'os' has no attribute "
+    r"'(?:system|popen|fork|forkpty|exec[lv]\w*|spawn[lv]\w*|posix_spawnp?|wait\w*|WNOHANG)'"
+)
+_NO_PROCESS: Final = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
 _NO_MODULES: Final = (
     "this JavaScript has no modules, from npm or of Node.js: `tools`, `files`, `console`, `env`, `args` and `stdin` "
     "are there without an import"
@@ -131,6 +137,12 @@ def missing_module(failure: Failure) -> str:
     return found[1].partition(".")[0] if found is not None else ""
 
 
+def needed_process(failure: Failure) -> bool:
+    """Return whether the program wanted to start a process where there are none."""
+    of_asyncio = failure.message == "NotImplementedError" and "create_subprocess_" in failure.code
+    return of_asyncio or _PROCESS.match(failure.message) is not None
+
+
 def distribution_of(module: str) -> str:
     """Return the name under which the package of a module is installed."""
     return _DISTRIBUTIONS.get(module, module.lower().replace("_", "-"))
@@ -138,10 +150,13 @@ def distribution_of(module: str) -> str:
 
 def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = ()) -> str:
     """Return what to do instead; "" where nothing can be said. *elsewhere* are the sandboxes that have the missing
-    module: the kind of each, and the language to ask for.
+    module, or processes: the kind of each, and the language to ask for.
     """
     if module := missing_module(failure):
         return _about_module(module, failure, elsewhere)
+    if needed_process(failure):
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in elsewhere))
+        return f"{_NO_PROCESS}; they can be started in: {kinds}" if kinds else _NO_PROCESS
     if failure.kind == "SyntaxError" and _FENCE.search(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     if failure.backend == "wasm":

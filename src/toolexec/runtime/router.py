@@ -24,7 +24,7 @@ from toolexec.errors import (
 )
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import checked
-from toolexec.runtime.advice import Failure, PackageSource, advise, distribution_of, missing_module
+from toolexec.runtime.advice import Failure, PackageSource, advise, distribution_of, missing_module, needed_process
 from toolexec.runtime.base import (
     PROFILES,
     Availability,
@@ -33,6 +33,7 @@ from toolexec.runtime.base import (
     SandboxSession,
     SessionBackend,
 )
+from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.runs import OwnRuns
 
 __all__ = ["CANDIDATES", "ISOLATIONS", "Runtime", "effective_profile"]
@@ -75,7 +76,8 @@ class Runtime:
     profile of your own choosing) that is there, speaks the language and is available. A mapping of profile →
     backend(s) fixes which ones serve it. There is no way from one profile to another, and none to a sandbox without
     isolation but through `dev`, which *deny_unsafe* can close too: it lists profiles that refuse such a sandbox.
-    *limits* are the operator's; a request can lower them.
+    *limits* are the operator's; a request can lower them. With *route_by_needs* a Python program whose text imports a
+    package, or starts processes, goes to the first candidate that has them, if one does.
 
     Raises ConfigurationError for unknown profiles or two sandboxes of one kind. A runtime is also the engine of an
     `Executor`: it stops code at the deadline by itself.
@@ -96,10 +98,12 @@ class Runtime:
         deny_unsafe: Sequence[str] = ("standard", "hardened"),
         order: Mapping[str, Sequence[str]] | None = None,
         limits: Limits | None = None,
+        route_by_needs: bool = False,
     ) -> None:
         _check_profiles([default_profile.replace("wasm", "standard"), *deny_unsafe, *(order or {})])
         self.default_profile = default_profile
         self.limits: Limits = limits or Limits()
+        self.route_by_needs = route_by_needs
         self._deny_unsafe = frozenset(deny_unsafe)
         self._order = {**CANDIDATES, **(order or {})}
         self._by_kind: dict[str, SandboxBackend] = {}
@@ -207,25 +211,39 @@ class Runtime:
             backend=backend.kind,
             has_network=getattr(getattr(backend, "config", None), "egress", None) is not None,
         )
-        module = missing_module(failure)
         ran = backend.kind, request.language or "python"
-        elsewhere = [place for place in await self._having(module, request) if place != ran] if module else []
+        elsewhere = [place for place in await self._fitting(needed_by(failure), request) if place != ran]
         if advice := advise(failure, elsewhere):
             error.message = f"{error.message}; {advice}"
             error.details["advice"] = advice
         return result
 
-    async def _having(self, module: str, request: ExecuteRequest) -> list[tuple[str, str]]:
-        """The sandboxes for the request's profile that have a package, each with the language to ask for."""
-        name = distribution_of(module)
+    async def _fitting(self, needs: Needs, request: ExecuteRequest) -> list[tuple[str, str]]:
+        """The sandboxes for the request's profile that have what a program needs, and are there: the kind of each, and
+        the language to ask for."""
         found: list[tuple[str, str]] = []
-        for backend in self.candidates(request.profile):
-            if isinstance(backend, PackageSource) and self._denial(backend, request.profile) is None:
-                packages = await asyncio.to_thread(backend.packages)
-                languages = sorted(language for language in packages if name in packages[language])
+        for backend in self.candidates(request.profile) if needs else ():
+            if self._denial(backend, request.profile) is None:
+                languages = await _languages_with(needs, backend)
                 if languages and (await backend.check()).ok:
                     found += [(backend.kind, language) for language in languages]
         return found
+
+    async def _ranked(
+        self, backends: Sequence[SandboxBackend], request: ExecuteRequest
+    ) -> list[tuple[SandboxBackend, str]]:
+        """The candidates with the language to ask each for: those first that have what the program needs."""
+        usual = [(backend, request.language) for backend in backends]
+        if not self.route_by_needs or request.language not in ("", "python"):
+            return usual
+        needs = needs_of(request.code, request.files)
+        if not needs:
+            return usual
+        ranked: list[tuple[SandboxBackend, str]] = []
+        for backend in backends:
+            languages = await _languages_with(needs, backend)
+            ranked += [(backend, request.language if name == "python" else name) for name in languages[:1]]
+        return [*ranked, *(place for place in usual if place not in ranked)]
 
     async def __aenter__(self) -> Self:
         return self
@@ -265,9 +283,9 @@ class Runtime:
         candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
         refused: list[str] = []
         denied: SandboxError | None = None
-        for backend in candidates:
-            if request.language and request.language not in backend.languages:
-                refused.append(f"{backend.kind} does not run {request.language}")
+        for backend, spoken in await self._ranked(candidates, request):
+            if spoken and spoken not in backend.languages:
+                refused.append(f"{backend.kind} does not run {spoken}")
                 continue
             denied = self._denial(backend, profile)
             if denied is not None:
@@ -277,7 +295,7 @@ class Runtime:
             if not state.ok:
                 refused.append(f"{backend.kind}: {state.reason}" + (f" ({state.remedy})" if state.remedy else ""))
                 continue
-            return backend, _enforceable(backend, request)
+            return backend, _enforceable(backend, replace(request, language=spoken))
         if denied is not None and len(candidates) == 1:
             raise denied
         raise self._nothing(profile, request, refused)
@@ -307,6 +325,24 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
+
+
+def needed_by(failure: Failure) -> Needs:
+    """Return what a program lacked that failed."""
+    module = missing_module(failure)
+    return Needs(frozenset({distribution_of(module)} if module else ()), needed_process(failure))
+
+
+async def _languages_with(needs: Needs, backend: SandboxBackend) -> list[str]:
+    """The languages of *backend* in which a Python program has what it needs; `python` comes first."""
+    if needs.processes and backend.isolation == "wasm":
+        return []
+    if not needs.packages:
+        return [language for language in ("python",) if language in backend.languages]
+    if not isinstance(backend, PackageSource):
+        return []
+    packages = await asyncio.to_thread(backend.packages)
+    return sorted(language for language in packages if needs.packages <= packages[language])
 
 
 class _RoutedSession:

@@ -34,7 +34,9 @@ class SandboxSettings:
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `bwrap` and `runsc` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
-    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones.
+    `docker_runtime` the runtime that Docker uses (`runsc` makes it gVisor); "" for the usual ones. With
+    `route_by_needs` a Python program that imports a package, or starts processes, goes to the first sandbox of its
+    profile that has them.
 
     Raises ConfigurationError for an unknown kind.
     """
@@ -49,6 +51,7 @@ class SandboxSettings:
     docker_host: str = ""
     docker_runtime: str = ""
     containerd_address: str = ""
+    route_by_needs: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.use} - {*SANDBOXES})
@@ -73,7 +76,7 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
         except UnsupportedPlatformError:  # those that work here are left
             if settings.use:
                 raise
-    return Runtime(backends, order=order if settings.use else None)
+    return Runtime(backends, order=order if settings.use else None, route_by_needs=settings.route_by_needs)
 
 
 def _shared(settings: SandboxSettings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -13,6 +14,7 @@ from toolexec.code.types import CodeResult
 from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
+from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.config import WasmConfig, WasmSettings
 
 if TYPE_CHECKING:
@@ -90,7 +92,8 @@ class WasmBackend:
         """Return the packages that Python has here, by language; see `PackageSource`."""
         from toolexec.runtime.wasm.science import science_packages
 
-        return {"python-science": science_packages()}
+        own = frozenset(re.split(r"[^a-z0-9-]", name)[0] for name in normal_requirements(self.config.packages))
+        return {**({"python": own} if own else {}), "python-science": science_packages()}
 
     async def start(self) -> None:
         """Have Python ready, so that the first run is quick: builds the sandbox if need be.
