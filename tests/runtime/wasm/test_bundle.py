@@ -6,13 +6,14 @@ import importlib
 import importlib.metadata
 import importlib.resources
 import pkgutil
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from toolexec.runtime.wasm.bundle import Bundle, Refusals
+from toolexec.runtime.wasm.bundle import Bundle, Deferred, Refusals
 
 FILES = {
     "shelf/__init__.py": b"from shelf.books import TITLE\n",
@@ -143,6 +144,64 @@ def test_read(tmp_path: Path) -> None:
     (tmp_path / "a" / "__pycache__" / "b.pyc").write_bytes(b"2")
     assert Bundle.read(tmp_path).files == {"a/b.py": b"1"}
     assert Bundle.read(tmp_path / "none").files == {}
+
+
+class TestDeferred:
+    """Modules that are kept as code until they are imported."""
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deferred]:
+        """A package that was kept, and then deleted."""
+        (tmp_path / "cellar" / "rack").mkdir(parents=True)
+        for name, text in {
+            "__init__": "OPEN = True\n",
+            "wine": "from . import rack\nfrom .rack import red\nNAME = 'Rioja'\n",
+            "__main__": "",
+            "locked": "",
+            "rack/__init__": "",
+            "rack/red": "def fail():\n    raise ValueError('corked')\n",
+        }.items():
+            (tmp_path / "cellar" / f"{name}.py").write_text(text)
+        made = Deferred()
+        made.keep("cellar", [str(tmp_path)], without={"cellar.locked"})
+        made.keep("sys")
+        made.keep("no_such_module")
+        shutil.rmtree(tmp_path / "cellar")
+        monkeypatch.setattr(sys, "meta_path", [made, *sys.meta_path])
+        yield made
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cellar"]:
+            del sys.modules[name]
+
+    def test_import(self, kept: Deferred, tmp_path: Path) -> None:
+        """They are what they would have been."""
+        package = importlib.import_module("cellar")
+        assert (package.OPEN, package.__path__) == (True, [str(tmp_path / "cellar")])
+        assert "cellar.wine" not in sys.modules
+        wine = importlib.import_module("cellar.wine")
+        assert (wine.NAME, wine.__file__) == ("Rioja", str(tmp_path / "cellar" / "wine.py"))
+        with pytest.raises(ValueError, match="corked") as caught:
+            wine.red.fail()
+        assert Path(caught.traceback[-1].path) == tmp_path / "cellar" / "rack" / "red.py"
+        for name in ("cellar.__main__", "cellar.locked", "cellar.none", "no_such_module"):
+            with pytest.raises(ModuleNotFoundError):
+                importlib.import_module(name)
+
+    def test_attributes_of_their_package(self, kept: Deferred) -> None:
+        """A package leads to its modules, as if they were loaded; it keeps its own `__getattr__`."""
+        package = importlib.import_module("cellar")
+        assert package.rack.red.__name__ == "cellar.rack.red"
+        with pytest.raises(AttributeError, match="module 'cellar' has no attribute 'cork'"):
+            _ = package.cork
+        package.__getattr__ = own = lambda name: name
+        kept.offer(package)
+        assert package.__getattr__ is own
+
+    def test_code_and_source(self, kept: Deferred) -> None:
+        """The code is at hand, and no source."""
+        assert kept.get_code("cellar.wine") is not None
+        assert kept.get_source("cellar.wine") is None
+        assert kept.get_code("cellar.none") is None
+        assert (kept.is_package("cellar.rack"), kept.is_package("cellar.wine")) == (True, False)
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # pyright: reportMissingImports=false, reportMissingModuleSource=false, reportUntypedBaseClass=false
-"""The program inside of the component: everything is imported once, when the component is built, and frozen with it.
+"""The program inside of the component: what programs need is imported when the component is built, and frozen with it.
 
 This file runs in the component only, never on the host. Beside it lie copies of `stdlib.py`, `bundle.py` and the guest
 program, and in `toolexec_packages` the added packages; see `component.py`.
@@ -9,38 +9,34 @@ from __future__ import annotations
 
 import builtins
 import codecs
-import encodings
 import errno
 import gc
 import importlib
 import io
 import json
+import linecache
 import os
 import pkgutil
 import sys
 import zoneinfo
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import toolexec_guest
 import toolexec_stdlib
 import wit_world
-from toolexec_bundle import Bundle, Refusals
+from toolexec_bundle import Bundle, Deferred, Refusals
 
 _HERE = Path(__file__).parent
+_READY_CODECS = ("ascii", "cp1252", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "unicode-escape")
 
 
 def _preload() -> None:
-    for name in (*toolexec_stdlib.INTERNAL, *toolexec_stdlib.STDLIB):
+    for name in toolexec_stdlib.READY:
         importlib.import_module(name)
-    for package in (toolexec_guest, *(sys.modules[name] for name in toolexec_stdlib.STDLIB)):
-        _import_all_of(package)  # what functions import when they are called must be there, too
-    for module in pkgutil.iter_modules(encodings.__path__):
-        try:
-            codecs.lookup(module.name)  # loads the codec's module, which could not be found later
-        except LookupError:
-            continue  # of another system, or of a library that is not there
+    for name in _READY_CODECS:
+        codecs.lookup(name)
     bundle = Bundle.read(_HERE / "toolexec_packages")
     sys.meta_path.insert(0, bundle)
     failed = bundle.preload()
@@ -50,22 +46,58 @@ def _preload() -> None:
         raise ImportError(f"a package cannot be imported: {failed}")  # the builder reads the report
 
 
-def _import_all_of(package: ModuleType) -> None:
-    if package.__name__ in {"encodings", "multiprocessing"}:
-        return  # encodings come by their names, and processes not at all
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}."):
-        if not module.name.endswith(".__main__") and module.name not in toolexec_stdlib.UNAVAILABLE:
-            _import_all_of(importlib.import_module(module.name))
+def _defer_the_rest() -> None:
+    """Keep the rest of the standard library as code: a run has to reset all memory that the image takes."""
+    deferred = Deferred()
+    for name in sorted(sys.stdlib_module_names):
+        deferred.keep(name, without=toolexec_stdlib.UNAVAILABLE)
+    for module in [*sys.modules.values()]:
+        if hasattr(module, "__path__"):
+            deferred.offer(module)
+    sys.meta_path.insert(0, deferred)
 
 
-def _settle() -> None:
-    """Forget what was only there while the component was built: its directories do not exist later."""
+def _start_guest() -> None:
+    """Load the guest program and have it take its first steps; last, so that what each run uses lies together."""
+    guest = importlib.import_module("toolexec_guest")
+    for module in pkgutil.walk_packages(guest.__path__, f"{guest.__name__}."):
+        importlib.import_module(module.name)  # what functions import when they are called must be there, too
+    guest.start(json.dumps({"type": "warm"}), _answer, _answer)  # no run has to do that again
+    linecache.clearcache()
+    WitWorld.run = guest.start
+
+
+def settle() -> None:
+    """Load the rest, and forget what was only there while the component was built: its directories are gone later."""
+    gc.collect()
+    _fill_holes()
+    _start_guest()
     sys.path.clear()
     sys.path_importer_cache.clear()
     zoneinfo.reset_tzpath(to=())
     sys.meta_path.insert(0, Refusals(toolexec_stdlib.UNAVAILABLE))  # before any search for files
     gc.collect()
     gc.freeze()  # what is here stays; collecting it again would touch, and so copy, all of the shared memory
+    _fill_holes()
+
+
+_ROOM = 2 << 20
+_plugs: deque[object] = deque()  # a list would move when it grows
+
+
+def _fill_holes() -> None:
+    """Take the free memory between the objects that are here, and leave some behind them, in one piece.
+
+    A run allocates from free memory first, and that is spread over all pages: they would all have to be copied for it.
+    """
+    room = bytes(_ROOM)  # as large a hole is not there, so it comes after all of them
+    end = id(room)
+    for size in (*(1 << bits for bits in range(20, 12, -1)), *range(4096, 16, -16)):
+        content = size - 21  # the header of a bytes object, its last zero, and that of the allocator
+        while id(plug := bytes(content)) < end:
+            _plugs.append(plug)
+    while id(smallest := object()) < end:
+        _plugs.append(smallest)
 
 
 _real_open, _real_write = io.open, os.write
@@ -138,12 +170,13 @@ def _answer(frame: str) -> str:
 class WitWorld(wit_world.WitWorld):
     """What the host can call."""
 
+    run: Callable[..., str]
+
     def start(self, frame: str) -> str:
         """Run what *frame* says; the guest program sets what belongs to one run, such as the random seed."""
-        return toolexec_guest.start(frame, wit_world.exchange, wit_world.post)
+        return WitWorld.run(frame, wit_world.exchange, wit_world.post)
 
 
 _preload()
 _tell_of_full_disks()
-toolexec_guest.start(json.dumps({"type": "warm"}), _answer, _answer)  # no run has to do that again
-_settle()
+_defer_the_rest()

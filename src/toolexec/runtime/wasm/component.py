@@ -38,7 +38,12 @@ GUEST: Final = Path(__file__).parents[1] / "guest" / "python"
 """The directory of the guest program, which the component has as the package `toolexec_guest`."""
 
 _HERE: Final = Path(__file__).parent
-_COPIES: Final = {"app.py": "toolexec_app.py", "bundle.py": "toolexec_bundle.py", "stdlib.py": "toolexec_stdlib.py"}
+_COPIES: Final = {
+    "entry.py": "toolexec_app.py",
+    "app.py": "toolexec_world.py",
+    "bundle.py": "toolexec_bundle.py",
+    "stdlib.py": "toolexec_stdlib.py",
+}
 _WORLD: Final = "world.wit"
 _USUAL_SECONDS: Final = 10.0
 _CAP_SECONDS: Final = 300.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INTERNAL", "LIMITED", "STDLIB", "UNAVAILABLE"]
+__all__ = ["LIMITED", "READY", "STDLIB", "UNAVAILABLE"]
 
 _NAMES: Final = """
     __future__ _thread abc annotationlib argparse array ast asyncio asyncio.taskgroups asyncio.timeouts atexit
@@ -52,13 +52,26 @@ _NAMES: Final = """
     zipapp zipfile zipimport zlib zoneinfo
 """
 
-STDLIB: Final[tuple[str, ...]] = tuple(_NAMES.split())
-"""Every module that is there from the start: importing one takes microseconds and reads nothing."""
+_READY_NAMES: Final = """
+    __future__ _thread abc array ast asyncio asyncio.taskgroups asyncio.timeouts atexit
+    base64 binascii bisect builtins calendar cmath codecs collections collections.abc concurrent concurrent.futures
+    contextlib contextvars copy copyreg csv dataclasses datetime decimal enum errno fnmatch fractions functools
+    gc genericpath glob hashlib heapq hmac importlib importlib.abc importlib.machinery importlib.metadata
+    importlib.resources importlib.resources.abc importlib.util inspect io itertools
+    json json.decoder json.encoder json.scanner keyword linecache locale logging marshal math numbers
+    opcode operator os os.path pathlib pathlib.types pickle pkgutil posix posixpath pprint queue
+    random re reprlib secrets select selectors shutil signal socket stat statistics string struct subprocess sys
+    tempfile textwrap threading time token tokenize traceback types typing unicodedata urllib urllib.parse uuid
+    warnings weakref zlib zoneinfo _colorize _strptime _threading_local
+"""
 
-INTERNAL: Final[tuple[str, ...]] = (
-    "_ast_unparse", "_colorize", "_compat_pickle", "_markupbase", "_pylong", "_strptime", "_threading_local",
-)  # fmt: skip
-"""What functions of these modules import when they are called."""
+STDLIB: Final[tuple[str, ...]] = tuple(_NAMES.split())
+"""Every module that a program can import; it reads no file of the host for that."""
+
+READY: Final[tuple[str, ...]] = tuple(_READY_NAMES.split())
+"""Those that are loaded when a program starts, and what they import when they are called; importing the others takes
+milliseconds.
+"""
 
 _NO_NETWORK: Final = "there is no network"
 _NO_PROCESSES: Final = "no process can be started"

@@ -13,6 +13,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.tools: Any = None
+        self.made: list[str] = []  # what was imported; a look through all modules would touch all of the memory
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the specification of a module that is an object of ours."""
@@ -25,6 +26,7 @@ class _Finder:
     def create_module(self, spec: Any) -> Any:
         """Return the object itself."""
         found = self.tools
+        self.made.append(spec.name)
         for name in spec.name.split(".")[1:]:
             found = getattr(found, name)
         return found
@@ -38,8 +40,9 @@ _finder = _Finder()
 
 def make_importable(tools: Any) -> Any:
     """Have programs import *tools* (which is returned) by the name `tools`; a module of that name comes first."""
-    for name in [name for name in sys.modules if name == "tools" or name.startswith("tools.")]:
-        if isinstance(getattr(getattr(sys.modules[name], "__spec__", None), "loader", None), _Finder):
+    while _finder.made:
+        name = _finder.made.pop()
+        if isinstance(getattr(getattr(sys.modules.get(name), "__spec__", None), "loader", None), _Finder):
             del sys.modules[name]  # of an earlier run
     _finder.tools = tools
     if _finder not in sys.meta_path:
