@@ -44,7 +44,7 @@ async def build(session: Session, packages: Sequence[str]) -> int:
     was_ready = known is not None and known.compiled > 0
     began = perf_counter()
     with watch_build(session.screen, keep=True) as view:
-        backend = WasmBackend(packages=wanted, on_build_step=view)
+        backend = WasmBackend(packages=wanted, on_build_step=view, quick_start=False)
         try:
             await view.during(backend.start())
         finally:

@@ -156,6 +156,23 @@ class PrivateDirectory:
         finally:
             os.close(lock)
 
+    @contextmanager
+    def claimed(self, name: str) -> Generator[bool]:
+        """Hold the claim *name* among all processes, or give False at once where another one holds it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            claim = os.open(f"{_LOCK}-{name}", flags, 0o600, dir_fd=self._directory)
+        except OSError as error:
+            raise self._refusal(f"cannot be written to: {error.strerror or error}") from error
+        try:
+            ours = False
+            with suppress(BlockingIOError):
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = True
+            yield ours
+        finally:
+            os.close(claim)
+
     def store(self, name: str, data: bytes, about: Mapping[str, Any]) -> None:
         """Keep *data* and *about* (JSON) as *name*; to be done while `locked`.
 
@@ -228,8 +245,10 @@ class PrivateDirectory:
     def tidy(self) -> None:
         """Delete what writers that died have left, and files without a description; to be done while `locked`."""
         names = set(self._names())
-        for name in names - {_LOCK}:
+        for name in names:
             whole = name.removesuffix(".json")
+            if name.startswith(_LOCK):
+                continue
             if name.startswith(_TEMPORARY) or not {whole, f"{whole}.json"} <= names:
                 self._delete(name)
 

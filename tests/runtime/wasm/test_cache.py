@@ -245,6 +245,59 @@ def test_refused_by_the_loader(shop: Workshop) -> None:
     assert shop.work == (1, 3)
 
 
+class TestQuick:
+    """A first use compiles quickly, and later without haste."""
+
+    @staticmethod
+    def quick(shop: Workshop, made: list[int]) -> Callable[[bytes], bytes]:
+        """A compiler that counts by itself."""
+
+        def compile(data: bytes) -> bytes:
+            made.append(len(data))
+            return bytes(Compiled(ENGINE, data).serialize())
+
+        return compile
+
+    def test_at_first_use(self, shop: Workshop) -> None:
+        """The quick form serves until there is another one, and is discarded then."""
+        made: list[int] = []
+        quick = self.quick(shop, made)
+        for _ in range(2):
+            shop.load(quick=quick)
+            assert (len(made), shop.work, shop.cache.lacks(fingerprint="f")) == (1, (1, 0), True)
+        assert shop.cache.optimise(fingerprint="f", compile=shop.compile)
+        assert not shop.cache.optimise(fingerprint="f", compile=shop.compile)
+        assert not shop.cache.lacks(fingerprint="f")
+        shop.load(quick=quick)
+        assert (len(made), shop.work) == (1, (1, 1))
+        shop.file(".cwasm")
+
+    def test_whoever_wants_no_quick_form(self, shop: Workshop) -> None:
+        """It is not taken for the other one."""
+        shop.load(quick=self.quick(shop, []))
+        shop.load()
+        assert shop.work == (1, 1)
+
+    def test_nothing_to_optimise(self, shop: Workshop) -> None:
+        """What was never built is not."""
+        assert not shop.cache.lacks(fingerprint="f")
+        assert not shop.cache.optimise(fingerprint="f", compile=shop.compile)
+        assert shop.work == (0, 0)
+
+    def test_one_at_a_time_and_nobody_waits(self, shop: Workshop) -> None:
+        """While one process compiles, others do not compile too, and load and build what they want."""
+        shop.load(quick=self.quick(shop, []))
+
+        def compile(data: bytes) -> bytes:
+            assert not shop.cache.optimise(fingerprint="f", compile=shop.compile)
+            shop.load(packages=["other"], quick=self.quick(shop, []))
+            shop.cache.remove(["other"])
+            return shop.compile(data)
+
+        assert shop.cache.optimise(fingerprint="f", compile=compile)
+        assert shop.compiles == 1
+
+
 def test_shipped(shop: Workshop) -> None:
     """The module in the wheel is compiled, and nothing is built."""
     data = shop.ship()

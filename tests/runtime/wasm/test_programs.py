@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from wasmtime import wat2wasm
+from tests.waiting import until_blocking
+from wasmtime import Store, wat2wasm
+from wasmtime.component import Component, Linker
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.steps import BuildStep
 from toolexec.runtime.wasm import programs
 from toolexec.runtime.wasm.cache import ComponentCache
+from toolexec.runtime.wasm.engine import new_engine
 from toolexec.runtime.wasm.instance import Program
 from toolexec.runtime.wasm.programs import load_program
 
@@ -44,6 +47,63 @@ def test_what_is_compiled_can_be_loaded(tmp_path: Path) -> None:
     """In the form that a cache keeps."""
     compiled = programs._compile(wat2wasm("(component)"))
     assert compiled.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("quick", "lacks"), [(True, True), (True, False), (False, True)])
+def test_a_quick_start(*, quick: bool, lacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was compiled quickly is compiled again in the background; nothing is where it was not asked for."""
+    optimised: list[object] = []
+
+    class Cache:
+        """A cache that loads nothing."""
+
+        def __init__(self, folder: Path) -> None:
+            self.directory = folder
+
+        def load(self, load: object, **options: object) -> object:
+            assert (options["quick"] is not None) == quick
+            return self
+
+        def lacks(self, **_: object) -> bool:
+            return lacks
+
+    monkeypatch.setattr(programs, "ComponentCache", Cache)
+    monkeypatch.setattr(programs, "_programs", {})
+    monkeypatch.setattr(programs, "_optimise_in_background", lambda *job: optimised.append(job))
+    load_program(["a"], folder=tmp_path, quick=quick)
+    assert optimised == ([(tmp_path, ["a"])] if quick and lacks else [])
+
+
+def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done by a process that is not ours, with our modules, the cache's directory and the packages."""
+    (tmp_path / "made_for_this.py").write_text("VALUE = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    work = "from made_for_this import VALUE; Path(folder, 'done').write_text(f'{VALUE} {packages} {os.nice(0)}')"
+    script, _, _ = programs._OPTIMISE.partition("from toolexec")
+    monkeypatch.setattr(programs, "_OPTIMISE", script + work)
+    programs._optimise_in_background(tmp_path, ["a", "b"])
+    until_blocking(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text() != "")
+    assert (tmp_path / "done").read_text() == "5 ['a', 'b'] 19"
+
+
+def test_quick_code_behaves_alike(tmp_path: Path) -> None:
+    """What the quick compiler makes runs in any engine of ours, and burns the same fuel."""
+    text = """(component (core module $m (func (export "f") (result i32) (local i32)
+        (loop (local.set 0 (i32.add (local.get 0) (i32.const 1))) (br_if 0 (i32.lt_u (local.get 0) (i32.const 1000))))
+        (local.get 0))) (core instance $i (instantiate $m))
+        (func (export "f") (result u32) (canon lift (core func $i "f"))))"""
+    left: list[tuple[int, int]] = []
+    for compile in (programs._compile, programs._compile_quickly):
+        engine = new_engine()
+        component = Component.deserialize(engine, compile(bytes(wat2wasm(text))))
+        store = Store(engine)
+        store.set_fuel(100_000)
+        store.set_epoch_deadline(1)
+        function = Linker(engine).instantiate(store, component).get_func(store, "f")
+        assert function is not None
+        left.append((function(store), store.get_fuel()))
+    assert left[0] == left[1]
+    assert left[0][0] == 1000
 
 
 def test_a_build_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ SHIPPED: Final = Path(__file__).with_name("python.wasm")
 
 _T = TypeVar("_T")
 _Build = Callable[..., Component]
+_Compile = Callable[[bytes], bytes]
 _USUAL_SECONDS: Final = 12.0
 _KEPT: Final = 6
 _COMPILED: Final = ".cwasm"
@@ -113,7 +114,8 @@ class ComponentCache:
         load: Callable[[str], _T],
         *,
         fingerprint: str,
-        compile: Callable[[bytes], bytes],
+        compile: _Compile,
+        quick: _Compile | None = None,
         packages: Sequence[str] = (),
         progress: OnStep | None = None,
     ) -> _T:
@@ -123,7 +125,7 @@ class ComponentCache:
         """
 
         def _get() -> CompiledComponent:
-            return self.get(fingerprint=fingerprint, compile=compile, packages=packages, progress=progress)
+            return self.get(fingerprint=fingerprint, compile=compile, quick=quick, packages=packages, progress=progress)
 
         with _get() as compiled:
             try:
@@ -139,15 +141,17 @@ class ComponentCache:
         self,
         *,
         fingerprint: str,
-        compile: Callable[[bytes], bytes],
+        compile: _Compile,
+        quick: _Compile | None = None,
         packages: Sequence[str] = (),
         progress: OnStep | None = None,
     ) -> CompiledComponent:
         """Return the compiled component with *packages*, checked and open; close it, or use it as a context manager.
 
         What is missing, damaged, not ours or of another version is made again: the component is the one that the wheel
-        brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). Of several processes
-        one does that, and the others wait. *fingerprint* says how *compile* was set up; another setup
+        brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). With *quick*, a
+        quicker compiler does where *compile* has not done it yet: `optimise` does it later. Of several processes one
+        does that, and the others wait. *fingerprint* says how *compile* was set up; another setup
         needs another one. *progress* receives all steps. Blocks, so keep it off an event loop.
 
         Raises ConfigurationError when the directory cannot be used or written to, a package cannot be had, or building
@@ -155,14 +159,39 @@ class ComponentCache:
         *progress* raise. Nothing half-made is left.
         """
         wanted = normal_requirements(packages)
+        ways = {fingerprint: compile} if quick is None else {fingerprint: compile, _quick(fingerprint): quick}
         with PrivateDirectory(self.directory) as directory:
-            found = self._compiled(directory, wanted, fingerprint)
+            found = self._first_compiled(directory, wanted, ways)
             if found is None:
                 with directory.locked(progress):
-                    found = self._compiled(directory, wanted, fingerprint)
+                    found = self._first_compiled(directory, wanted, ways)
                     if found is None:
-                        found = self._make(directory, wanted, fingerprint, compile, progress)
+                        found = self._make(directory, wanted, *[*ways.items()][-1], progress)
         return found
+
+    def lacks(self, *, fingerprint: str, packages: Sequence[str] = ()) -> bool:
+        """Return whether the component is there with no other compiled form than the quick one."""
+        wanted = normal_requirements(packages)
+        with PrivateDirectory(self.directory) as directory:
+            component = self._known(directory, wanted)
+            return component is not None and directory.about(_compiled_name(component, fingerprint)) is None
+
+    def optimise(self, *, fingerprint: str, compile: _Compile, packages: Sequence[str] = ()) -> bool:
+        """Compile the component, which is there, if that is not done and no other process is at it; whether it was.
+
+        Nothing waits for it meanwhile. The quick form is discarded. Raises ConfigurationError, and what *compile* does.
+        """
+        wanted = normal_requirements(packages)
+        with PrivateDirectory(self.directory) as directory, directory.claimed("optimise") as ours:
+            if not ours or not self.lacks(fingerprint=fingerprint, packages=packages):
+                return False
+            with directory.locked():
+                component, data = self._component_bytes(directory, wanted, None)
+            compiled = compile(data)
+            with directory.locked():
+                self._store(directory, component, fingerprint, compiled)
+                directory.remove(_compiled_name(component, _quick(fingerprint)))
+        return True
 
     def list(self) -> list[CachedComponent]:
         """Return everything in the cache and what the wheel brought, last used first. Raises ConfigurationError."""
@@ -190,6 +219,12 @@ class ComponentCache:
                     freed += file.size
             directory.tidy()
         return freed
+
+    def _first_compiled(
+        self, directory: PrivateDirectory, wanted: tuple[str, ...], fingerprints: Iterable[str]
+    ) -> CompiledComponent | None:
+        found = (self._compiled(directory, wanted, fingerprint) for fingerprint in fingerprints)
+        return next((compiled for compiled in found if compiled is not None), None)
 
     def _compiled(
         self, directory: PrivateDirectory, wanted: tuple[str, ...], fingerprint: str
@@ -236,7 +271,7 @@ class ComponentCache:
         directory: PrivateDirectory,
         wanted: tuple[str, ...],
         fingerprint: str,
-        compile: Callable[[bytes], bytes],
+        compile: _Compile,
         progress: OnStep | None,
     ) -> CompiledComponent:
         component, data = self._component_bytes(directory, wanted, progress)
@@ -247,13 +282,18 @@ class ComponentCache:
             usual_seconds=_USUAL_SECONDS,
             progress=progress,
         )
-        name = _compiled_name(component, fingerprint)
-        directory.store(name, compiled, {"name": name, "component": component.to_json(), "toolexec": __version__})
-        _prune(directory, {name, _component_name(wanted)})
+        name = self._store(directory, component, fingerprint, compiled)
         file = directory.open(name)
         if file is None:
             raise ConfigurationError(f"{self.directory} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
         return CompiledComponent(file, name, component)
+
+    def _store(self, directory: PrivateDirectory, component: Component, fingerprint: str, compiled: bytes) -> str:
+        """Keep a compiled form; its name."""
+        name = _compiled_name(component, fingerprint)
+        directory.store(name, compiled, {"name": name, "component": component.to_json(), "toolexec": __version__})
+        _prune(directory, {name, _component_name(component.requirements)})
+        return name
 
     def _component_bytes(
         self, directory: PrivateDirectory, wanted: tuple[str, ...], progress: OnStep | None
@@ -344,6 +384,11 @@ def _compiled_name(component: Component, fingerprint: str) -> str:
     """Another one for everything that machine code depends on, or that a change of must not go unnoticed."""
     machine = (sys.platform, platform.machine(), _processor(), installed_version("wasmtime", "wasmtime") or "")
     return _digest("compiled", component.sha256, fingerprint, __version__, *machine) + _COMPILED
+
+
+def _quick(fingerprint: str) -> str:
+    """The fingerprint of the quick compiler that stands in for another one."""
+    return f"{fingerprint}-quick"
 
 
 def _digest(*parts: str) -> str:

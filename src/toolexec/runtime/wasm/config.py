@@ -23,8 +23,10 @@ class WasmConfig:
     with them is built at its first use. `memory_bytes` and `disk_bytes` are the most that a run may have. `max_guests`
     bounds how many programs run at once; more wait. `pool_size` guests are pre-warmed whenever no program has run for
     a moment. `idle_memory_bytes` is how much memory Python guests may leave to the next ones, reset, until the backend
-    is closed: each full 48 MiB save one run at a time from mapping its own. `cache_folder` is where built sandboxes are
-    kept (None: the user's cache). `on_build_step` receives the steps of a build, in another thread.
+    is closed: each full 3 MiB save one run at a time from mapping its own. `cache_folder` is where built sandboxes are
+    kept (None: the user's cache). With `quick_start` the first use of a machine compiles Python without optimising, in
+    seconds, and a process in the background, of the lowest priority, does it again for the next process; programs
+    take twice as long until then. `on_build_step` receives the steps of a build, in another thread.
     `enable_wasi` lets raw modules use WASI, and `allowed_host_functions` names the functions of the host
     that they may import.
 
@@ -38,6 +40,7 @@ class WasmConfig:
     pool_size: int = 2
     idle_memory_bytes: int = 192 << 20
     cache_folder: Path | None = None
+    quick_start: bool = True
     on_build_step: Callable[[BuildStep], None] | None = None
     enable_wasi: bool = True
     allowed_host_functions: tuple[str, ...] = ("tools.call",)
@@ -61,6 +64,7 @@ class WasmSettings(TypedDict, total=False):
     pool_size: int
     idle_memory_bytes: int
     cache_folder: Path | None
+    quick_start: bool
     on_build_step: Callable[[BuildStep], None] | None
     enable_wasi: bool
     allowed_host_functions: tuple[str, ...]

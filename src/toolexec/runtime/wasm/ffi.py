@@ -26,6 +26,7 @@ __all__ = [
     "CallError",
     "HostCallback",
     "StringFunction",
+    "compile_quickly",
     "configure",
     "current_guest",
     "define_callback",
@@ -122,6 +123,10 @@ _on_epoch = _c_function(
     ctypes.c_void_p,
 )
 _set_concurrency = _c_function(_held, "wasmtime_config_concurrency_support_set", None, ctypes.c_void_p, ctypes.c_bool)
+_set_registers = _c_function(
+    _held, "wasmtime_config_cranelift_regalloc_algorithm_set", None, ctypes.c_void_p, ctypes.c_uint8
+)
+_SINGLE_PASS = 1
 _set_async_stack = _c_function(_held, "wasmtime_config_async_stack_size_set", None, ctypes.c_void_p, ctypes.c_uint64)
 _call = _c_function(
     _released,
@@ -398,6 +403,12 @@ def configure(config: Config, *, stack_bytes: int) -> None:
     _set_concurrency(config.ptr(), False)
     _set_async_stack(config.ptr(), stack_bytes)
     config.max_wasm_stack = stack_bytes
+
+
+def compile_quickly(config: Config) -> None:
+    """Compile without optimisation, and allocate registers in a single pass."""
+    config.cranelift_opt_level = "none"
+    _set_registers(config.ptr(), _SINGLE_PASS)
 
 
 _SLOTS = "wasmtime_pooling_allocation_"

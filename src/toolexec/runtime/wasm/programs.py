@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SandboxUnavailableError, ToolExecError
 from toolexec.process.steps import BuildStep, OnStep
@@ -16,7 +19,7 @@ from toolexec.runtime.wasm.cache import ComponentCache
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Program
 
-__all__ = ["load_program"]
+__all__ = ["load_program", "optimise"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _programs: dict[tuple[Path, tuple[str, ...]], Program] = {}
@@ -25,12 +28,13 @@ atexit.register(_programs.clear)  # while wasmtime can still free them
 
 
 def load_program(
-    packages: Sequence[str] = (), *, folder: Path | None = None, progress: OnStep | None = None
+    packages: Sequence[str] = (), *, folder: Path | None = None, progress: OnStep | None = None, quick: bool = False
 ) -> Program:
     """Return the sandbox with *packages*, from this process, the cache, or built and compiled now, which takes a while.
 
-    *folder* is the cache directory. *progress* receives the steps of a build; without it, its start is logged.
-    Raises SandboxUnavailableError that says what is missing.
+    *folder* is the cache directory. *progress* receives the steps of a build; without it, its start is logged. With
+    *quick*, what must be compiled is so without optimising, and a process in the background does it again, for the
+    next process to load. Raises SandboxUnavailableError that says what is missing.
     """
     cache = ComponentCache(folder)
     key = (cache.directory, tuple(sorted(packages)))
@@ -46,9 +50,12 @@ def load_program(
                 Program.load,
                 fingerprint=engine_fingerprint(),
                 compile=_compile,
+                quick=_compile_quickly if quick else None,
                 packages=packages,
                 progress=progress or _LogOnce(),
             )
+            if quick and cache.lacks(fingerprint=engine_fingerprint(), packages=packages):
+                _optimise_in_background(cache.directory, packages)
         except ImportError as error:
             raise SandboxUnavailableError(
                 f"the embedded sandbox needs wasmtime, which cannot be loaded: {error}; "
@@ -66,6 +73,46 @@ def _compile(wasm: bytes) -> bytes:
     from toolexec.runtime.wasm.engine import new_engine
 
     return bytes(Component(new_engine(), wasm).serialize())
+
+
+def _compile_quickly(wasm: bytes) -> bytes:
+    from wasmtime.component import Component
+
+    from toolexec.runtime.wasm.engine import new_engine
+
+    return bytes(Component(new_engine(quick=True), wasm).serialize())
+
+
+def optimise(folder: Path, packages: Sequence[str]) -> None:
+    """Compile the sandbox with *packages* in the cache *folder* with all optimisations, unless that is done."""
+    from toolexec.runtime.wasm.engine import engine_fingerprint
+
+    ComponentCache(folder).optimise(fingerprint=engine_fingerprint(), compile=_compile, packages=packages)
+
+
+_OPTIMISE: Final = """
+import json, os, signal, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+os.nice(19)
+signal.alarm(600)
+sys.path[:], folder, packages = json.loads(sys.argv[1])
+from pathlib import Path
+from toolexec.runtime.wasm.programs import optimise
+optimise(Path(folder), packages)
+"""
+
+
+def _optimise_in_background(folder: Path, packages: Sequence[str]) -> None:
+    """Have a process of its own do it, which goes on when this one ends: a first use may be a short one."""
+    job = json.dumps([sys.path, str(folder), list(packages)])
+    command = [sys.executable, "-S", "-c", _OPTIMISE, job]
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.run(command, check=False, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.info("the sandbox stays without optimisation: %s", error)
 
 
 class _LogOnce:

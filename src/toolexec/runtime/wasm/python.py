@@ -97,7 +97,13 @@ class PythonLanguage:
         async with self._loading:
             if self._pool is None:
                 config = self.config
-                load = partial(load_program, config.packages, folder=config.cache_folder, progress=config.on_build_step)
+                load = partial(
+                    load_program,
+                    config.packages,
+                    folder=config.cache_folder,
+                    progress=config.on_build_step,
+                    quick=config.quick_start,
+                )
                 program = await self._threads.run(load)
                 from toolexec.runtime.wasm.pool import GuestPool
 
