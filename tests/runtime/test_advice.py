@@ -266,7 +266,7 @@ class TestRouting:
     ],
 )
 async def test_processes_in_the_sandbox(code: str) -> None:
-    """A program that starts a process is told so, and which sandbox starts them."""
+    """The error of a program that starts a process names the sandboxes that start them."""
     alone = "no process can be started in this sandbox: do it in Python, or call a tool that does it"
     for others, advice in (([], alone), ([Having({})], f"{alone}; they can be started in: docker")):
         async with Exec(runtime_backends=[WasmBackend(), *others]) as ex:

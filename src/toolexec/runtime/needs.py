@@ -1,4 +1,4 @@
-"""What a program needs of its sandbox beside the language, as far as its text shows: packages and processes."""
+"""What a program needs of its sandbox beside the language, read from its source: packages and processes."""
 
 from __future__ import annotations
 

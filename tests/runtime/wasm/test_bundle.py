@@ -173,7 +173,7 @@ class TestDeferred:
             del sys.modules[name]
 
     def test_import(self, kept: Deferred, tmp_path: Path) -> None:
-        """They are what they would have been."""
+        """Kept modules are what they would have been."""
         package = importlib.import_module("cellar")
         assert (package.OPEN, package.__path__) == (True, [str(tmp_path / "cellar")])
         assert "cellar.wine" not in sys.modules

@@ -272,19 +272,19 @@ class TestQuick:
         assert (len(made), shop.work) == (1, (1, 1))
         shop.file(".cwasm")
 
-    def test_whoever_wants_no_quick_form(self, shop: Workshop) -> None:
-        """It is not taken for the other one."""
+    def test_where_no_quick_form_is_wanted(self, shop: Workshop) -> None:
+        """The quick form is not taken for the other one."""
         shop.load(quick=self.quick(shop, []))
         shop.load()
         assert shop.work == (1, 1)
 
     def test_nothing_to_optimise(self, shop: Workshop) -> None:
-        """What was never built is not."""
+        """Nothing is compiled that was never built."""
         assert not shop.cache.lacks(fingerprint="f")
         assert not shop.cache.optimise(fingerprint="f", compile=shop.compile)
         assert shop.work == (0, 0)
 
-    def test_one_at_a_time_and_nobody_waits(self, shop: Workshop) -> None:
+    def test_one_at_a_time_and_none_waits(self, shop: Workshop) -> None:
         """While one process compiles, others do not compile too, and load and build what they want."""
         shop.load(quick=self.quick(shop, []))
 

@@ -51,14 +51,14 @@ def test_what_is_compiled_can_be_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("quick", "lacks"), [(True, True), (True, False), (False, True)])
 def test_a_quick_start(*, quick: bool, lacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was compiled quickly is compiled again in the background; nothing is where it was not asked for."""
+    """A program that was compiled quickly is compiled again in the background; nothing is where it was not asked for."""
     optimised: list[object] = []
 
     class Cache:
         """A cache that loads nothing."""
 
-        def __init__(self, folder: Path) -> None:
-            self.directory = folder
+        def __init__(self, _: object) -> None:
+            self.directory = tmp_path
 
         def load(self, load: object, **options: object) -> object:
             assert (options["quick"] is not None) == quick
@@ -70,15 +70,15 @@ def test_a_quick_start(*, quick: bool, lacks: bool, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(programs, "ComponentCache", Cache)
     monkeypatch.setattr(programs, "_programs", {})
     monkeypatch.setattr(programs, "_optimise_in_background", lambda *job: optimised.append(job))
-    load_program(["a"], folder=tmp_path, quick=quick)
+    load_program(["a"], quick=quick)
     assert optimised == ([(tmp_path, ["a"])] if quick and lacks else [])
 
 
 def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is done by a process that is not ours, with our modules, the cache's directory and the packages."""
+    """The work is done by a process that is not ours, with our modules, the cache's directory and the packages."""
     (tmp_path / "made_for_this.py").write_text("VALUE = 5\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    work = "from made_for_this import VALUE; Path(folder, 'done').write_text(f'{VALUE} {packages} {os.nice(0)}')"
+    work = "from made_for_this import VALUE; Path(directory, 'done').write_text(f'{VALUE} {packages} {os.nice(0)}')"
     script, _, _ = programs._OPTIMISE.partition("from toolexec")
     monkeypatch.setattr(programs, "_OPTIMISE", script + work)
     programs._optimise_in_background(tmp_path, ["a", "b"])
@@ -87,7 +87,7 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_quick_code_behaves_alike(tmp_path: Path) -> None:
-    """What the quick compiler makes runs in any engine of ours, and burns the same fuel."""
+    """Code of the quick compiler runs in any engine of ours, and burns the same fuel."""
     text = """(component (core module $m (func (export "f") (result i32) (local i32)
         (loop (local.set 0 (i32.add (local.get 0) (i32.const 1))) (br_if 0 (i32.lt_u (local.get 0) (i32.const 1000))))
         (local.get 0))) (core instance $i (instantiate $m))

@@ -83,11 +83,11 @@ def _compile_quickly(wasm: bytes) -> bytes:
     return bytes(Component(new_engine(quick=True), wasm).serialize())
 
 
-def optimise(folder: Path, packages: Sequence[str]) -> None:
-    """Compile the sandbox with *packages* in the cache *folder* with all optimisations, unless that is done."""
+def optimise(directory: Path, packages: Sequence[str]) -> None:
+    """Compile the sandbox with *packages* in the cache *directory* with all optimisations, unless that is done."""
     from toolexec.runtime.wasm.engine import engine_fingerprint
 
-    ComponentCache(folder).optimise(fingerprint=engine_fingerprint(), compile=_compile, packages=packages)
+    ComponentCache(directory).optimise(fingerprint=engine_fingerprint(), compile=_compile, packages=packages)
 
 
 _OPTIMISE: Final = """
@@ -97,16 +97,16 @@ if os.fork():
 os.setsid()
 os.nice(19)
 signal.alarm(600)
-sys.path[:], folder, packages = json.loads(sys.argv[1])
+sys.path[:], directory, packages = json.loads(sys.argv[1])
 from pathlib import Path
 from toolexec.runtime.wasm.programs import optimise
-optimise(Path(folder), packages)
+optimise(Path(directory), packages)
 """
 
 
-def _optimise_in_background(folder: Path, packages: Sequence[str]) -> None:
+def _optimise_in_background(directory: Path, packages: Sequence[str]) -> None:
     """Have a process of its own do it, which goes on when this one ends: a first use may be a short one."""
-    job = json.dumps([sys.path, str(folder), list(packages)])
+    job = json.dumps([sys.path, str(directory), list(packages)])
     command = [sys.executable, "-S", "-c", _OPTIMISE, job]
     nothing = subprocess.DEVNULL
     try:
