@@ -37,6 +37,7 @@ from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped
 from toolexec.runtime.wasm.programs import load_program
+from toolexec.runtime.wasm.starts import Starts
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Instance
@@ -66,6 +67,7 @@ class PythonLanguage:
         self._threads = WorkerThreads(config.max_guests)
         self._helpers = WorkerThreads()
         self._pool: GuestPool | None = None
+        self._starts = Starts()
         self._refill: asyncio.TimerHandle | None = None
         self._last_run = 0.0
         self._loading = asyncio.Lock()
@@ -213,7 +215,7 @@ class PythonLanguage:
         assert request.gateway is not None
         started = monotonic()
         server = RequestServer(request.gateway, lean=True)
-        run = PythonRun(server, request.output, started + request.seconds, self._helpers)
+        run = PythonRun(server, request.output, started + request.seconds, self._helpers, self._starts)
         files: dict[str, bytes] = {}
         used: dict[str, Any] = {}
 
@@ -298,8 +300,14 @@ class PythonRun:
     """Runs one frame in a guest, in a thread, until *ends* (of `time.monotonic`) at the latest."""
 
     def __init__(
-        self, server: RequestServer, output: Output, ends: float, helpers: WorkerThreads | None = None
+        self,
+        server: RequestServer,
+        output: Output,
+        ends: float,
+        helpers: WorkerThreads,
+        starts: Starts,
     ) -> None:
+        self._starts = starts
         self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
         self.left_behind = False
         """Whether the guest did not end in time and is on its own now."""
@@ -331,12 +339,17 @@ class PythonRun:
         def work() -> None:
             self._began = True
             outcome: str | BaseException
+            leave = self.gateway.on_first = self._starts.enter()
             try:
+                if self._asked_to_stop:
+                    raise InstanceStopped("the guest was stopped before it began")
                 instance = open_instance(self)
                 self._enter(instance)
                 outcome = instance.run(frame)
             except BaseException as error:
                 outcome = error
+            finally:
+                leave()
             with self._lock:  # a deadline that passes from now on finds nothing to stop
                 self._instance = None
                 self._is_over = True

@@ -11,6 +11,7 @@ _MAX_DEPTH = 120
 _MAX_NODES = 10_000_000
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _TEXT = frozenset({str})
+_SMALL = 100
 _DAY = 86_400
 by_reference = False
 """Whether there have been results that travel as references, which only a look at each value finds."""
@@ -27,7 +28,7 @@ def to_text(value: Any, what: str = "the value") -> str:
     dates, times, Decimal, Fraction, UUID, paths, enum members, and bytes that are UTF-8. Raises NotJSONError that says
     where something else is, and for more than 10,000,000 values, where what is in several places counts in each.
     """
-    is_too_large, is_plain = _look(value)
+    is_too_large, is_plain = (False, True) if _is_small(value) else _look(value)
     if is_too_large:
         raise NotJSONError(
             f"{what} has more than {_MAX_NODES:,} values in it, where what is in several places counts in each, or "
@@ -41,6 +42,23 @@ def to_text(value: Any, what: str = "the value") -> str:
     import json
 
     return json.dumps(_plain(value, "", what, 0), allow_nan=False)
+
+
+def _is_small(value: Any) -> bool:
+    """Say whether it is a dict of plain values, or of dicts of them, as most arguments are: no look is needed then."""
+    if type(value) is not dict or len(value) > _SMALL:
+        return False
+    for key, part in value.items():
+        if type(key) is not str:
+            return False
+        if type(part) is dict:
+            if len(part) > _SMALL or not (
+                _TEXT.issuperset(map(type, part)) and _FLAT.issuperset(map(type, part.values()))
+            ):
+                return False
+        elif type(part) not in _FLAT:
+            return False
+    return True
 
 
 def _look(value: Any) -> tuple[bool, bool]:
