@@ -39,11 +39,15 @@ GUEST: Final = Path(__file__).parents[1] / "guest" / "python"
 
 _HERE: Final = Path(__file__).parent
 _COPIES: Final = {
-    "entry.py": "toolexec_app.py",
     "app.py": "toolexec_world.py",
     "bundle.py": "toolexec_bundle.py",
     "stdlib.py": "toolexec_stdlib.py",
 }
+_ENTRY: Final = "from toolexec_world import WitWorld, settle\n\nsettle()\n"
+"""The module `toolexec_app`, which the builder imports: the code of a module is freed once it has run, and that of
+`app.py` must be gone when `settle` fills the holes in memory.
+"""
+
 _WORLD: Final = "world.wit"
 _USUAL_SECONDS: Final = 10.0
 _CAP_SECONDS: Final = 300.0
@@ -186,6 +190,7 @@ def inputs_digest(guest: Path = GUEST) -> str:
         data = path.read_bytes()
         digest.update(f"{name} {len(data)}\n".encode())
         digest.update(data)
+    digest.update(_ENTRY.encode())
     return digest.hexdigest()
 
 
@@ -202,6 +207,7 @@ def _lay_out(work: Path, guest: Path) -> Path:
     for name, copy in _COPIES.items():
         (app / copy).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_HERE / name, app / copy)
+    (app / "toolexec_app.py").write_text(_ENTRY, "utf-8")
     shutil.copyfile(_HERE / _WORLD, work / _WORLD)
     shutil.copytree(guest, app / "toolexec_guest", ignore=shutil.ignore_patterns("__pycache__"))
     # Looks like a virtual environment without packages: the builder would otherwise take in those of the host.
