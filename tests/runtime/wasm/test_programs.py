@@ -86,6 +86,14 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "done").read_text() == "5 ['a', 'b'] 19"
 
 
+@pytest.mark.parametrize("executable", ["/usr/bin/uwsgi", "", None])
+def test_not_by_another_program(executable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program with Python in it is not started again."""
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(programs.subprocess, "run", lambda *_, **__: pytest.fail("something was started"))
+    programs._optimise_in_background(tmp_path, [])
+
+
 def test_quick_code_behaves_alike(tmp_path: Path) -> None:
     """Code of the quick compiler runs in any engine of ours, and burns the same fuel."""
     text = """(component (core module $m (func (export "f") (result i32) (local i32)

@@ -105,7 +105,12 @@ optimise(Path(directory), packages)
 
 
 def _optimise_in_background(directory: Path, packages: Sequence[str]) -> None:
-    """Have a process of its own do it, which goes on when this one ends: a first use may be a short one."""
+    """Have a process of its own do it, which goes on when this one ends: a first use may be a short one.
+
+    It is not done where this process is not Python itself but a program with Python in it.
+    """
+    if not Path(sys.executable or "").name.startswith(("python", "pypy")):
+        return
     job = json.dumps([sys.path, str(directory), list(packages)])
     command = [sys.executable, "-S", "-c", _OPTIMISE, job]
     nothing = subprocess.DEVNULL
