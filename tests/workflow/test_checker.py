@@ -149,3 +149,8 @@ def test_deep_and_long_workflows_are_checked() -> None:
     assert found(brackets) == []
     nested = 'run("github:search", {query: ' * 40 + '"x"' + "})" * 40
     assert found(nested) == []
+
+
+def test_numbers_beyond_floats_are_checked() -> None:
+    """A limit that no float can hold is checked as any other."""
+    assert [each.kind for each in found(f"while len([]) > 0 limit {10**400} {{ 1 }}")] == []

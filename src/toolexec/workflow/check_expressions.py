@@ -185,7 +185,9 @@ class Expressions:
     def _index(self, node: Index) -> Shape:
         shape, at = self.of(node.value), self.of(node.index)
         key = constant_of(node.index)
-        if not shape.may_be("list", "string", "object") and not (node.safe and shape.is_only("null")):
+        if node.safe and shape.is_only("null"):
+            return NULL
+        if not shape.may_be("list", "string", "object"):
             message = f"{kinds_text(shape.kinds)} has no parts, so no [ ]"
             self._report.error("wrong-type", node.at, message)
             return ANY

@@ -64,6 +64,7 @@ from toolexec.workflow.shapes import (
     of_kinds,
     union,
 )
+from toolexec.workflow.values import is_number, whole
 
 __all__ = ["Finding", "check"]
 
@@ -300,13 +301,9 @@ class _Checker:
     def _limit(self, node: Expression | None, what: str) -> None:
         if node is None:
             return
-        self._values.need(node, what, "number")
+        self._values.need(node, what, "number", "null")
         value = constant_of(node)
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and (value < 1 or not float(value).is_integer())
-        ):
+        if is_number(value) and (whole(value) or 0) < 1:
             self._report.error("wrong-value", node.at, f"{what} is an integer above 0, not {value}")
 
     def _parallel(self, value: Parallel) -> Shape:
