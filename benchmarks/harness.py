@@ -83,6 +83,7 @@ PROGRAMS = (
     Program(name="code-toolplane", module="peer_toolplane_code", rounds=3, peer="toolplane"),
     Program(name="mcp-calls", module="mcp_calls"),
     Program(name="gate", module="gate_cost", rounds=3),
+    Program(name="workflow", module="workflow", rounds=3),
     Program(name="serve", module="serve_stdio", rounds=3),
     Program(name="serve-start", module="serve_start", rounds=1),
     Program(name="serve-size", module="serve_size", rounds=1),

@@ -115,6 +115,7 @@ parallel {
     # before a branch
     a: 1  # after a branch
 }
+
 # last
 """
 

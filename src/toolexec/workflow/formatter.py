@@ -103,8 +103,8 @@ class _Printer:
         self._items(workflow.inputs, None)
         if workflow.inputs and (workflow.statements or self._next < len(self._comments)):
             self._blank()
-        self._items(workflow.statements, None, fresh=True)
-        self._own_comments((1 << 60, 0))
+        last_line = self._items(workflow.statements, None, fresh=True)
+        self._own_comments((1 << 60, 0), last_line)
         text = "\n".join(self._lines).rstrip("\n")
         return f"{text}\n" if text else ""
 
@@ -157,8 +157,8 @@ class _Printer:
 
     # -- what stands on lines of its own ------------------------------------------------------------------------
 
-    def _items(self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = "") -> None:
-        """Write nodes one to a line, and the comments between them."""
+    def _items(self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = "") -> int:
+        """Write nodes one to a line, and the comments between them; return the line of the last."""
         end = (around.end_line, around.end_column - 1) if around is not None else (1 << 60, 0)
         last_line = 0 if fresh or around is None else around.line
         first = True
@@ -182,6 +182,7 @@ class _Printer:
             last_line = at.end_line
         if around is not None:
             self._own_comments(end, last_line)
+        return last_line
 
     def _moved_comments(self, at: Position, begin: int) -> None:
         """Write the comments inside of a node that found no place there above it."""
@@ -619,8 +620,7 @@ def _strings(node: Constant | Interpolation) -> list[str]:
 def _is_tall(strings: Sequence[str]) -> bool:
     """Return whether the string reads better over several lines."""
     inner = _INSERT.join(strings).strip("\n")
-    breaks = inner.count("\n")
-    return breaks > 1 or (breaks == 1 and len(inner) > 40)
+    return "\n" in inner and len(inner) > 30
 
 
 def _escape_lines(text: str) -> str:
