@@ -232,6 +232,18 @@ GROUPS: dict[str, tuple[Row, ...]] = {
             "grow.",
         ),
     ),
+    "Workflows (`Exec.run_workflow`)": (
+        Row(key="workflow.first", what="the first one of a process, with the parser's tables"),
+        Row(key="workflow.parse", what="parsing 200 lines", bar=15 * _MS),
+        Row(key="workflow.parse_and_check", what="parsing and checking 200 lines", bar=60 * _MS),
+        Row(key="workflow.compile", what="compiling 200 lines"),
+        Row(key="workflow.step", what="one step of the machine", bar=20 * _US),
+        Row(key="workflow.call", what="one more tool call of an async tool"),
+        Row(key="workflow.call_added", what="what a workflow adds to the call", bar=60 * _US),
+        Row(key="workflow.parallel_100_waits", what="100 branches with a tool that waits 50 ms", bar=0.15),
+        Row(key="workflow.loop_memory", what="memory after a loop of 5 million steps", unit="MiB", bar=1),
+        Row(key="workflow.overshoot_loop", what="how long after its deadline such a loop is over", bar=0.05),
+    ),
     "Code: how long after its deadline a run is over": (
         Row(key="code.overshoot_loop", what="a tight loop", bar=0.05),
         Row(key="code.overshoot_sleep", what="a sleep", bar=0.05),

@@ -97,12 +97,19 @@ class TestConfig:
         assert result.backend is not None
         assert result.backend.kind == "wasm"
 
+    @pytest.mark.parametrize("language", ["workflow", "dsl"])
+    async def test_a_runner_alone_runs_workflows(self, testbed: GatewayTestbed, language: str) -> None:
+        """The workflow language needs no sandbox and no engine."""
+        code = 'x := run("suite:add", {a: 5, b: 3})\nprint(x)\nreturn x + 1'
+        result = await Executor(testbed.runner).execute(ExecuteRequest(code=code, language=language))
+        assert (result.raise_for_error().value, result.stdout, result.language) == (9, "8\n", "workflow")
+        assert [call.tool_id for call in result.tool_calls] == ["suite:add"]
+
     @pytest.mark.parametrize(
         ("language", "message"),
         [
-            ("workflow", "workflow is not there yet; write the program in python"),
-            ("go", r"runs python only, not go; .*engine=Runtime\("),
-            ("golang", r"runs python only, not go; .*engine=Runtime\("),
+            ("go", r"runs python and workflow only, not go; .*engine=Runtime\("),
+            ("golang", r"runs python and workflow only, not go; .*engine=Runtime\("),
         ],
     )
     async def test_without_an_engine_other_languages_are_refused(

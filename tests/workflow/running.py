@@ -13,7 +13,7 @@ from toolexec.errors import HandlerError, ToolExecError
 from toolexec.exec import Exec
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.driver import run_workflow
-from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Paused
+from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
 
@@ -36,6 +36,12 @@ class Ran:
     pauses: list[float] = field(default_factory=list[float])
     steps: int = 0
 
+    def summary(self) -> dict[str, Any]:
+        """Return the same as JSON-able data."""
+        error = None if self.error is None else self.error.to_dict()
+        keys = [call.key for call in self.calls]
+        return {"value": self.value, "error": error, "printed": self.printed, "calls": keys}
+
 
 def echo(call: CallRequest, count: int) -> Any:
     """Answer a call: `echo` gives its arguments, `bad` fails, `flaky` fails until its third call."""
@@ -55,6 +61,37 @@ def settle(machine: Machine, call: CallRequest, count: int, answer: Callable[[Ca
         machine.answer(call.key, value, may_repeat=safe)
 
 
+def finish(
+    machine: Machine,
+    counts: dict[str, int],
+    *,
+    answer: Callable[[CallRequest, int], Any] = echo,
+    last_first: bool = False,
+    steps: int = 10_000,
+    each: Callable[[dict[str, int]], None] | None = None,
+) -> Ran:
+    """Run a machine to its end, with answers at once: also those to requests that it made before. *counts* are the
+    calls that were made by then, by tool; *each* is called after so many *steps*."""
+    ran = Ran()
+    outcome: Outcome = machine.requests()
+    while True:
+        for call in reversed(outcome.calls) if last_first else outcome.calls:
+            counts[call.tool_id] = counts.get(call.tool_id, 0) + 1
+            settle(machine, call, counts[call.tool_id], answer)
+        for sleep in outcome.sleeps:
+            machine.answer(sleep.key, None)
+        outcome = machine.advance(steps)
+        ran.printed += "".join(outcome.printed)
+        ran.calls += outcome.calls
+        ran.pauses += [sleep.seconds for sleep in outcome.sleeps]
+        if each is not None:
+            each(counts)
+        if isinstance(outcome, Finished):
+            ran.value, ran.error, ran.steps = outcome.value, outcome.error, machine.steps
+            return ran
+        assert isinstance(outcome, Paused) or outcome.calls or outcome.sleeps, "it waits for nothing"
+
+
 def step(
     source: str,
     inputs: Mapping[str, object] | None = None,
@@ -65,22 +102,7 @@ def step(
 ) -> Ran:
     """Run a workflow to its end, with answers at once; the last call of each round first if asked."""
     machine = Machine(program_of(source), inputs, now=NOON, budget=Budget(steps))
-    ran = Ran()
-    counts: dict[str, int] = {}
-    while True:
-        outcome = machine.advance()
-        ran.printed += "".join(outcome.printed)
-        ran.calls += outcome.calls
-        ran.pauses += [sleep.seconds for sleep in outcome.sleeps]
-        if isinstance(outcome, Finished):
-            ran.value, ran.error, ran.steps = outcome.value, outcome.error, machine.steps
-            return ran
-        assert isinstance(outcome, Paused) or outcome.calls or outcome.sleeps, "it waits for nothing"
-        for call in reversed(outcome.calls) if last_first else outcome.calls:
-            counts[call.tool_id] = counts.get(call.tool_id, 0) + 1
-            settle(machine, call, counts[call.tool_id], answer)
-        for sleep in outcome.sleeps:
-            machine.answer(sleep.key, None)
+    return finish(machine, {}, answer=answer, last_first=last_first)
 
 
 def run(source: str, **inputs: object) -> Any:

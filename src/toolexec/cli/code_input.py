@@ -24,6 +24,7 @@ _LANGUAGES: Final = {
     ".wat": "wasm",
     ".sh": "bash",
     ".go": "go",
+    ".workflow": "workflow",
 }
 _MODULE: Final = b"\0asm"
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?", re.IGNORECASE)

@@ -33,7 +33,7 @@ Args = Annotated[
 ]
 Eval = Annotated[str | None, typer.Option("--eval", "-e", metavar="CODE", help="The program itself.")]
 Language = Annotated[
-    str, typer.Option("--language", "-l", help="python, javascript, wasm, python-science, bash or go.")
+    str, typer.Option("--language", "-l", help="python, workflow, javascript, wasm, python-science, bash or go.")
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
 MaxToolCalls = Annotated[int | None, typer.Option("--max-tool-calls", metavar="N", min=1, help="Default: 100.")]

@@ -12,7 +12,7 @@ from toolexec.errors.hints import did_you_mean
 
 __all__ = ["ALIASES", "Engine", "Engines"]
 
-ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go"}
+ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go", "dsl": "workflow"}
 
 
 class Engine(Protocol):

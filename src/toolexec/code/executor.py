@@ -34,7 +34,7 @@ class CodeConfig:
     """The parts and limits of an `Executor`.
 
     Only `run` is required, if it knows its index (a `DefaultRunner` does); `docs` are then made from the index. Without
-    an `engine`, Python runs in the embedded sandbox.
+    an `engine`, Python runs in the embedded sandbox, and workflows in this process.
 
     `default_timeout` is in seconds (None: none), `limits` are the operator's (a run can only lower them),
     `result_bytes` is how long a tool's result may be (as JSON) to go into the sandbox; a longer one stays outside and
@@ -70,7 +70,7 @@ class CodeConfig:
         found: dict[str, Any] = {
             "index": index,
             "docs": self.docs if self.docs is not None else InMemoryDocStore(index),
-            "engine": self.engine if self.engine is not None else _EmbeddedPython(),
+            "engine": self.engine if self.engine is not None else _EmbeddedEngine(),
             "limits": limits,
             "default_timeout": self.default_timeout if timeout is None else timeout,
         }
@@ -83,16 +83,22 @@ def _two_values(name: str, value: object, other: str, second: object) -> Configu
     return ConfigurationError(f"configuration error: {name}={value!r} and {other}={second!r} differ; give one of them")
 
 
-class _EmbeddedPython:
-    """The engine of an executor that was given none: Python in the embedded sandbox, one sandbox for each run."""
+class _EmbeddedEngine:
+    """The engine of an executor that was given none: workflows, and Python in the embedded sandbox, one for each
+    run."""
 
-    languages = frozenset({"python"})
+    languages = frozenset({"python", "workflow"})
     keeps_deadline = True
 
     async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
+        # Imported by name: these are layers above this one, and only this default needs them.
+        if request.language == "workflow":
+            return await import_module("toolexec.workflow.engine").WorkflowEngine().execute(request, tools)
         if request.language != "python":
-            raise ConfigurationError(_refusal(request.language))
-        # Imported by name: the sandboxes are a layer above this one, and only this default needs them.
+            raise ConfigurationError(
+                f"an executor without an engine runs python and workflow only, not {request.language}; give it one "
+                f"that runs {request.language}: CodeConfig(engine=Runtime([...])), from toolexec.runtime"
+            )
         runtime: Any = import_module("toolexec.runtime.router").Runtime(
             [import_module("toolexec.runtime.wasm").WasmBackend()]
         )
@@ -101,18 +107,6 @@ class _EmbeddedPython:
         finally:
             await runtime.aclose()
         return result
-
-
-def _refusal(language: str) -> str:
-    if language == "workflow":
-        return (
-            "the language workflow is not there yet; write the program in python, which an executor without an engine "
-            "runs in the embedded sandbox, or use run_chain"
-        )
-    return (
-        f"an executor without an engine runs python only, not {language}; give it one that runs {language}: "
-        "CodeConfig(engine=Runtime([...])), from toolexec.runtime"
-    )
 
 
 class Executor:

@@ -10,23 +10,27 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
+from toolexec.code.engine import Engine
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
+from toolexec.code.tools import Tools
 from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.home import Home
 from toolexec.exec.options import Options
 from toolexec.exec.scope import Scope
 from toolexec.exec.sources import Sources
+from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_settings
+from toolexec.run.chain import notify
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
-__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings"]
+__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings"]
 
 _OPT_IN = "unsafeOptIn"
 
@@ -53,6 +57,40 @@ class CodeSettings(TypedDict, total=False):
     on_event: EventCallback | None
     metadata: Mapping[str, Any]
     unsafe_opt_in: bool
+
+
+class WorkflowSettings(TypedDict, total=False):
+    """How one run of a workflow differs from the options; see `CodeSettings`."""
+
+    timeout: float | None
+    max_tool_calls: int
+    allowed_tools: Collection[str] | None
+    limits: Limits
+    now: float | None
+    on_event: EventCallback | None
+
+
+class _Languages:
+    """Workflows run in this process, all else in the sandboxes of a runtime."""
+
+    keeps_deadline = True
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._workflows: Engine | None = None
+
+    @property
+    def languages(self) -> frozenset[str]:
+        return self._runtime.languages | {"workflow"}
+
+    async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
+        if request.language != "workflow":
+            return await self._runtime.execute(request, tools)
+        if self._workflows is None:
+            from toolexec.workflow.engine import WorkflowEngine
+
+            self._workflows = WorkflowEngine()
+        return await self._workflows.execute(request, tools)
 
 
 class CodeRuns:
@@ -127,7 +165,7 @@ class CodeRuns:
                     index=self._scope.index,
                     docs=self._scope.docs,
                     run=self._runner,
-                    engine=runtime,
+                    engine=_Languages(runtime),
                     default_timeout=options.default_timeout,
                     default_language=options.default_language,
                     limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls or 100)),
@@ -163,6 +201,30 @@ class CodeRuns:
         if self._sources.pending:
             await self._sources.start()
         return await self._execute(request)
+
+    async def run_workflow(
+        self,
+        source: str,
+        inputs: Mapping[str, object] | None,
+        settings: WorkflowSettings,
+        on_progress: ProgressCallback | None = None,
+    ) -> CodeResult:
+        """Run a workflow; see `Exec.run_workflow`."""
+        check_settings("run_workflow", WorkflowSettings, settings)
+        own: dict[str, Any] = dict(settings)
+        if on_progress is not None:
+            own["on_event"] = _progress_of(on_progress, own.get("on_event"))
+        asked: Any = {"language": "workflow", "metadata": {"inputs": inputs or {}}, **own}
+        request = self.request(source, asked)
+        if self._sources.pending:
+            await self._sources.start()
+        if on_progress is None:
+            return await self._execute(request)
+        notify(on_progress, 0, None, "started")
+        result = await self._execute(request)
+        await asyncio.sleep(0)  # events of calls that have ended come first
+        notify(on_progress, len(result.tool_calls), len(result.tool_calls), "completed" if result.ok else "error")
+        return result
 
     async def _execute(self, request: ExecuteRequest) -> CodeResult:
         with self.run(request) as run:
@@ -203,6 +265,21 @@ class CodeRuns:
         self._closed = True
         if self._runtime is not None:
             await self._runtime.aclose()
+
+
+def _progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:
+    """Return what reports the tool calls of a run as its progress."""
+    done = 0
+
+    def receive(event: CodeEvent) -> None:
+        nonlocal done
+        if event.kind == "call_end" and event.call is not None:
+            done += 1
+            notify(on_progress, done, None, event.call.tool_id)
+        if also is not None:
+            also(event)
+
+    return receive
 
 
 class CodeSession:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.summary import Filters
     from toolexec.exec.chain import ChainResult, Step
     from toolexec.exec.chains_ahead import ChainSuggestion
-    from toolexec.exec.code import CodeSession, CodeSettings
+    from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
@@ -367,7 +367,7 @@ class Exec:
     # -- code ---------------------------------------------------------------------------------------------------
 
     async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
-        """Run code that calls tools, in a sandbox.
+        """Run code that calls tools, in a sandbox; a workflow (`language="workflow"`) needs none.
 
         *settings* are those of `ExecuteRequest` (language, timeout, allowed_tools, env, files, limits, profile,
         on_event, seed, ...), `max_tool_calls`, and `unsafe_opt_in` for this run. In Python the code has an object
@@ -378,6 +378,26 @@ class Exec:
         and SandboxError when nothing was run.
         """
         return await self._parts.code.execute(code, settings)
+
+    async def run_workflow(
+        self,
+        source: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
+        **settings: Unpack[WorkflowSettings],
+    ) -> CodeResult:
+        """Run a workflow: a program in the small language that has tools and values and nothing else.
+
+        It needs no sandbox. *inputs* are the values of its `input` declarations. *settings* are those of
+        `execute_code` that make sense here: timeout, max_tool_calls, allowed_tools, limits, now and on_event.
+        *on_progress* receives each call that has ended. The workflow is checked before it runs.
+
+        A workflow that cannot be parsed (WorkflowSyntaxError), has mistakes (WorkflowCheckError), gets wrong inputs
+        (InputValidationError) or fails has that as the result's `error`, with everything done until then. Raises
+        ConfigurationError when nothing was run.
+        """
+        return await self._parts.code.run_workflow(source, inputs, settings, on_progress)
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what it does while it does it: prints and tool calls, then one event `done` with the

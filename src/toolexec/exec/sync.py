@@ -21,7 +21,7 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import ClosedError, ConfigurationError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.exec.chains_ahead import ChainSuggestion
-from toolexec.exec.code import CodeSession, CodeSettings
+from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
 from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
@@ -199,6 +199,17 @@ class SyncExec:
         """Run code that calls tools, in a sandbox; see `Exec.execute_code`. `on_event` is called in the event loop's
         thread."""
         return self._wait(self.exec.execute_code(code, **settings))
+
+    def run_workflow(
+        self,
+        source: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
+        **settings: Unpack[WorkflowSettings],
+    ) -> CodeResult:
+        """Run a workflow; see `Exec.run_workflow`. Callbacks are called in the event loop's thread."""
+        return self._wait(self.exec.run_workflow(source, inputs, on_progress=on_progress, **settings))
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> Iterator[CodeEvent]:
         """Run code and yield what it does; see `Exec.stream_code`. Closing the iterator stops the code."""

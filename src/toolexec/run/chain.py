@@ -65,7 +65,7 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
     return StepResult(index, result.tool_id, name, args, result.value, error, seconds, False, 1, result), result
 
 
-def notify(callback: ProgressCallback | None, done: int, total: int, message: str) -> None:
+def notify(callback: ProgressCallback | None, done: int, total: int | None, message: str) -> None:
     """Call *callback*, if there is one and anything to do; what it raises is logged."""
-    if callback is not None and total:
+    if callback is not None and total != 0:
         tell(callback, Progress(done=done, total=total, message=message))

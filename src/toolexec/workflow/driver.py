@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter, time
 from typing import Any, Final
 
@@ -58,6 +59,10 @@ def may_repeat(index: Index, tool_id: str) -> bool:
     """Return whether a tool says that it can be called again without harm: it is read-only or idempotent."""
     found = index.find(tool_id)
     return found is not None and (found.tool.annotations.read_only or found.tool.annotations.idempotent)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class Driver:
@@ -143,6 +148,8 @@ class Driver:
         except ToolExecError as error:
             failure = error
             self._take(lambda: machine.fail(call.key, failure, may_repeat=may_repeat(index, call.tool_id)))
+        except Exception as error:  # no failure of a tool, so it ends the run
+            self._take(partial(_raise, error))
         else:
             self._take(lambda: machine.answer(call.key, result.value, may_repeat=may_repeat(index, call.tool_id)))
 
@@ -157,24 +164,11 @@ class Driver:
             self._wake.set_result(None)
 
     async def _answered(self) -> None:
-        """Wait for the first answer, or for a task that failed in a way that no workflow handles."""
+        """Wait for the first answer."""
         while not self._answers:
             self._wake = asyncio.get_running_loop().create_future()
-            tasks = [*self._tasks.values()]
-            for task in tasks:
-                task.add_done_callback(self._fell)
             await self._wake
             self._wake = None
-            for task in tasks:
-                task.remove_done_callback(self._fell)
-
-    def _fell(self, task: asyncio.Task[None]) -> None:
-        wake = self._wake
-        if wake is None or wake.done():
-            return
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            wake.set_exception(error)
 
     async def _stop(self) -> None:
         """Cancel what still runs, and give it a moment to end."""

@@ -149,7 +149,8 @@ class Thread:
             "parent": None if self.parent is None else self.parent.id,
             "place": self.place,
             "number": self.number,
-            "stack": [*self.stack],
+            "stack": [_span(value) if isinstance(value, range) else value for value in self.stack],
+            "ranges": [place for place, value in enumerate(self.stack) if isinstance(value, range)],
             "names": {**self.names},
             "blocks": [_entry_to_json(entry) for entry in self.blocks],
             "wait": self.wait,
@@ -161,6 +162,8 @@ class Thread:
         thread = cls(data["id"], data["pc"], parent, data["place"])
         thread.number, thread.wait = data["number"], data["wait"]
         thread.stack, thread.names = [*data["stack"]], {**data["names"]}
+        for place in data["ranges"]:
+            thread.stack[place] = range(*thread.stack[place])
         thread.blocks = [_entry_from_json(entry) for entry in data["blocks"]]
         if parent is not None:
             parent.children[thread.id] = thread
@@ -173,8 +176,12 @@ def _entry_to_json(entry: Entry) -> Entry:
 
 def _part_to_json(value: Any) -> Any:
     if isinstance(value, range):
-        return {"range": [value.start, value.stop, value.step]}
+        return {"range": _span(value)}
     return None if value is None else [*value]
+
+
+def _span(numbers: range) -> list[int]:
+    return [numbers.start, numbers.stop, numbers.step]
 
 
 def _entry_from_json(entry: Mapping[str, Any]) -> Entry:

@@ -1,0 +1,92 @@
+"""The workflow language as an engine of code: parsed, checked against the tools, compiled, and run in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolexec.code.limits import LimitsEnforced
+from toolexec.code.tools import Tools
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
+from toolexec.errors import CodeError, CodeTimeoutError, ToolExecError
+from toolexec.workflow.checker import check
+from toolexec.workflow.compiler import compile_workflow
+from toolexec.workflow.driver import run_workflow
+from toolexec.workflow.findings import check_error
+from toolexec.workflow.nodes import Workflow
+from toolexec.workflow.parser import parse
+from toolexec.workflow.program import Program
+
+__all__ = ["WorkflowEngine"]
+
+_KEPT: Final = 64
+_BACKEND: Final = BackendInfo(kind="workflow", readiness="prod", isolation="interpreter")
+_ENFORCED: Final = LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
+
+
+class WorkflowEngine:
+    """Runs the workflow language, which has nothing but tools, and so needs no sandbox.
+
+    `request.metadata["inputs"]` are the arguments of a workflow with `input` declarations. The last 64 workflows are
+    kept compiled.
+    """
+
+    languages = frozenset({"workflow"})
+    keeps_deadline = True
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[Workflow, Program]] = OrderedDict()
+
+    async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
+        """Run a workflow. It is checked first, against the tools that it may call: one with mistakes is not begun.
+
+        Its deadline stops it and its calls; what it had printed and called until then is kept.
+        """
+        inputs: Mapping[str, object] = request.metadata.get("inputs") or {}
+        deadline: asyncio.Timeout | None = None
+        result = CodeResult(language="workflow", backend=_BACKEND, limits_enforced=_ENFORCED)
+        try:
+            program = self._compiled(request.code, tools)
+            deadline = asyncio.timeout(request.seconds)
+            async with deadline:
+                result.value = await run_workflow(program, inputs, tools, now=request.now)
+        except ToolExecError as error:
+            result.error = _with_source(error, request.code)
+        except TimeoutError:
+            if deadline is None or not deadline.expired():
+                raise
+            message = f"limit exceeded: timeout after {request.seconds:g} s"
+            result.error = CodeTimeoutError(message, op="execute", details={"timeout": request.seconds})
+        return result
+
+    def _compiled(self, source: str, tools: Tools) -> Program:
+        """Return the program; the check comes first, as it knows of more mistakes than the compiler."""
+        workflow, program = self._known.pop(source, (None, None))
+        if workflow is None:
+            workflow = parse(source)
+        _check(workflow, tools)
+        if program is None:
+            program = compile_workflow(workflow)
+        self._known[source] = workflow, program
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return program
+
+
+def _check(workflow: Workflow, tools: Tools) -> None:
+    """Raise WorkflowCheckError for a workflow that would certainly fail."""
+    findings = [found for found in check(workflow, tools.index, allowed=tools.allows) if found.severity == "error"]
+    if findings:
+        raise check_error(findings)
+
+
+def _with_source(error: ToolExecError, source: str) -> ToolExecError:
+    """Put the line that it is about into the error."""
+    if isinstance(error, CodeError) and error.line > 0 and not error.source:
+        lines = source.split("\n", error.line)
+        error.source = lines[error.line - 1] if len(lines) >= error.line else ""
+        details: dict[str, Any] = error.details
+        details["source"] = error.source
+    return error
