@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.base import (
     Converted,
@@ -23,6 +23,7 @@ from toolexec.adapter.provider_card import ProviderCard, ProviderInterface
 from toolexec.adapter.schemas import not_strict
 from toolexec.errors import InvalidToolIDError
 from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["A2AAdapter", "card_to_provider", "provider_to_card"]
@@ -93,7 +94,7 @@ def card_to_provider(card: object) -> ProviderCard:
     return converting(_NAME, "to_provider", lambda: _read_card(plain(card)))
 
 
-def provider_to_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
+def provider_to_card(provider: ProviderCard) -> tuple[JSONDict, tuple[LossWarning, ...]]:
     """Write an agent card (A2A 1.0) for a provider, whatever form that came from, and list what is lost: the schemas of
     its skills, above all.
 
@@ -107,7 +108,7 @@ def provider_to_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[Loss
 # -- skills ---------------------------------------------------------------------------------------------------------
 
 
-def _read(data: dict[str, Any]) -> Tool:
+def _read(data: JSONDict) -> Tool:
     if data.keys() & _CARD_KEYS:
         raise ValueError("this is an agent card; card_to_provider reads it, with all of its skills")
     skill_id = data.get("id")
@@ -118,11 +119,11 @@ def _read(data: dict[str, Any]) -> Tool:
     except InvalidToolIDError:
         found = ToolID(clean_segment(skill_id) or skill_id)
     title, description = data.get("name"), data.get("description")
-    meta: dict[str, Any] = {key: listed for key in _IN_META[:3] if (listed := strings(data.get(key)))}
+    meta: JSONDict = {key: listed for key in _IN_META[:3] if (listed := strings(data.get(key)))}
     requirements = _requirements(data.get("securityRequirements", data.get("security")))
     meta |= {"securityRequirements": requirements} if requirements else {}
     tags = strings(data.get("tags"))
-    extra: dict[str, Any] = {"id": skill_id} if str(found) != skill_id else {}
+    extra: JSONDict = {"id": skill_id} if str(found) != skill_id else {}
     tool = Tool(
         name=found.name,
         namespace=found.namespace,
@@ -151,7 +152,7 @@ def _write(tool: Tool, options: FormOptions) -> Converted:
                     losses.add(feature.value, path)
             if root == "input":
                 losses.add("inputSchema", "/inputSchema")
-    skill: dict[str, Any] = {
+    skill: JSONDict = {
         "id": skill_id,
         "name": tool.display_name,
         "description": described_as(tool, 0, losses) or tool.display_name,
@@ -167,7 +168,7 @@ def _write(tool: Tool, options: FormOptions) -> Converted:
 # -- cards ----------------------------------------------------------------------------------------------------------
 
 
-def _read_card(data: dict[str, Any]) -> ProviderCard:
+def _read_card(data: JSONDict) -> ProviderCard:
     for key in ("name", "description", "version"):
         if not isinstance(data.get(key), str) or not data[key]:
             raise ValueError(f"the card has no {key}")
@@ -203,7 +204,7 @@ def _read_card(data: dict[str, Any]) -> ProviderCard:
     )
 
 
-def _interfaces(data: dict[str, Any]) -> tuple[ProviderInterface, ...]:
+def _interfaces(data: JSONDict) -> tuple[ProviderInterface, ...]:
     """Return those of 1.0; else the address of 0.3 and its additional ones."""
     given = data.get("supportedInterfaces")
     listed = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
@@ -226,13 +227,13 @@ def _interfaces(data: dict[str, Any]) -> tuple[ProviderInterface, ...]:
     )
 
 
-def _write_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarning, ...]]:
+def _write_card(provider: ProviderCard) -> tuple[JSONDict, tuple[LossWarning, ...]]:
     for key in ("description", "version", "interfaces", "skills"):
         if not getattr(provider, key):
             raise ValueError(f"the provider {provider.name!r:.100} has no {key}, which a card needs")
     losses = Losses(provider.source or "toolexec", _NAME)
     skills = [_write(tool, FormOptions(source=provider.source or "toolexec")) for tool in provider.skills]
-    card: dict[str, Any] = {
+    card: JSONDict = {
         "name": provider.name,
         "description": provider.description,
         "supportedInterfaces": [_interface(item) for item in provider.interfaces],
@@ -263,10 +264,10 @@ def _write_card(provider: ProviderCard) -> tuple[dict[str, Any], tuple[LossWarni
     return plain(card), (*losses.warnings(), *(warning for skill in skills for warning in skill.warnings))
 
 
-def _written_capabilities(provider: ProviderCard, losses: Losses) -> dict[str, Any]:
+def _written_capabilities(provider: ProviderCard, losses: Losses) -> JSONDict:
     given = {key: provider.capabilities[own] for key, own in _CAPABILITIES.items() if own in provider.capabilities}
     lost = [*(provider.capabilities.keys() - set(_CAPABILITIES.values()))]
-    written: dict[str, Any] = {key: value for key, value in given.items() if key in _FLAGS and isinstance(value, bool)}
+    written: JSONDict = {key: value for key, value in given.items() if key in _FLAGS and isinstance(value, bool)}
     extensions = given.get("extensions")
     if isinstance(extensions, list):
         written["extensions"] = [item for item in extensions if isinstance(item, dict) and _text(item.get("uri"))]
@@ -288,7 +289,7 @@ def _interface(item: ProviderInterface) -> dict[str, str]:
 # -- security -------------------------------------------------------------------------------------------------------
 
 
-def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[str, Any]:
+def _written_scheme(name: str, scheme: JSONDict, losses: Losses) -> JSONDict:
     """Return the scheme in the words of 1.0, in which its kind is a key, from these or from those of 0.3, in which its
     kind is a `type`; raises ValueError for one that is neither."""
     kinds = [kind for kind, (key, _, _) in _SCHEMES.items() if isinstance(scheme.get(key), Mapping)]
@@ -301,7 +302,7 @@ def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[s
     if kind not in _SCHEMES:
         raise ValueError(f"the security scheme {name!r:.100} is of no kind that A2A has; use {', '.join(_SCHEMES)}")
     key, needed, more = _SCHEMES[kind]
-    written: dict[str, Any] = {part: _text(given.get(part)) for part in (*needed, *more)}
+    written: JSONDict = {part: _text(given.get(part)) for part in (*needed, *more)}
     missing = [part for part in needed if not written[part]]
     if missing:
         raise ValueError(f"the security scheme {name!r:.100} ({kind}) has no {missing[0]}")
@@ -311,7 +312,7 @@ def _written_scheme(name: str, scheme: dict[str, Any], losses: Losses) -> dict[s
     return {key: written}
 
 
-def _written_flows(name: str, flows: dict[str, Any], losses: Losses) -> dict[str, Any]:
+def _written_flows(name: str, flows: JSONDict, losses: Losses) -> JSONDict:
     """Return the one flow of OAuth that a card of 1.0 can have; raises ValueError when there is none, or it is
     incomplete."""
     found = [flow for flow in _FLOWS if isinstance(flows.get(flow), Mapping)]
@@ -321,7 +322,7 @@ def _written_flows(name: str, flows: dict[str, Any], losses: Losses) -> dict[str
     for flow in others:
         losses.add(flow, f"/securitySchemes/{name}/flows/{flow}", "dropped", f"a scheme has one flow: {chosen}")
     given = _object(flows[chosen])
-    written: dict[str, Any] = {}
+    written: JSONDict = {}
     for part in _FLOWS[chosen]:
         written[part] = _text(given.get(part))
         if not written[part]:
@@ -349,14 +350,14 @@ def _scopes(value: object) -> list[str]:
     return strings(listed)
 
 
-def _written(requirements: object) -> list[dict[str, Any]]:
+def _written(requirements: object) -> list[JSONDict]:
     found = _requirements(requirements)
     return [{"schemes": {name: {"list": scopes} for name, scopes in item.items()}} for item in found]
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: object) -> JSONDict:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.base import (
     Converted,
@@ -22,6 +22,7 @@ from toolexec.adapter.features import SchemaFeature
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.names import NameMap, vendor_name
 from toolexec.adapter.schemas import arguments
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["AnthropicAdapter"]
@@ -74,7 +75,7 @@ class AnthropicAdapter:
             options = replace(options, strict=False)
             losses.add("strict", "/strict", "dropped", "code can only call tools that are not strict")
         lose_fields(tool, {"examples"} if "input_examples" in before else (), name, self.name, losses)
-        form: dict[str, Any] = {"name": name}
+        form: JSONDict = {"name": name}
         description = described_as(tool, 0, losses)
         if description:
             form["description"] = description
@@ -99,7 +100,7 @@ def _read(form: object, names: NameMap | None) -> Tool:
     description, schema = data.get("description"), data.get("input_schema")
     extra = {key: data[key] for key in _KEPT if data.get(key) is not None}
     examples = data.get("input_examples")
-    meta: dict[str, Any] = {}
+    meta: JSONDict = {}
     if isinstance(examples, list):
         meta["examples"] = [json.dumps(example, ensure_ascii=False) for example in examples]
     return Tool(

@@ -12,6 +12,7 @@ from toolexec.adapter.losses import Losses, LossWarning
 from toolexec.adapter.names import NameMap
 from toolexec.errors import ConversionError, ToolExecError, ToolNotFoundError
 from toolexec.model.ids import ToolID, clean_segment
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -65,7 +66,7 @@ class Converted:
     model to. `renamed` has the arguments that had to get another name: the new one and the tool's own.
     """
 
-    form: dict[str, Any]
+    form: JSONDict
     name: str
     tool_id: str
     strict: bool = False
@@ -107,7 +108,7 @@ def converting(adapter: str, direction: Direction, work: Callable[[], T], *, too
         raise ConversionError(adapter, direction, f"the form is malformed: {error}", tool_id=tool_id) from error
 
 
-def plain(form: Any) -> dict[str, Any]:
+def plain(form: Any) -> JSONDict:
     """Return a form as JSON data of its own: a mapping, or an object of a vendor's package (pydantic's, or a protobuf
     message). Raises TypeError and ValueError for anything else."""
     data = form
@@ -126,7 +127,7 @@ def plain(form: Any) -> dict[str, Any]:
     return json.loads(text)
 
 
-def identity(name: object, names: NameMap | None) -> dict[str, Any]:
+def identity(name: object, names: NameMap | None) -> JSONDict:
     """Name, namespace and version for a vendor's name: those of the ID that *names* has for it, else of the name itself
     read as an ID, else just the name. Raises ValueError when there is none."""
     if not isinstance(name, str) or not name:
@@ -140,14 +141,14 @@ def identity(name: object, names: NameMap | None) -> dict[str, Any]:
     return {"name": found.name, "namespace": found.namespace, "version": found.version}
 
 
-def kept(tool: Tool, adapter: str) -> dict[str, Any]:
+def kept(tool: Tool, adapter: str) -> JSONDict:
     """Return what the form *adapter* had beyond the tool when this was read from it."""
     stored = tool.meta.get(META_KEY)
     mine = stored.get(adapter) if isinstance(stored, dict) else None
     return mine if isinstance(mine, dict) else {}
 
 
-def keep(meta: Mapping[str, Any], adapter: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+def keep(meta: Mapping[str, object], adapter: str, extra: Mapping[str, object]) -> JSONDict:
     """*meta* with *extra* kept for *adapter*, unless that is empty."""
     if not extra:
         return dict(meta)
@@ -155,7 +156,7 @@ def keep(meta: Mapping[str, Any], adapter: str, extra: Mapping[str, Any]) -> dic
     return {**meta, META_KEY: {**(stored if isinstance(stored, dict) else {}), adapter: dict(extra)}}
 
 
-def bare_meta(tool: Tool) -> dict[str, Any]:
+def bare_meta(tool: Tool) -> JSONDict:
     """Return a tool's meta without what is kept for adapters."""
     return {key: value for key, value in tool.meta.items() if key != META_KEY}
 
@@ -206,7 +207,7 @@ def described_as(tool: Tool, limit: int, losses: Losses) -> str:
     return text
 
 
-def strings(value: Any) -> list[str]:
+def strings(value: object) -> list[str]:
     """Return the strings in a list; empty for anything else."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
 __all__ = ["ANNOTATIONS", "MAX_PARTS", "combined"]
@@ -25,7 +26,7 @@ _LARGER: Final = frozenset(
 _SMALLER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"})
 
 
-def combined(left: Mapping[str, object], right: Mapping[str, object]) -> dict[str, Any] | None:
+def combined(left: Mapping[str, object], right: Mapping[str, object]) -> JSONDict | None:
     """Return what fits *left* and *right*; what they say of the value is that of *left*. None where no schema says it
     without `allOf`."""
     closed = [node for node in (left, right) if "additionalProperties" in node or "unevaluatedProperties" in node]
@@ -48,7 +49,7 @@ def _names(node: Mapping[str, object]) -> set[str]:
     return {*_mapping(node.get("properties")), *(f"/{name}" for name in _mapping(node.get("patternProperties")))}
 
 
-def _both(key: str, left: object, right: object) -> Any:
+def _both(key: str, left: object, right: object) -> JSONValue:
     """Return the value of a keyword that says what two of its values say; None if there is none."""
     if key == "properties" and isinstance(left, dict) and isinstance(right, dict):
         return {**right, **left, **{name: _each(left[name], right[name]) for name in left if name in right}}
@@ -66,20 +67,20 @@ def _both(key: str, left: object, right: object) -> Any:
     return None
 
 
-def _each(left: Any, right: Any) -> Any:
+def _each(left: object, right: object) -> JSONValue:
     return left if same_json(left, right) else {"allOf": [left, right]}
 
 
-def _types(left: object, right: object) -> Any:
+def _types(left: object, right: object) -> JSONValue:
     lists = [[name for name in _listed(value) if isinstance(name, str)][:_MAX_TYPES] for value in (left, right)]
     kept = [name for name in lists[0] if name in lists[1] or (name == "integer" and "number" in lists[1])]
     kept += [name for name in lists[1] if name == "integer" and "number" in lists[0] and name not in kept]
     return (kept[0] if len(kept) == 1 else kept) if kept else None
 
 
-def _listed(value: object) -> list[Any]:
+def _listed(value: object) -> list[JSONValue]:
     return value if isinstance(value, list) else [value]
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _mapping(value: object) -> JSONDict:
     return value if isinstance(value, dict) else {}

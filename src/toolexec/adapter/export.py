@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from toolexec.adapter.base import Converted, FormOptions, keep, kept
 from toolexec.adapter.losses import LossWarning
@@ -13,6 +13,7 @@ from toolexec.adapter.registry import default_adapters
 from toolexec.adapter.strict import strict_cost
 from toolexec.errors import ConfigurationError, ConversionError
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
 __all__ = [
@@ -43,7 +44,7 @@ _SEARCH_VERSION: Final = "20251119"
 _MOST_TOOLS: Final = {"openai": 128, "openai-responses": 128}
 _STRICT_TOOLS, _STRICT_OPTIONAL, _STRICT_UNIONS = 20, 24, 16  # of Anthropic, for all tools of a request together
 
-SEARCH_ARGUMENTS: Final[Mapping[str, Any]] = {
+SEARCH_ARGUMENTS: Final[JSONObject] = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "maxLength": 1000, "description": "Words for what you want to do."},
@@ -82,7 +83,7 @@ class VendorTools:
     """
 
     format: VendorFormat
-    tools: list[dict[str, Any]]
+    tools: list[JSONDict]
     names: NameMap
     warnings: tuple[LossWarning, ...] = ()
     converted: Mapping[str, Converted] = field(default_factory=dict[str, Converted])
@@ -96,7 +97,7 @@ def name_map(ids: Iterable[str], format: str = "") -> NameMap:
     return NameMap(ids, reserved=_RESERVED, letter_first=format == "gemini")
 
 
-def tool_search_tool(format: VendorFormat = "anthropic", how: ToolSearch = "client") -> dict[str, Any]:
+def tool_search_tool(format: VendorFormat = "anthropic", how: ToolSearch = "client") -> JSONDict:
     """Return the entry that lets a model find tools: `client` is answered by the handlers of an `Exec`, the others by
     the vendor. Raises ConfigurationError where there is no such thing."""
     if format == "anthropic" and how in _SERVER_SEARCH:
@@ -138,7 +139,7 @@ def collect(
     finder = tool_search_tool(format, search) if search else None
     names = name_map((tool.id for tool in tools), format)
     work = _Collecting(format, FormOptions(strict=strict, describe=describe), names)
-    shown: list[dict[str, Any]] = [finder] if finder else []
+    shown: list[JSONDict] = [finder] if finder else []
     for tool in tools:
         deferred = search is not None and tool.id not in always
         done = work.convert(_marked(tool, format, deferred=deferred, callers=allowed_callers))
@@ -222,7 +223,7 @@ class _Collecting:
 
 def _marked(tool: Tool, format: str, *, deferred: bool, callers: Sequence[str]) -> Tool:
     """Return the tool with what the vendor is to know about it beyond what it is."""
-    marks: dict[str, Any] = {"defer_loading": True} if deferred else {}
+    marks: JSONDict = {"defer_loading": True} if deferred else {}
     marks |= {"allowed_callers": list(callers)} if callers else {}
     if not marks:
         return tool
@@ -230,6 +231,6 @@ def _marked(tool: Tool, format: str, *, deferred: bool, callers: Sequence[str]) 
     return tool.replace(meta=keep(tool.meta, own, {**kept(tool, own), **marks}))
 
 
-def _search_schema() -> dict[str, Any]:
+def _search_schema() -> JSONDict:
     properties = {name: dict(part) for name, part in SEARCH_ARGUMENTS["properties"].items()}
     return {**SEARCH_ARGUMENTS, "properties": properties, "required": list(SEARCH_ARGUMENTS["required"])}

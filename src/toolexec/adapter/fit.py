@@ -14,7 +14,7 @@ from toolexec.adapter.references import References, modern
 from toolexec.adapter.rewrites import rewrite
 from toolexec.adapter.roots import as_object
 from toolexec.adapter.wording import described, phrase
-from toolexec.model.json_value import pointer
+from toolexec.model.json_value import JSONDict, JSONValue, pointer
 from toolexec.model.schema import DRAFT_2020_12, Schema
 
 __all__ = ["Fitted", "fit_schema"]
@@ -37,7 +37,7 @@ class Fitted:
     """A schema in a dialect's form. `renamed` are the top-level properties that had to get another name: the new name
     and the old one."""
 
-    schema: dict[str, Any]
+    schema: JSONDict
     renamed: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -70,7 +70,7 @@ def fit_schema(schema: Schema, dialect: Dialect, losses: Losses, *, describe: bo
 class _Work:
     """The fitting of one schema."""
 
-    def __init__(self, root: dict[str, Any], dialect: Dialect, losses: Losses, describe: bool) -> None:
+    def __init__(self, root: JSONDict, dialect: Dialect, losses: Losses, describe: bool) -> None:
         self.dialect = dialect
         self.losses = losses
         self.references = References(root)
@@ -78,16 +78,16 @@ class _Work:
         self._describe = describe
         self._nodes = 0
 
-    def definitions(self) -> dict[str, Any]:
+    def definitions(self) -> JSONDict:
         """Return the definitions that the written references need, and those that these need."""
-        done: dict[str, Any] = {}
+        done: JSONDict = {}
         pending = self.references.pending
         while pending:
             name = next(iter(pending))
             done[name] = self.node(pending.pop(name), f"/$defs/{pointer(name)}", 1, ())
         return done
 
-    def node(self, value: Any, path: str, level: int, trail: tuple[int, ...]) -> Any:
+    def node(self, value: object, path: str, level: int, trail: tuple[int, ...]) -> JSONValue:
         """Return one schema; *trail* are the references on the way here that were put in place of themselves."""
         self.losses.visit(path)
         self._nodes += 1
@@ -109,7 +109,7 @@ class _Work:
             node = {"$ref": kept, **node}
         return self._written(node, path, level, trail)
 
-    def _well_formed(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+    def _well_formed(self, node: JSONDict, path: str) -> JSONDict:
         """Return the node itself, or a copy without keywords whose values are not even of the right kind."""
         wrong = [key for key, value in node.items() if not isinstance(value, _KINDS.get(key, object))]
         for key in wrong:
@@ -119,8 +119,8 @@ class _Work:
     # -- references and allOf -----------------------------------------------------------------------------------
 
     def _dereferenced(
-        self, original: dict[str, Any], path: str, trail: tuple[int, ...]
-    ) -> tuple[dict[str, Any], tuple[int, ...], str]:
+        self, original: JSONDict, path: str, trail: tuple[int, ...]
+    ) -> tuple[JSONDict, tuple[int, ...], str]:
         """Return the node without its reference, or with the one to write in the last place."""
         node, source = dict(original), original
         while "$ref" in node:
@@ -156,14 +156,12 @@ class _Work:
             return "dropped", f"{ref} leads back to itself"
         return "rewritten", "the definition stands in its place"
 
-    def _without_all_of(
-        self, node: dict[str, Any], path: str, trail: tuple[int, ...]
-    ) -> tuple[dict[str, Any], tuple[int, ...]]:
+    def _without_all_of(self, node: JSONDict, path: str, trail: tuple[int, ...]) -> tuple[JSONDict, tuple[int, ...]]:
         """Return the node with its `allOf` taken in, where the dialect has none and it can be."""
         if SchemaFeature.ALL_OF in self.dialect.features:
             return node, trail
         while isinstance(parts := node.get("allOf"), list) and len(parts) <= MAX_PARTS:
-            whole: dict[str, Any] | None = {key: value for key, value in node.items() if key != "allOf"}
+            whole: JSONDict | None = {key: value for key, value in node.items() if key != "allOf"}
             below = trail
             for part in parts:
                 if part is True or whole is None:
@@ -176,7 +174,7 @@ class _Work:
             node, trail = whole, below
         return node, trail
 
-    def _inlined(self, part: object, trail: tuple[int, ...]) -> tuple[dict[str, Any] | None, tuple[int, ...]]:
+    def _inlined(self, part: object, trail: tuple[int, ...]) -> tuple[JSONDict | None, tuple[int, ...]]:
         """Return a part of an `allOf` with the definition in place of its reference; None where that cannot be."""
         seen = trail
         while isinstance(part, dict) and "$ref" in part:
@@ -189,9 +187,9 @@ class _Work:
 
     # -- keywords -----------------------------------------------------------------------------------------------
 
-    def _written(self, node: dict[str, Any], path: str, level: int, trail: tuple[int, ...]) -> dict[str, Any]:
+    def _written(self, node: JSONDict, path: str, level: int, trail: tuple[int, ...]) -> JSONDict:
         """Return the node with just what the dialect has; the rest is in the description."""
-        result: dict[str, Any] = {}
+        result: JSONDict = {}
         words: list[str] = []
         for key, value in node.items():
             if key in ("$defs", "definitions"):
@@ -213,7 +211,7 @@ class _Work:
             result["description"] = described(result.get("description"), words)
         return result
 
-    def _has(self, key: str, value: object, node: dict[str, Any]) -> bool:
+    def _has(self, key: str, value: object, node: JSONDict) -> bool:
         """Return whether the dialect has the keyword with this value."""
         dialect = self.dialect
         if key in ALWAYS:
@@ -232,10 +230,10 @@ class _Work:
             return isinstance(value, list) and all(_type_of(item) in dialect.enum_types for item in value)
         return True
 
-    def _value(self, key: str, value: object, path: str, level: int, trail: tuple[int, ...]) -> Any:
+    def _value(self, key: str, value: object, path: str, level: int, trail: tuple[int, ...]) -> JSONValue:
         """Return the value of a keyword that stays, with the schemas in it made to fit."""
         if key in MAPS_OF_SCHEMAS and isinstance(value, dict):
-            fitted: dict[str, Any] = {}
+            fitted: JSONDict = {}
             for name, child in value.items():
                 below = f"{path}/{key}/{pointer(name)}"
                 if child is False and not self.dialect.boolean_schemas:
@@ -251,10 +249,10 @@ class _Work:
             return self.node(value, f"{path}/{key}", level + 1, trail)
         return value
 
-    def _check_names(self, node: dict[str, Any], path: str) -> None:
+    def _check_names(self, node: JSONDict, path: str) -> None:
         """Rename top-level properties whose names the vendor refuses, and leave out those further in."""
         assert self.dialect.names is not None
-        properties: dict[str, Any] = {}
+        properties: JSONDict = {}
         free = _FreeNames(node["properties"])
         for name, child in node["properties"].items():
             if self.dialect.names.fullmatch(name):
@@ -276,7 +274,7 @@ class _Work:
             ]
         node["properties"] = properties
 
-    def _check_required(self, node: dict[str, Any], path: str) -> None:
+    def _check_required(self, node: JSONDict, path: str) -> None:
         """Leave out of `required` what is not a property."""
         properties = node.get("properties", {})
         known = [name for name in node["required"] if name in properties]
@@ -306,6 +304,6 @@ class _FreeNames:
         return found
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: JSONValue) -> str:
     names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null", list: "array"}
     return names.get(type(value), "object")

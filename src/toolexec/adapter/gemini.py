@@ -20,6 +20,7 @@ from toolexec.adapter.features import LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.names import NameMap, vendor_name
 from toolexec.adapter.schemas import arguments, result
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.tool import Tool
 
 __all__ = ["GeminiAdapter"]
@@ -86,7 +87,7 @@ class GeminiAdapter:
         name = options.name or vendor_name(tool.id, letter_first=True)
         before = kept(tool, self.name)
         lose_fields(tool, {"outputSchema"}, name, self.name, losses)
-        declaration: dict[str, Any] = {"name": name}
+        declaration: JSONDict = {"name": name}
         description = described_as(tool, 0, losses)
         if description:
             declaration["description"] = description
@@ -104,7 +105,7 @@ class GeminiAdapter:
             renamed=fitted.renamed,
         )
 
-    def _open(self, schema: dict[str, Any]) -> bool:
+    def _open(self, schema: JSONDict) -> bool:
         """Return whether a schema without properties says something nevertheless."""
         return bool(schema.keys() - {"type", "properties", "required", "additionalProperties"})
 
@@ -126,11 +127,11 @@ def _read(form: object, names: NameMap | None) -> Tool:
     )
 
 
-def _camel(data: dict[str, Any]) -> dict[str, Any]:
+def _camel(data: JSONDict) -> JSONDict:
     return {_SNAKE.get(key, key): value for key, value in data.items()}
 
 
-def _schema(data: dict[str, Any], key: str) -> dict[str, Any] | None:
+def _schema(data: JSONDict, key: str) -> JSONDict | None:
     given = data.get(_WRITTEN[key])
     if isinstance(given, dict):
         return given
@@ -138,7 +139,7 @@ def _schema(data: dict[str, Any], key: str) -> dict[str, Any] | None:
     return _json_schema(given) if isinstance(given, dict) else None
 
 
-def _json_schema(node: object) -> Any:
+def _json_schema(node: object) -> JSONValue:
     """Return a node of OpenAPI's subset in the words of JSON Schema: types in lower case, null as a type."""
     if not isinstance(node, dict):
         return node

@@ -11,6 +11,7 @@ from toolexec.adapter.losses import Losses
 from toolexec.adapter.names import NameMap
 from toolexec.adapter.roots import object_type
 from toolexec.adapter.schemas import not_strict
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import SchemaLike
 from toolexec.model.tool import Tool
 
@@ -70,7 +71,7 @@ class MCPAdapter:
         return Converted(form={**form, "name": name}, name=name, tool_id=tool.id, warnings=losses.warnings())
 
 
-def listed_schema(schema: object) -> dict[str, Any]:
+def listed_schema(schema: object) -> JSONDict:
     """Write an object's schema as every MCP client takes it: the type `object` at the root, and objects, not booleans,
     as the schemas of its properties. It accepts the same objects."""
     if not isinstance(schema, dict):
@@ -82,7 +83,7 @@ def listed_schema(schema: object) -> dict[str, Any]:
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
-def _no_boolean(schema: object) -> Any:
+def _no_boolean(schema: object) -> JSONValue:
     return ({} if schema else {"not": {}}) if isinstance(schema, bool) else schema
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+
 __all__ = [
     "Answer",
     "CallKind",
@@ -37,9 +39,9 @@ class VendorCall:
     kind: CallKind
     id: str
     name: str
-    args: dict[str, Any] = field(default_factory=dict[str, Any])
+    args: JSONDict = field(default_factory=JSONDict)
     problem: str = ""
-    echo: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    echo: JSONObject = field(default_factory=JSONDict)
     text_only: bool = False
 
 
@@ -56,14 +58,14 @@ class Answer:
     """What there is to say to a call. `value` is JSON, `text` the same as text; `found` are the names and forms of the
     tools that a search has found."""
 
-    value: Any
+    value: JSONValue
     text: str
     is_error: bool = False
     media: tuple[Media, ...] = ()
-    found: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
+    found: tuple[tuple[str, JSONObject], ...] | None = None
 
 
-def openai_calls(message: Any) -> list[VendorCall]:
+def openai_calls(message: object) -> list[VendorCall]:
     """Return the calls of Chat Completions (`tool_calls`) and of Responses (`function_call` and the like), in order.
 
     *message* is a completion, a response, a message, a list of calls or output items, or a single one; what is not a
@@ -81,14 +83,14 @@ def openai_calls(message: Any) -> list[VendorCall]:
     return _each(_listed(message), _openai_call)
 
 
-def anthropic_calls(message: Any) -> list[VendorCall]:
+def anthropic_calls(message: object) -> list[VendorCall]:
     """Return the `tool_use` blocks of a message, of a list of blocks, or a single one; what the vendor's own servers do
     (`server_tool_use`) is left out."""
     content = _field(message, "content")
     return _each(content if isinstance(content, list | tuple) else _listed(message), _anthropic_call)
 
 
-def gemini_calls(message: Any) -> list[VendorCall]:
+def gemini_calls(message: object) -> list[VendorCall]:
     """Return the `functionCall` parts of a response (its first candidate), of a content, or of a list of parts or
     calls."""
     candidates = _field(message, "candidates")
@@ -101,7 +103,7 @@ def gemini_calls(message: Any) -> list[VendorCall]:
     return _each(parts if isinstance(parts, list | tuple) else _listed(message), _gemini_call)
 
 
-def reply(call: VendorCall, answer: Answer) -> dict[str, Any]:
+def reply(call: VendorCall, answer: Answer) -> JSONDict:
     """Return the answer in the form that fits the call."""
     if call.kind == "anthropic":
         return _anthropic(call, answer)
@@ -113,12 +115,12 @@ def reply(call: VendorCall, answer: Answer) -> dict[str, Any]:
         return {"type": "custom_tool_call_output", "call_id": call.id, "output": _with_notes(answer)}
     if call.kind == "responses-search":
         forms = [{**form, "defer_loading": True} for _, form in answer.found or ()]
-        shape: dict[str, Any] = {"type": "tool_search_output", "call_id": call.id, "execution": "client"}
+        shape: JSONDict = {"type": "tool_search_output", "call_id": call.id, "execution": "client"}
         return {**shape, "status": "completed", "tools": forms}
     return {"type": "function_call_output", "call_id": call.id, "output": _responses(call, answer), **call.echo}
 
 
-def media_of(part: Mapping[str, Any]) -> Media | None:
+def media_of(part: JSONObject) -> Media | None:
     """Return a picture, a sound, or a resource that comes with its bytes; None for another part."""
     holder, data = part, part.get("data")
     if part.get("type") == "resource" and isinstance(part.get("resource"), Mapping):
@@ -129,7 +131,7 @@ def media_of(part: Mapping[str, Any]) -> Media | None:
     return Media(mime_type=kind if isinstance(kind, str) and kind else "application/octet-stream", data=data)
 
 
-def notes_of(part: Mapping[str, Any]) -> list[str]:
+def notes_of(part: Mapping[str, object]) -> list[str]:
     """Return what a part says that is neither among the strings that make the value nor a medium."""
     if part.get("type") == "resource_link":
         return [f"[{part.get('name', 'resource')}: {part.get('uri', '')}]"]
@@ -142,7 +144,7 @@ def notes_of(part: Mapping[str, Any]) -> list[str]:
 # -- one call -------------------------------------------------------------------------------------------------------
 
 
-def _openai_call(item: Any) -> VendorCall | None:
+def _openai_call(item: object) -> VendorCall | None:
     kind = _text(item, "type")
     function = _field(item, "function", None)
     if function is not None:
@@ -174,7 +176,7 @@ def _openai_call(item: Any) -> VendorCall | None:
     return None
 
 
-def _anthropic_call(item: Any) -> VendorCall | None:
+def _anthropic_call(item: object) -> VendorCall | None:
     if _text(item, "type") != "tool_use":
         return None
     args, problem = _arguments(_field(item, "input", None))
@@ -190,7 +192,7 @@ def _anthropic_call(item: Any) -> VendorCall | None:
     )
 
 
-def _gemini_call(item: Any) -> VendorCall | None:
+def _gemini_call(item: object) -> VendorCall | None:
     call = _field(item, "functionCall", None)
     call = _field(item, "function_call", None) if call is None else call
     if call is None and _text(item, "name") and _field(item, "response") is _MISSING:
@@ -203,7 +205,7 @@ def _gemini_call(item: Any) -> VendorCall | None:
     return VendorCall(kind="gemini", id=call_id, name=_text(call, "name"), args=args, problem=problem, echo=echo)
 
 
-def _arguments(given: Any) -> tuple[dict[str, Any], str]:
+def _arguments(given: object) -> tuple[JSONDict, str]:
     """Return the arguments, or what is wrong with them."""
     if given is None or given == "":
         return {}, ""
@@ -226,7 +228,7 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _json_name(value: Any) -> str:
+def _json_name(value: JSONValue) -> str:
     names = {list: "an array", str: "text", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
 
@@ -234,8 +236,8 @@ def _json_name(value: Any) -> str:
 # -- one answer -----------------------------------------------------------------------------------------------------
 
 
-def _anthropic(call: VendorCall, answer: Answer) -> dict[str, Any]:
-    content: Any = answer.text
+def _anthropic(call: VendorCall, answer: Answer) -> JSONDict:
+    content: JSONValue = answer.text
     if answer.found is not None:
         content = [{"type": "tool_reference", "tool_name": name} for name, _ in answer.found] or answer.text
     elif call.text_only:
@@ -248,13 +250,13 @@ def _anthropic(call: VendorCall, answer: Answer) -> dict[str, Any]:
     return {**data, **({"is_error": True} if answer.is_error else {}), **call.echo}
 
 
-def _block(media: Media) -> dict[str, Any] | None:
+def _block(media: Media) -> JSONDict | None:
     kind = "image" if media.mime_type in _IMAGES else "document" if media.mime_type == _PDF else ""
     source = {"type": "base64", "media_type": media.mime_type, "data": media.data}
     return {"type": kind, "source": source} if kind else None
 
 
-def _responses(call: VendorCall, answer: Answer) -> Any:
+def _responses(call: VendorCall, answer: Answer) -> JSONValue:
     if not answer.media or call.text_only:
         return _with_notes(answer)
     parts: list[dict[str, Any]] = [{"type": "input_text", "text": answer.text}]
@@ -269,11 +271,11 @@ def _responses(call: VendorCall, answer: Answer) -> Any:
     return parts
 
 
-def _gemini(call: VendorCall, answer: Answer) -> dict[str, Any]:
+def _gemini(call: VendorCall, answer: Answer) -> JSONDict:
     response = answer.value if answer.is_error else {"output": answer.value}
     if answer.is_error and not isinstance(response, dict):
         response = {"error": answer.text}
-    data: dict[str, Any] = {**call.echo, "name": call.name, "response": response}
+    data: JSONDict = {**call.echo, "name": call.name, "response": response}
     if answer.media:
         data["parts"] = [{"inlineData": {"mimeType": m.mime_type, "data": m.data}} for m in answer.media]
     return {"functionResponse": data}
@@ -291,11 +293,11 @@ def _note(media: Media) -> str:
 # -- reading what may be data or objects ----------------------------------------------------------------------------
 
 
-def _each(items: Iterable[Any], read: Any) -> list[VendorCall]:
+def _each(items: Iterable[JSONValue], read: Any) -> list[VendorCall]:
     return [call for item in items if (call := read(item)) is not None]
 
 
-def _listed(message: Any) -> Iterable[Any]:
+def _listed(message: object) -> Iterable[JSONValue]:
     if message is None or isinstance(message, str | bytes):
         return ()
     if isinstance(message, Mapping):
@@ -305,19 +307,19 @@ def _listed(message: Any) -> Iterable[Any]:
     return (message,)
 
 
-def _field(item: Any, name: str, default: Any = _MISSING) -> Any:
+def _field(item: object, name: str, default: object = _MISSING) -> JSONValue:
     """Return a field of JSON data or of an object."""
     if isinstance(item, Mapping):
         return item.get(name, default)
     return getattr(item, name, default)
 
 
-def _text(item: Any, name: str) -> str:
+def _text(item: object, name: str) -> str:
     value = _field(item, name, None)
     return value if isinstance(value, str) else ""
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: JSONValue) -> JSONDict:
     if hasattr(value, "model_dump"):
         value = value.model_dump(by_alias=True, exclude_none=True, mode="json")
     return dict(value) if isinstance(value, Mapping) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.adapter.base import (
     Converted,
@@ -20,6 +20,7 @@ from toolexec.adapter.features import SchemaFeature
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.names import NameMap, vendor_name
 from toolexec.adapter.schemas import arguments, result
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["OpenAIAPI", "OpenAIAdapter"]
@@ -66,7 +67,7 @@ class OpenAIAdapter:
             options = FormOptions(name=name, strict=True, describe=options.describe, source=options.source)
         responses = self.api == "responses"
         lose_fields(tool, {"outputSchema"} if responses else (), name, "openai", losses)
-        function: dict[str, Any] = {"name": name}
+        function: JSONDict = {"name": name}
         description = described_as(tool, _MAX_DESCRIPTION, losses)
         if description:
             function["description"] = description

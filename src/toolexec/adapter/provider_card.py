@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from toolexec.errors import InvalidToolError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 
 __all__ = ["ProviderCard", "ProviderInterface"]
@@ -41,8 +42,8 @@ class ProviderCard:
     name: str
     description: str = ""
     version: str = ""
-    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    security_schemes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    capabilities: JSONObject = field(default_factory=JSONDict)
+    security_schemes: Mapping[str, JSONObject] = field(default_factory=dict[str, Mapping[str, Any]])
     security_requirements: Sequence[Mapping[str, Sequence[str]]] = ()
     default_input_modes: tuple[str, ...] = ()
     default_output_modes: tuple[str, ...] = ()
@@ -52,9 +53,9 @@ class ProviderCard:
     organization_url: str = ""
     documentation_url: str = ""
     icon_url: str = ""
-    signatures: Sequence[Mapping[str, Any]] = ()
+    signatures: Sequence[JSONObject] = ()
     source: str = ""
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: JSONObject = field(default_factory=JSONDict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -80,9 +81,9 @@ class ProviderCard:
         """Return the same card, with nothing shared that could be changed."""
         return ProviderCard(**{part.name: getattr(self, part.name) for part in fields(self)})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the card as JSON-able data, without what is empty; `from_dict` reads it."""
-        data: dict[str, Any] = {}
+        data: JSONDict = {}
         for part in fields(self):
             value = getattr(self, part.name)
             if part.name == "skills":
@@ -94,7 +95,7 @@ class ProviderCard:
         return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ProviderCard:
+    def from_dict(cls, data: JSONObject) -> ProviderCard:
         """Read what `to_dict` wrote; unknown keys are ignored. Raises InvalidToolError or InvalidSchemaError."""
         known = {part.name for part in fields(cls)}
         parts = {key: value for key, value in data.items() if key in known}
@@ -104,7 +105,7 @@ class ProviderCard:
         return cls(**parts)
 
 
-def _copy(key: str, value: Any) -> Any:
+def _copy(key: str, value: object) -> JSONValue:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

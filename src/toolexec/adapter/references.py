@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ExternalRefError
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema_graph import SchemaGraph
 
 __all__ = ["ROOT", "References", "modern"]
@@ -22,16 +23,16 @@ class References:
     `pending` has the definitions that were asked for with `use` and are not written yet, by name.
     """
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: JSONDict) -> None:
         self._root = root
         self._graph: SchemaGraph | None = None
         self._names: dict[int, str] = {}
-        self.pending: dict[str, Any] = {}
+        self.pending: JSONDict = {}
         defined = root.get("$defs")
         self._taken = set(defined) if isinstance(defined, dict) else set()
         self._defined = defined if isinstance(defined, dict) else {}
 
-    def target(self, node: dict[str, Any], ref: object) -> Any:
+    def target(self, node: JSONDict, ref: object) -> JSONValue:
         """Return the schema that *ref* in *node* stands for; None when it leads nowhere."""
         if not isinstance(ref, str):
             return None
@@ -63,7 +64,7 @@ class References:
         return found
 
 
-def modern(node: object, role: str = "schema") -> Any:
+def modern(node: object, role: str = "schema") -> JSONValue:
     """Return a draft-07 schema in the words of 2020-12: `items` that is a list, `additionalItems`, `dependencies`.
 
     `$schema` goes, and nothing of *node* is changed.
@@ -74,7 +75,7 @@ def modern(node: object, role: str = "schema") -> Any:
         return node
     if role == "named":
         return {name: modern(child) for name, child in node.items()}
-    result: dict[str, Any] = {}
+    result: JSONDict = {}
     for key, value in node.items():
         if key == "items" and isinstance(value, list):
             result["prefixItems"] = modern(value)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.combining import MAX_PARTS, combined
 from toolexec.adapter.dialects import Dialect
 from toolexec.adapter.features import SchemaFeature
 from toolexec.adapter.losses import Losses
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
 __all__ = ["rewrite", "without_null"]
@@ -24,7 +25,7 @@ _ANY_JSON: Final = ("string", "number", "boolean")
 _TYPE_NAMES: Final = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (type(None), "null"))
 
 
-def rewrite(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
+def rewrite(node: JSONDict, path: str, dialect: Dialect, losses: Losses) -> None:
     """Change *node*, which has no `$ref` and no `allOf` that could go, where the dialect has other keywords for it.
 
     What it has no keywords for is left in the node.
@@ -49,21 +50,21 @@ def rewrite(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -
         _need_type(node, path, losses)
 
 
-def without_null(branches: list[Any]) -> list[Any]:
+def without_null(branches: list[JSONValue]) -> list[JSONValue]:
     """Return the branches of an `anyOf` that are not just for null."""
     return [b for b in branches if not (isinstance(b, dict) and (b.get("type") == "null" or _only_null(b)))]
 
 
-def _only_null(branch: dict[str, Any]) -> bool:
+def _only_null(branch: JSONDict) -> bool:
     return ("const" in branch and branch["const"] is None) or branch.get("enum") == [None]
 
 
-def _is(node: dict[str, Any], name: str) -> bool:
+def _is(node: JSONDict, name: str) -> bool:
     kind = node.get("type")
     return kind == name or (isinstance(kind, list) and name in kind)
 
 
-def _bounds(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
+def _bounds(node: JSONDict, path: str, dialect: Dialect, losses: Losses) -> None:
     """`exclusiveMinimum` of integers as `minimum`, and the like."""
     sides = (("exclusiveMinimum", "minimum", max), ("exclusiveMaximum", "maximum", min))
     for exclusive, inclusive, tighter in sides:
@@ -78,13 +79,13 @@ def _bounds(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -
             losses.add(exclusive, path, "rewritten", f"as {inclusive} {node[inclusive]}")
 
 
-def _tuple(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
+def _tuple(node: JSONDict, path: str, dialect: Dialect, losses: Losses) -> None:
     """`prefixItems` as `items` that are any of them."""
     first = node.get("prefixItems")
     if not isinstance(first, list) or SchemaFeature.PREFIX_ITEMS in dialect.features:
         return
     rest = node.get("items")
-    kinds: list[Any] = []
+    kinds: list[JSONValue] = []
     if len(first) > MAX_PARTS:
         first, rest = [], None
     for kind in [*first, *([rest] if isinstance(rest, dict) else [])]:
@@ -95,7 +96,7 @@ def _tuple(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) ->
     losses.add("prefixItems", path, "loosened", "each item may be any of them")
 
 
-def _null_in_type(node: dict[str, Any], path: str, losses: Losses) -> None:
+def _null_in_type(node: JSONDict, path: str, losses: Losses) -> None:
     """`nullable` as one more type."""
     kind = node.get("type")
     if node.get("nullable") is True and isinstance(kind, str):
@@ -108,7 +109,7 @@ def _null_in_type(node: dict[str, Any], path: str, losses: Losses) -> None:
         del node["nullable"]
 
 
-def _one_type(node: dict[str, Any], path: str, losses: Losses) -> None:
+def _one_type(node: JSONDict, path: str, losses: Losses) -> None:
     """A list of types as one type, `nullable`, and `anyOf`."""
     branches = node.get("anyOf")
     if isinstance(branches, list) and len(rest := without_null(branches)) < len(branches):
@@ -141,7 +142,7 @@ def _one_type(node: dict[str, Any], path: str, losses: Losses) -> None:
             del node[key]
 
 
-def _enum(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> None:
+def _enum(node: JSONDict, path: str, dialect: Dialect, losses: Losses) -> None:
     """Values of types that an `enum` may not have."""
     values, types = node.get("enum"), dialect.enum_types
     if not isinstance(values, list) or types is None or SchemaFeature.ENUM not in dialect.features:
@@ -161,7 +162,7 @@ def _enum(node: dict[str, Any], path: str, dialect: Dialect, losses: Losses) -> 
         losses.add("enum", path, "loosened", "without null")
 
 
-def _need_type(node: dict[str, Any], path: str, losses: Losses) -> None:
+def _need_type(node: JSONDict, path: str, losses: Losses) -> None:
     """A type where there is none."""
     if "type" in node or "anyOf" in node or "$ref" in node:
         return

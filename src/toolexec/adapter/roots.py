@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.combining import MAX_PARTS, combined
 from toolexec.adapter.dialects import Dialect
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.references import References
 from toolexec.errors import InvalidSchemaError
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
 __all__ = ["as_object", "object_type"]
@@ -18,7 +19,7 @@ _CHOICES: Final = ("anyOf", "oneOf")
 _MAX_SETS: Final = 12
 
 
-def as_object(root: dict[str, Any], dialect: Dialect, references: References, losses: Losses) -> dict[str, Any]:
+def as_object(root: JSONDict, dialect: Dialect, references: References, losses: Losses) -> JSONDict:
     """Return the root as an object with properties, without `$ref`, and without combinators where *dialect* has none
     there.
 
@@ -28,7 +29,7 @@ def as_object(root: dict[str, Any], dialect: Dialect, references: References, lo
         return root
     node, trail = _resolved(root, references, losses, ())
     while isinstance(parts := node.get("allOf"), list):
-        whole: dict[str, Any] | None = {key: value for key, value in node.items() if key != "allOf"}
+        whole: JSONDict | None = {key: value for key, value in node.items() if key != "allOf"}
         for part in parts[:MAX_PARTS]:
             plain, trail = _resolved(part, references, losses, trail) if isinstance(part, dict) else ({}, trail)
             whole = combined(whole, plain) if whole is not None else None
@@ -56,8 +57,8 @@ def object_type(kind: object) -> str:
 
 
 def _resolved(
-    node: dict[str, Any], references: References, losses: Losses, trail: tuple[int, ...]
-) -> tuple[dict[str, Any], tuple[int, ...]]:
+    node: JSONDict, references: References, losses: Losses, trail: tuple[int, ...]
+) -> tuple[JSONDict, tuple[int, ...]]:
     """Return the node with definitions in place of its own references."""
     source = node
     while "$ref" in node and len(trail) < _MAX_LINKS:
@@ -72,10 +73,10 @@ def _resolved(
     return node, trail
 
 
-def _one_object(node: dict[str, Any], key: str, references: References, losses: Losses) -> dict[str, Any]:
+def _one_object(node: JSONDict, key: str, references: References, losses: Losses) -> JSONDict:
     """Return a choice between objects as one object that has the properties of all of them."""
     rest = {name: value for name, value in node.items() if name != key}
-    branches: list[dict[str, Any]] = []
+    branches: list[JSONDict] = []
     for branch in node[key][:MAX_PARTS] if isinstance(node[key], list) else []:
         if isinstance(branch, dict):
             plain, _ = _resolved(branch, references, losses, ())
@@ -84,7 +85,7 @@ def _one_object(node: dict[str, Any], key: str, references: References, losses: 
     if not branches:
         losses.add(key, "", "dropped", "none of its branches is an object")
         return rest
-    kinds: dict[str, list[Any]] = {}
+    kinds: dict[str, list[JSONValue]] = {}
     for part in (rest, *branches):
         for name, child in _mapping(part.get("properties")).items():
             known = kinds.setdefault(name, [])
@@ -114,7 +115,7 @@ def _choice(sets: list[list[str]]) -> str:
     return f"give one of these: {'; '.join(' and '.join(names) or 'nothing more' for names in sets)}"[:500]
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _mapping(value: object) -> JSONDict:
     return value if isinstance(value, dict) else {}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from toolexec.adapter.dialects import Dialect, StrictRules
 from toolexec.adapter.features import subschemas
 from toolexec.adapter.fit import Fitted, fit_schema
 from toolexec.adapter.losses import Losses
 from toolexec.adapter.rewrites import without_null
-from toolexec.model.json_value import pointer
+from toolexec.model.json_value import JSONDict, JSONValue, pointer
 from toolexec.model.schema import Schema
 
 __all__ = ["StrictCost", "fit_strict", "strict_cost", "without_nulls"]
@@ -59,10 +58,10 @@ def fit_strict(schema: Schema, dialect: Dialect, losses: Losses, *, describe: bo
     return fitted
 
 
-def strict_cost(schema: dict[str, Any]) -> StrictCost:
+def strict_cost(schema: JSONDict) -> StrictCost:
     """Return what a strict schema counts for where a vendor bounds all tools of a request together."""
     optional = unions = 0
-    pending: list[Any] = [schema]
+    pending: list[JSONValue] = [schema]
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
@@ -76,7 +75,7 @@ def strict_cost(schema: dict[str, Any]) -> StrictCost:
 class _Strict:
     """Makes a fitted schema strict, in place."""
 
-    def __init__(self, rules: StrictRules, root: dict[str, Any]) -> None:
+    def __init__(self, rules: StrictRules, root: JSONDict) -> None:
         self._rules = rules
         self._root = root
         self._properties = self._values = self._characters = 0
@@ -115,10 +114,10 @@ class _Strict:
             if not step.startswith("/additionalProperties"):
                 self._node(child, path + step, level)
 
-    def _object(self, node: dict[str, Any], path: str) -> None:
+    def _object(self, node: JSONDict, path: str) -> None:
         if node.get("additionalProperties", False) is not False:
             raise _NotStrictError(path, "an object with any other properties")
-        properties: dict[str, Any] = node.get("properties", {})
+        properties: JSONDict = node.get("properties", {})
         if not properties and "additionalProperties" not in node and path:
             raise _NotStrictError(path, "an object with any properties")
         node["properties"] = properties
@@ -134,7 +133,7 @@ class _Strict:
         node["required"] = required
 
 
-def _or_null(node: object) -> Any:
+def _or_null(node: object) -> JSONValue:
     """Return the schema, or null."""
     if not isinstance(node, dict):
         return node
@@ -155,7 +154,7 @@ def _or_null(node: object) -> Any:
     return result
 
 
-def _is_recursive(root: dict[str, Any]) -> bool:
+def _is_recursive(root: JSONDict) -> bool:
     """Return whether a reference leads, through whatever definitions, back to itself."""
     named = {f"#/$defs/{pointer(name)}": node for name, node in root.get("$defs", {}).items()}
     uses = {name: _refs(node) for name, node in {**named, "#": root}.items()}
@@ -173,7 +172,7 @@ def _is_recursive(root: dict[str, Any]) -> bool:
     return len(free) < len(uses)
 
 
-def _refs(node: Any) -> set[str]:
+def _refs(node: JSONValue) -> set[str]:
     found: set[str] = set()
     pending = [child for step, child in subschemas(node) if not step.startswith("/$defs/")] if node else []
     found |= {node["$ref"]} if isinstance(node, dict) and "$ref" in node else set()
@@ -188,7 +187,7 @@ def _refs(node: Any) -> set[str]:
 # -- the way back ---------------------------------------------------------------------------------------------------
 
 
-def without_nulls(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
+def without_nulls(schema: Schema, args: JSONDict) -> JSONDict:
     """Arguments without the nulls that stand for "not given": where the property may be absent and may not be null.
 
     Models write them for strict tools, and often for others. Arguments that fit as they are stay as they are; *args* is
@@ -204,11 +203,11 @@ def without_nulls(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
 class _Cleaning:
     """Takes nulls out of values of one schema."""
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: JSONDict) -> None:
         self._root = root
         self._known: dict[int, bool] = {}
 
-    def cleaned(self, node: object, value: object, level: int) -> Any:
+    def cleaned(self, node: object, value: object, level: int) -> JSONValue:
         """Return the value without them."""
         node = _target(node, self._root)
         if not isinstance(node, dict) or level > _MAX_LEVELS:
@@ -236,7 +235,7 @@ class _Cleaning:
             self._known[id(node)] = self._fits_null(node, level)
         return self._known[id(node)]
 
-    def _fits_null(self, node: dict[str, Any], level: int) -> bool:
+    def _fits_null(self, node: JSONDict, level: int) -> bool:
         kind = node.get("type", "null")
         if kind != "null" and not (isinstance(kind, list) and "null" in kind):
             return False
@@ -246,7 +245,7 @@ class _Cleaning:
         return all(any(self._takes_null(branch, level + 1) for branch in choice) for choice in choices)
 
 
-def _target(node: object, root: dict[str, Any]) -> Any:
+def _target(node: object, root: JSONDict) -> JSONValue:
     """Return the schema itself, or the definition that it is a reference to."""
     for _ in range(_MAX_LINKS):
         ref = node.get("$ref") if isinstance(node, dict) else None

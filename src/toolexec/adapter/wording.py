@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from toolexec.model.json_value import JSONValue
+
 __all__ = ["described", "phrase"]
 
 _MAX_PHRASE: Final = 200
@@ -59,7 +61,7 @@ def _additional(value: object) -> str:
     return "" if isinstance(value, bool) else f"other properties: {_json(value)}"
 
 
-def _listed(value: Any) -> str:
+def _listed(value: JSONValue) -> str:
     return ", ".join(map(_json, value))
 
 

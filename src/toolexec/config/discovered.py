@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from toolexec.config.documents import read_document
 from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 
 __all__ = ["DiscoveredServer", "Places", "find_servers"]
@@ -69,7 +70,7 @@ class DiscoveredServer:
     name: str
     program: str
     file: Path
-    entry: dict[str, Any]
+    entry: JSONDict
     variables: dict[str, str] = field(default_factory=dict[str, str])
     problem: str = ""
 
@@ -174,7 +175,7 @@ class _Hiding:
             return self._args(value)
         return self._url(value) if key == "url" and isinstance(value, str) else value
 
-    def _text(self, place: str, name: str, value: Any) -> Any:
+    def _text(self, place: str, name: str, value: object) -> Any:
         if not isinstance(value, str):
             return value
         asked = _INPUT.search(value)

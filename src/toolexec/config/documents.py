@@ -13,6 +13,7 @@ from toolexec.config.blocks import KEYS, Settings
 from toolexec.config.formats import Parsed, Place, UnreadableError, parse_json, parse_toml, parse_yaml
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.toolsets import BLOCK as TOOLSETS
+from toolexec.model.json_value import JSONObject
 
 __all__ = ["MAX_BYTES", "OWN_SUFFIXES", "SERVER_KEYS", "Document", "read_document"]
 
@@ -34,7 +35,7 @@ class Document:
     strict: bool
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> JSONObject:
         """The keys at the top of the file."""
         return self.parsed.data if isinstance(self.parsed.data, Mapping) else {}
 

@@ -11,6 +11,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, TypeAlias
 
 from toolexec.errors import MissingExtraError
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Parsed", "Place", "UnreadableError", "parse_json", "parse_toml", "parse_yaml"]
 
@@ -33,7 +34,7 @@ class UnreadableError(ValueError):
 class Parsed:
     """The data of a text; `lines` has the line of each key and list item, `twice` the keys that are there again."""
 
-    data: Any
+    data: JSONValue
     lines: Mapping[Place, int]
     twice: tuple[tuple[Place, int], ...] = field(default=())
 
@@ -120,8 +121,8 @@ class _JsonReader:
             raise self._wrong(error.msg) from error
         return value
 
-    def _object(self, path: Place, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _object(self, path: Place, depth: int) -> JSONDict:
+        found: JSONDict = {}
         self.at += 1
         while self._skip() != "}":
             if self._skip() != '"':
@@ -329,7 +330,7 @@ class _YamlReader:
     def read(self, root: Any) -> Parsed:
         return Parsed(data=self._value(root, (), 0), lines=self.lines, twice=tuple(self.twice))
 
-    def _value(self, node: Any, path: Place, depth: int) -> Any:
+    def _value(self, node: JSONValue, path: Place, depth: int) -> Any:
         line = node.start_mark.line + 1
         self._values += 1
         if depth > MAX_DEPTH:
@@ -344,7 +345,7 @@ class _YamlReader:
             return self._list(node, path, depth)
         return self._table(node, path, depth)
 
-    def _scalar(self, node: Any, line: int) -> Any:
+    def _scalar(self, node: JSONValue, line: int) -> Any:
         if node.tag not in _TAGS:
             raise UnreadableError(f"the tag {node.tag} is not allowed", line)
         try:
@@ -352,7 +353,7 @@ class _YamlReader:
         except ValueError as error:  # a date that there is not
             raise UnreadableError("this is no value", line) from error
 
-    def _list(self, node: Any, path: Place, depth: int) -> list[Any]:
+    def _list(self, node: JSONValue, path: Place, depth: int) -> list[Any]:
         found: list[Any] = []
         for number, item in enumerate(node.value):
             here = (*path, number)
@@ -360,8 +361,8 @@ class _YamlReader:
             found.append(self._value(item, here, depth + 1))
         return found
 
-    def _table(self, node: Any, path: Place, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _table(self, node: JSONValue, path: Place, depth: int) -> JSONDict:
+        found: JSONDict = {}
         for name, item in node.value:
             line = name.start_mark.line + 1
             if name.tag == "tag:yaml.org,2002:merge":

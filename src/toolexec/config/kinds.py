@@ -163,7 +163,7 @@ def _derived(annotation: object) -> Kind:
     return _PLAIN[annotation]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as a message can quote it: short, and on one line."""
     try:
         text = json.dumps(value, default=to_json_lossy)

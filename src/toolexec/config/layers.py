@@ -19,6 +19,7 @@ from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.redaction import redactor
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
@@ -178,7 +179,7 @@ def _given(table: Mapping[str, object], outer: tuple[str, ...] = ()) -> Iterator
             yield place, value
 
 
-def _nested(given: Mapping[tuple[str, ...], object]) -> dict[str, Any]:
+def _nested(given: Mapping[tuple[str, ...], object]) -> JSONDict:
     table: dict[str, Any] = {}
     for (*outer, name), value in given.items():
         reduce(lambda inner, each: inner.setdefault(each, {}), outer, table)[name] = value
@@ -217,7 +218,7 @@ def _where_it_belongs(name: str) -> str:
     return f"it belongs into [{blocks[0]}]" if len(blocks) == 1 else ""
 
 
-def _json_object(text: str) -> Mapping[str, Any] | None:
+def _json_object(text: str) -> JSONObject | None:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):

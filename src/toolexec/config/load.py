@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolexec.config.blocks import Settings
 from toolexec.config.documents import OWN_SUFFIXES, Document, read_document
@@ -15,6 +15,7 @@ from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import check_parts
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
@@ -130,7 +131,7 @@ class _Servers:
     def __init__(self, secrets: SecretResolver | None, mistakes: Mistakes) -> None:
         self.found: dict[str, MCPServer] = {}
         self.origins: dict[str, str] = {}
-        self.entries: dict[str, Any] = {}
+        self.entries: JSONDict = {}
         self._secrets = secrets
         self._mistakes = mistakes
 

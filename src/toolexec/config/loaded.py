@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolexec.config.blocks import KEYS, Settings
 from toolexec.config.formats import Place
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
@@ -24,7 +25,7 @@ class Value:
     `where` names the place of each item of a list that came from a file.
     """
 
-    value: Any
+    value: JSONValue
     layer: str = "default"
     origin: str = "default"
     where: Callable[[Place], str] = field(default=lambda _: "", repr=False)
@@ -43,7 +44,7 @@ class LoadedConfig:
     values: Mapping[str, Value]
     servers: tuple[MCPServer, ...] = ()
     server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
-    entries: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    entries: JSONObject = field(default_factory=JSONDict, repr=False)
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     python: tuple[str, ...] = ()

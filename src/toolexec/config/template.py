@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.loaded import LoadedConfig
+from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import REDACTED, redactor
 
 __all__ = [
@@ -119,9 +120,9 @@ _SECRET_TABLES: Final = ("env", "headers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 
 
-def shown_settings(loaded: LoadedConfig) -> dict[str, Any]:
+def shown_settings(loaded: LoadedConfig) -> JSONDict:
     """Return every setting by its path, as JSON-able data."""
-    found: dict[str, Any] = {}
+    found: JSONDict = {}
     for path, key in KEYS.items():
         value = loaded.settings.get(path)
         if key.secret and value:
@@ -137,13 +138,13 @@ def _without_secret(entry: object) -> Any:
     return {name: REDACTED if name == "sha256" else value for name, value in entry.items()}
 
 
-def shown_servers(loaded: LoadedConfig) -> dict[str, Any]:
+def shown_servers(loaded: LoadedConfig) -> JSONDict:
     """Return every server as it is written, by its name: what may be secret only where it is a reference."""
     return {name: _server(entry) for name, entry in loaded.entries.items()}
 
 
-def _server(entry: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _server(entry: Mapping[str, object]) -> JSONDict:
+    found: JSONDict = {}
     for name, value in entry.items():
         if name in _SECRET_TABLES and isinstance(value, Mapping):
             found[name] = {key: _only_reference(item) for key, item in value.items()}

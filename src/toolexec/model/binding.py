@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from toolexec.errors import InvalidToolError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = [
     "Binding",
@@ -47,7 +48,7 @@ class LocalBinding:
         """The name under which the backend knows the tool."""
         return self.name
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "local", "local": {"name": self.name}}
 
@@ -68,7 +69,7 @@ class ProviderBinding:
         """The name of the backend that hosts the tool."""
         return self.provider
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "provider", "provider": {"providerId": self.provider, "toolId": self.tool}}
 
@@ -89,7 +90,7 @@ class MCPBinding:
         """The name of the backend that hosts the tool."""
         return self.server
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the binding as JSON-able data; `binding_from_dict` reads it back."""
         return {"kind": "mcp", "mcp": {"serverName": self.server, "toolName": self.tool}}
 
@@ -106,11 +107,11 @@ def prefer_local(bindings: Sequence[Binding]) -> Binding:
     return min(bindings, key=lambda binding: _PREFERENCE[binding.kind])
 
 
-def binding_from_dict(data: Mapping[str, Any]) -> Binding:
+def binding_from_dict(data: Mapping[str, object]) -> Binding:
     """Read what `to_dict` wrote; raises InvalidToolError for an unknown kind or a missing part."""
     kind = data.get("kind")
     detail = data.get(kind) if isinstance(kind, str) else None
-    part: Mapping[str, Any] = detail if isinstance(detail, Mapping) else {}
+    part: JSONObject = detail if isinstance(detail, Mapping) else {}
     match kind:
         case "local":
             return LocalBinding(_text(part, "name"))
@@ -123,7 +124,7 @@ def binding_from_dict(data: Mapping[str, Any]) -> Binding:
             raise InvalidToolError(f"unknown binding kind {kind!r}; {hint}", code="invalid_binding")
 
 
-def _text(part: Mapping[str, Any], key: str) -> str:
+def _text(part: Mapping[str, object], key: str) -> str:
     value = part.get(key, "")
     return value if isinstance(value, str) else ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import HERE, Origin, new_run_id
 
 __all__ = ["Progress", "ProgressCallback", "ToolCall", "tell"]
@@ -33,9 +34,9 @@ class Progress:
     total: float | None = None
     message: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the progress as JSON-able data, without what is unknown."""
-        data: dict[str, Any] = {"progress": self.done}
+        data: JSONDict = {"progress": self.done}
         if self.total is not None:
             data["total"] = self.total
         if self.message:
@@ -67,7 +68,7 @@ class ToolCall:
     """
 
     tool_id: str
-    args: Mapping[str, Any] | None = None
+    args: JSONObject | None = None
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
     fallback: bool = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["ToolReply", "audio", "image", "resource_link", "text"]
 
@@ -27,14 +28,14 @@ class ToolReply:
     'image/png'
     """
 
-    content: Sequence[Mapping[str, Any]] = ()
-    structured: Any = None
+    content: Sequence[JSONObject] = ()
+    structured: JSONValue = None
     has_structured: bool = False
     is_error: bool = False
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: JSONObject = field(default_factory=JSONDict)
 
     @classmethod
-    def from_mcp(cls, data: Mapping[str, Any]) -> ToolReply:
+    def from_mcp(cls, data: Mapping[str, object]) -> ToolReply:
         """Read MCP's `CallToolResult` as JSON data."""
         content = data.get("content")
         meta = data.get("_meta")
@@ -46,9 +47,9 @@ class ToolReply:
             meta=meta if isinstance(meta, Mapping) else {},
         )
 
-    def to_mcp(self) -> dict[str, Any]:
+    def to_mcp(self) -> JSONDict:
         """MCP's `CallToolResult` as JSON data."""
-        data: dict[str, Any] = {"content": [dict(part) for part in self.content]}
+        data: JSONDict = {"content": [dict(part) for part in self.content]}
         if self.has_structured:
             data["structuredContent"] = self.structured
         if self.is_error:
@@ -58,22 +59,22 @@ class ToolReply:
         return data
 
 
-def text(value: str) -> dict[str, Any]:
+def text(value: str) -> JSONDict:
     """Return a text part."""
     return {"type": "text", "text": value}
 
 
-def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
+def image(data: bytes, mime_type: str = "image/png") -> JSONDict:
     """Return an image part."""
     return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
-def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
+def audio(data: bytes, mime_type: str = "audio/wav") -> JSONDict:
     """Return an audio part."""
     return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
 
 
-def resource_link(uri: str, name: str, mime_type: str = "") -> dict[str, Any]:
+def resource_link(uri: str, name: str, mime_type: str = "") -> JSONDict:
     """Return a part that names a resource without carrying it."""
     part = {"type": "resource_link", "uri": uri, "name": name}
     return part | {"mimeType": mime_type} if mime_type else part

@@ -77,11 +77,11 @@ def tool(
     destructive: bool | None = None,
     open_world: bool | None = None,
     icons: Iterable[Icon] = (),
-    meta: Mapping[str, Any] = ...,
+    meta: Mapping[str, object] = ...,
     inline: bool = False,
     killable: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-def tool(name: Any = None, /, *, inline: bool = False, killable: bool = False, **parts: Unpack[ToolSettings]) -> Any:
+def tool(name: object = None, /, *, inline: bool = False, killable: bool = False, **parts: Unpack[ToolSettings]) -> Any:
     """Declare a typed function as a tool.
 
     The input schema (2020-12) comes from the parameters: builtins, dataclasses, pydantic models, enums, `Literal`,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from toolexec.errors import ToolExecError
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["EventKind", "StreamEvent"]
 
@@ -28,13 +29,13 @@ class StreamEvent:
     """
 
     kind: EventKind
-    data: Any = None
+    data: JSONValue = None
     tool_id: str = ""
     error: ToolExecError | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the event as JSON-able data; the exception itself is left out, its text is in `data`."""
-        data: dict[str, Any] = {"kind": self.kind}
+        data: JSONDict = {"kind": self.kind}
         if self.tool_id:
             data["toolId"] = self.tool_id
         if self.data is not None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress, ProgressCallback
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import LogListener
 
 __all__ = ["Handler", "HandlerKind", "LogLevel", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
@@ -85,10 +86,10 @@ class Handler:
     kind: HandlerKind
     mode: RunMode = "thread"
     wants_context: bool = False
-    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    convert: Callable[[JSONObject], JSONObject] | None = None
     finish: Callable[[Any], Any] | None = None
     source: Source | None = None
-    direct: Callable[[dict[str, Any]], Any] | None = None
+    direct: Callable[[JSONDict], Any] | None = None
 
 
 def kind_of(function: Callable[..., Any]) -> HandlerKind:
@@ -129,13 +130,11 @@ def importable_source(function: Callable[..., Any], *, typed: bool = False) -> S
     return Source(module, name, typed)
 
 
-def mapping_handler(
-    function: Callable[[dict[str, Any]], Any], *, inline: bool = False, killable: bool = False
-) -> Handler:
+def mapping_handler(function: Callable[[JSONDict], Any], *, inline: bool = False, killable: bool = False) -> Handler:
     """Return a handler from a function that takes all arguments as one dict (its own copy)."""
     mode = run_mode(function, inline=inline, killable=killable)
 
-    def call(args: Mapping[str, Any]) -> Any:
+    def call(args: Mapping[str, object]) -> Any:
         return function(dict(args))
 
     source = importable_source(function) if killable else None

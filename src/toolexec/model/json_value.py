@@ -43,6 +43,9 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_DIGITS",
     "MAX_NODES",
+    "JSONDict",
+    "JSONObject",
+    "JSONValue",
     "NotJSONError",
     "is_too_large",
     "own_args",
@@ -52,6 +55,15 @@ __all__ = [
     "to_json",
     "to_json_lossy",
 ]
+
+JSONValue: TypeAlias = Any
+"""A JSON value: str, int, float, bool, None, a list of such values, or a dict of them with string keys."""
+
+JSONDict: TypeAlias = dict[str, Any]
+"""A JSON object that its holder may change."""
+
+JSONObject: TypeAlias = Mapping[str, Any]
+"""A JSON object that is only read."""
 
 MAX_DEPTH: Final = 120
 """The most levels of dicts and lists that a value may have."""
@@ -66,7 +78,7 @@ _MAX_REPORTED: Final = 20
 _MAX_LOSSY_DEPTH: Final = 100  # a record puts it inside of something else
 _MAX_INTEGER: Final[int] = 10**MAX_DIGITS
 _SMALL_INTEGER: Final = 1 << 62
-_SCALARS: Final[list[dict[str, Any]]] = [
+_SCALARS: Final[list[JSONDict]] = [
     # No number is a string, and no string is two things at once, so the second keywords exclude nothing; but they make
     # the validator read the value, and with that refuse an integer that is too long and a lone surrogate.
     {"type": "number", "not": {"const": "a"}},
@@ -81,10 +93,10 @@ _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 """The way to a value, from its last step to its first; it becomes text only where there is something to report."""
 
 
-def _json_of_depth(levels: int) -> dict[str, Any]:
+def _json_of_depth(levels: int) -> JSONDict:
     # jsonschema-rs looks at a value only where a keyword asks it to, so the whole of JSON is spelled out as a
     # schema, level by level: one check in compiled code is some twenty times as fast as a walk in Python.
-    defs: dict[str, Any] = {f"level{levels}": {"anyOf": _SCALARS}}
+    defs: JSONDict = {f"level{levels}": {"anyOf": _SCALARS}}
     for level in range(levels):
         deeper = {"$ref": f"#/$defs/level{level + 1}"}
         defs[f"level{level}"] = {
@@ -97,7 +109,7 @@ def _json_of_depth(levels: int) -> dict[str, Any]:
     return {"$defs": defs, "$ref": "#/$defs/level0"}
 
 
-def _first(value: Any) -> bool:
+def _first(value: object) -> bool:
     global _is_valid  # compiling takes milliseconds, which a program that only imports this does not have to wait
     _is_valid = jsonschema_rs.Draft202012Validator(_json_of_depth(MAX_DEPTH)).is_valid
     return _is_valid(value)
@@ -115,7 +127,7 @@ class NotJSONError(ValueError):
         super().__init__(f"not JSON at {first.path or 'its root'}: {first.message}")
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: JSONValue) -> JSONValue:
     """Return *value* as plain JSON that shares no dict or list with it; only containers are copied.
 
     Raises NotJSONError where it has no JSON form: see the table above.
@@ -146,7 +158,7 @@ def to_json(value: Any) -> Any:
     return _unusual(value)
 
 
-def _own(value: Any, room: int) -> Any:
+def _own(value: JSONValue, room: int) -> JSONValue:
     """A copy of a dict or list of what JSON is made of, of exactly these types; raises TypeError for others, and for
     what may have more than *room* values in it.
 
@@ -174,7 +186,7 @@ def _own(value: Any, room: int) -> Any:
     return [item if type(item) in _FLAT else _own(item, room) for item in own]
 
 
-def _unusual(value: object) -> Any:
+def _unusual(value: object) -> JSONValue:
     """What `to_json` gives for a value that is large, of other types, or not JSON."""
     if is_too_large(value):
         raise NotJSONError([_too_large(value)])
@@ -186,7 +198,7 @@ def _unusual(value: object) -> Any:
     return _converted(value)
 
 
-def _converted(value: object) -> Any:
+def _converted(value: object) -> JSONValue:
     """A value that is not JSON yet, as plain JSON; raises NotJSONError."""
     problems: list[Violation] = []
     try:
@@ -198,7 +210,7 @@ def _converted(value: object) -> Any:
     return plain
 
 
-def to_json_lossy(value: object) -> Any:
+def to_json_lossy(value: object) -> JSONValue:
     """Give *value* as plain JSON as `to_json` does, with text in place of what has no JSON form (`NaN`, the `str` of an
     object), for logs and records. Never raises."""
     if is_too_large(value):
@@ -206,7 +218,7 @@ def to_json_lossy(value: object) -> Any:
     return _copied(value) if _is_nearly_json(value) else _Conversion(None, _MAX_LOSSY_DEPTH).plain(value, None, 0)
 
 
-def own_args(args: Mapping[str, object]) -> Mapping[str, Any]:
+def own_args(args: Mapping[str, object]) -> JSONObject:
     """Return arguments as plain JSON that shares no nested dict or list with *args*.
 
     A dict of nothing but strings, numbers, booleans and None is returned as it is: code that takes arguments copies the
@@ -225,7 +237,7 @@ def own_args(args: Mapping[str, object]) -> Mapping[str, Any]:
     return to_json(args)
 
 
-def own_parts(args: Mapping[str, object]) -> Mapping[str, Any]:
+def own_parts(args: Mapping[str, object]) -> JSONObject:
     """Give arguments that share no nested dict or list with *args*, for code that looks at a call before it is made.
 
     What is flat, and what is not JSON, is given as it is: the runner looks at it again, and refuses it.
@@ -272,7 +284,7 @@ def is_too_large(value: object) -> bool:
     return False
 
 
-def _items_of(value: Any) -> Collection[Any]:
+def _items_of(value: JSONValue) -> Collection[Any]:
     """What is in a value that JSON is made of without a look at each item; nothing for all others."""
     kind: type[Any] = type(value)
     if kind is dict:
@@ -306,7 +318,7 @@ def _is_nearly_json(value: object) -> bool:
         return False
 
 
-def _copied(value: object) -> Any:
+def _copied(value: object) -> JSONValue:
     """A copy of a value that is nearly JSON, as plain JSON."""
     global _copied
     from pydantic_core import to_jsonable_python
@@ -329,7 +341,7 @@ class _Conversion:
         self._nodes = 0
         self._too_deep_count = 0
 
-    def plain(self, value: Any, trail: _Trail, depth: int) -> Any:
+    def plain(self, value: JSONValue, trail: _Trail, depth: int) -> JSONValue:
         """Return the JSON form of the value at *trail*."""
         kind = type(value)
         if kind is str:
@@ -358,7 +370,7 @@ class _Conversion:
             reason = f"cannot be read: {type(error).__name__}: {shorten(str(error), 200)}"
             return self._problem(value, trail, f"{kind.__name__} {reason}")
 
-    def _other(self, value: object, trail: _Trail, depth: int) -> Any:
+    def _other(self, value: object, trail: _Trail, depth: int) -> JSONValue:
         """The JSON form of what is of no type that JSON has itself."""
         kind: type[Any] = type(value)
         if isinstance(value, Enum):
@@ -387,10 +399,10 @@ class _Conversion:
             return self.plain(form, trail, depth + 1)
         return self._problem(value, trail, f"{kind.__name__} is not a JSON type{_hint(value)}")
 
-    def _object(self, value: Mapping[Any, Any], trail: _Trail, depth: int) -> Any:
+    def _object(self, value: Mapping[Any, Any], trail: _Trail, depth: int) -> JSONValue:
         if depth >= self._levels:
             return self._too_deep(trail)
-        plain: dict[str, Any] = {}
+        plain: JSONDict = {}
         for key, item in value.items():
             self._nodes += 1
             if self._nodes > MAX_NODES:
@@ -407,10 +419,10 @@ class _Conversion:
             plain[name] = self.plain(item, (trail, name), depth + 1)
         return plain
 
-    def _array(self, value: Iterable[object], trail: _Trail, depth: int) -> Any:
+    def _array(self, value: Iterable[object], trail: _Trail, depth: int) -> JSONValue:
         if depth >= self._levels:
             return self._too_deep(trail)
-        plain: list[Any] = []
+        plain: list[JSONValue] = []
         for number, item in enumerate(value):
             self._nodes += 1
             if self._nodes > MAX_NODES:
@@ -426,11 +438,11 @@ class _Conversion:
             name = self._problem(key, trail, f"the key {shorten(_safe(repr, key))} is not text")
         return name
 
-    def _model(self, value: object, trail: _Trail, depth: int) -> Any:
+    def _model(self, value: object, trail: _Trail, depth: int) -> JSONValue:
         """A pydantic model, or another object that pydantic can write."""
         from pydantic_core import to_jsonable_python
 
-        unknown: list[Any] = []
+        unknown: list[JSONValue] = []
 
         def form(part: object) -> Any:
             try:
@@ -447,31 +459,31 @@ class _Conversion:
 
     # -- problems -----------------------------------------------------------------------------------------------
 
-    def _text(self, value: str, trail: _Trail) -> Any:
+    def _text(self, value: str, trail: _Trail) -> JSONValue:
         if value.isascii() or not _has_surrogate(value):
             return value
         return self._problem(value, trail, "the text has a lone surrogate, which UTF-8 cannot carry", got=None)
 
-    def _not_finite(self, value: float, trail: _Trail) -> Any:
+    def _not_finite(self, value: float, trail: _Trail) -> JSONValue:
         return self._problem(value, trail, f"{value} is not a JSON number", got=str(value))
 
-    def _long_integer(self, value: int, trail: _Trail) -> Any:
+    def _long_integer(self, value: int, trail: _Trail) -> JSONValue:
         text = f"an integer of {value.bit_length()} bits has more than {MAX_DIGITS} digits"
         return self._problem(text, trail, text, got="int")
 
-    def _too_deep(self, trail: _Trail) -> Any:
+    def _too_deep(self, trail: _Trail) -> JSONValue:
         self._too_deep_count += 1
         text = f"nested more than {MAX_DEPTH} levels deep, or contains itself"
         return self._problem("...", trail, text, got=None)
 
-    def _too_many(self, trail: _Trail) -> Any:
+    def _too_many(self, trail: _Trail) -> JSONValue:
         text = f"the value {_TOO_LARGE}; make it smaller, or text"
         stand_in = self._problem("...", trail, text, got=None)
         if self._report is not None:
             raise _EnoughError
         return stand_in
 
-    def _problem(self, value: object, trail: _Trail, message: str, got: str | None = "") -> Any:
+    def _problem(self, value: object, trail: _Trail, message: str, got: str | None = "") -> JSONValue:
         """Report what is wrong at *trail*; or give what stands for the value."""
         if self._report is None:
             return _stand_in(value)
@@ -513,13 +525,13 @@ def _is_array(kind: type[Any]) -> bool:
     return hasattr(kind, "tolist") and hasattr(kind, "dtype")
 
 
-def _of_array(value: Any) -> Any:
+def _of_array(value: JSONValue) -> JSONValue:
     """The numbers of an array as lists, or a number as Python's; None for one that Python does not have."""
     plain = value.tolist()
     return None if type(plain) is type(value) else plain
 
 
-def _known_form(value: object) -> Any:
+def _known_form(value: object) -> JSONValue:
     """The JSON form of numbers, and of dates, paths and the like, which pydantic knows how to write; else None."""
     if isinstance(value, numbers.Real):
         if isinstance(value, numbers.Integral):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = [
     "ANYONE",
@@ -47,7 +49,7 @@ class Caller:
     scopes: tuple[str, ...] = ()
     tenant: str = ""
     method: str = ""
-    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False, repr=False)
+    claims: JSONObject = field(default_factory=JSONDict, hash=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class ApprovalRequest:
     asked. `caller` wants it, by way of `path`. An answer that would last longer than `longest` counts as that."""
 
     tool_id: str
-    args: Mapping[str, Any]
+    args: JSONObject
     reason: str
     description: str = ""
     caller: Caller = field(default_factory=Caller)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.secret_strings import without_secrets
 
@@ -71,7 +72,7 @@ class Redactor:
         except Exception:
             return REDACTED  # a text that cannot be looked through may hold anything
 
-    def value(self, value: Any, schema: Mapping[str, Any] | None = None) -> Any:
+    def value(self, value: object, schema: Mapping[str, object] | None = None) -> JSONValue:
         """Return a copy of a JSON value without secrets.
 
         *schema* is its JSON Schema, which may mark parts as secret: `writeOnly`, `format: password`, `x-secret`. What
@@ -104,7 +105,7 @@ class _Walk:
         self.root: tuple[Mapping[str, object], ...] = (schema,) if schema is not None else ()
         self._left = 1_000_000
 
-    def copy(self, value: Any, depth: int, schemas: tuple[Mapping[str, Any], ...]) -> Any:
+    def copy(self, value: JSONValue, depth: int, schemas: tuple[JSONObject, ...]) -> JSONValue:
         """*value* without secrets; *schemas* are those that speak of it."""
         if schemas:
             schemas = _applicable(schemas, self._schema)
@@ -123,13 +124,11 @@ class _Walk:
         if kind is dict or isinstance(value, Mapping):
             return self._mapping(cast("Mapping[Any, Any]", value), depth, schemas)
         if isinstance(value, list | tuple):
-            return self._list(cast("Sequence[Any]", value), depth, schemas)
+            return self._list(cast("Sequence[JSONValue]", value), depth, schemas)
         return self._text(value if isinstance(value, str) else repr(value))
 
-    def _mapping(
-        self, value: Mapping[Any, object], depth: int, schemas: tuple[Mapping[str, object], ...]
-    ) -> dict[str, Any]:
-        copy: dict[str, Any] = {}
+    def _mapping(self, value: Mapping[Any, object], depth: int, schemas: tuple[Mapping[str, object], ...]) -> JSONDict:
+        copy: JSONDict = {}
         for key, item in value.items():
             name = key if type(key) is str else str(key)
             if is_telling(name) and not _says_nothing(item):
@@ -146,8 +145,8 @@ class _Walk:
             copy["value"] = REDACTED
         return copy
 
-    def _list(self, value: Sequence[object], depth: int, schemas: tuple[Mapping[str, object], ...]) -> list[Any]:
-        copy: list[Any] = []
+    def _list(self, value: Sequence[object], depth: int, schemas: tuple[Mapping[str, object], ...]) -> list[JSONValue]:
+        copy: list[JSONValue] = []
         pair = len(value) == 2
         told = False
         for place, item in enumerate(value):
@@ -167,7 +166,7 @@ def _says_nothing(value: object) -> bool:
 
 def has_secret_marks(schema: object) -> bool:
     """Return whether a JSON Schema marks anything as secret; only then it is worth walking along it."""
-    todo: list[Any] = [schema]
+    todo: list[JSONValue] = [schema]
     for node in todo:
         if isinstance(node, Mapping):
             mapping = cast("Mapping[str, Any]", node)
@@ -175,7 +174,7 @@ def has_secret_marks(schema: object) -> bool:
                 return True
             todo.extend(mapping.values())
         elif isinstance(node, list):
-            todo.extend(cast("list[Any]", node))
+            todo.extend(cast("list[JSONValue]", node))
     return False
 
 
@@ -183,11 +182,9 @@ def _is_marked(schema: Mapping[str, object]) -> bool:
     return schema.get("format") == "password" or any(schema.get(mark) is True for mark in _MARKS)
 
 
-def _applicable(
-    schemas: tuple[Mapping[str, object], ...], root: Mapping[str, object] | None
-) -> tuple[Mapping[str, Any], ...]:
+def _applicable(schemas: tuple[Mapping[str, object], ...], root: Mapping[str, object] | None) -> tuple[JSONObject, ...]:
     """The schemas with those that they refer to or are put together from."""
-    found: list[Mapping[str, Any]] = list(schemas)
+    found: list[JSONObject] = list(schemas)
     for schema in found:
         if len(found) > _MAX_SCHEMAS:
             break
@@ -201,7 +198,7 @@ def _applicable(
     return tuple(found[:_MAX_SCHEMAS])
 
 
-def _referred(reference: object, root: object) -> Any:
+def _referred(reference: object, root: object) -> JSONValue:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     node = root
@@ -209,15 +206,15 @@ def _referred(reference: object, root: object) -> Any:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(node, Mapping):
             node = cast("Mapping[str, Any]", node).get(name)
-        elif isinstance(node, list) and name.isdecimal() and int(name) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(name)]
+        elif isinstance(node, list) and name.isdecimal() and int(name) < len(cast("list[JSONValue]", node)):
+            node = cast("list[JSONValue]", node)[int(name)]
         else:
             return None
     return node
 
 
-def _of_property(schemas: tuple[Mapping[str, object], ...], name: str) -> tuple[Mapping[str, Any], ...]:
-    found: list[Any] = []
+def _of_property(schemas: tuple[Mapping[str, object], ...], name: str) -> tuple[JSONObject, ...]:
+    found: list[JSONValue] = []
     for schema in schemas:
         properties = schema.get("properties")
         own = cast("Mapping[str, Any]", properties).get(name) if isinstance(properties, Mapping) else None
@@ -230,8 +227,8 @@ def _of_property(schemas: tuple[Mapping[str, object], ...], name: str) -> tuple[
     return tuple(part for part in found if isinstance(part, Mapping))
 
 
-def _of_item(schemas: tuple[Mapping[str, object], ...], place: int) -> tuple[Mapping[str, Any], ...]:
-    found: list[Any] = []
+def _of_item(schemas: tuple[Mapping[str, object], ...], place: int) -> tuple[JSONObject, ...]:
+    found: list[JSONValue] = []
     for schema in schemas:
         for word in ("prefixItems", "items"):
             found += [part for at, part in enumerate(_sequence(schema.get(word))) if at == place]
@@ -239,11 +236,11 @@ def _of_item(schemas: tuple[Mapping[str, object], ...], place: int) -> tuple[Map
     return tuple(part for part in found if isinstance(part, Mapping))
 
 
-def _sequence(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+def _sequence(value: object) -> list[JSONValue]:
+    return cast("list[JSONValue]", value) if isinstance(value, list) else []
 
 
-def _values(value: object) -> list[Any]:
+def _values(value: object) -> list[JSONValue]:
     return list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
 
 

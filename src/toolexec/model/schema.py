@@ -18,7 +18,7 @@ import jsonschema_rs
 
 from toolexec.errors import InvalidSchemaError, Violation
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import NotJSONError, to_json, to_json_lossy
+from toolexec.model.json_value import JSONValue, NotJSONError, to_json, to_json_lossy
 from toolexec.model.schema_graph import SchemaGraph
 from toolexec.model.schema_growth import CountingValidator, Validator, bounded
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema, has_references
@@ -109,7 +109,7 @@ class Schema:
             raise InvalidSchemaError(f"the schema has {len(text)} characters; {MAX_SCHEMA_BYTES} is the most")
         return cls(text)
 
-    def to_json(self) -> Any:
+    def to_json(self) -> JSONValue:
         """Return the schema as a fresh dict (or boolean), yours to change."""
         return json.loads(self.text)
 
@@ -248,7 +248,7 @@ def _build(text: str) -> Validator:
         ) from error
 
 
-def _reason_of(error: Exception, schema: Any, path: Sequence[str | int]) -> str:
+def _reason_of(error: Exception, schema: JSONValue, path: Sequence[str | int]) -> str:
     """What the compiler says, with the value at the place in words."""
     value = schema
     for part in path:

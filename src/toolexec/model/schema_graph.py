@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urljoin
 
 from toolexec.errors import ExternalRefError, InvalidSchemaError
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["ANY_ITEM", "ANY_NAME", "Node", "SchemaGraph"]
 
@@ -77,11 +78,11 @@ class SchemaGraph:
         self._homes[id(node)] = home, base
         return home, base
 
-    def same_value(self, node: Node) -> list[Any]:
+    def same_value(self, node: Node) -> list[JSONValue]:
         """Return the subschemas that look at the same value as *node* does; raises ExternalRefError as `targets`
         does.
         """
-        found: list[Any] = [node[key] for key in _IN_PLACE_ONE if key in node]
+        found: list[JSONValue] = [node[key] for key in _IN_PLACE_ONE if key in node]
         for key in _IN_PLACE_MANY:
             branches = node.get(key)
             found.extend(branches if isinstance(branches, list) else ())
@@ -115,14 +116,14 @@ class SchemaGraph:
             if isinstance(child, dict):
                 yield ANY_ITEM, child
 
-    def targets(self, node: Node, ref: str) -> list[Any]:
+    def targets(self, node: Node, ref: str) -> list[JSONValue]:
         """Return what *ref* in *node* may point at, none when it dangles; raises ExternalRefError for another
         document.
         """
         home, base = self._homes.get(id(node), (self.root, _NO_BASE))
         address, _, fragment = ref.partition("#")
         if address:
-            documents: list[Any] = list(self._documents.get(_join(base, address), ()))
+            documents: list[JSONValue] = list(self._documents.get(_join(base, address), ()))
             if not documents:
                 raise ExternalRefError(
                     f"the schema refers to {ref[:200]!r}, outside of itself; put it under $defs and use '#/$defs/...'"
@@ -152,7 +153,7 @@ def _role_below(role: str, key: str) -> str:
     return "schema" if role == "named" else "plain"
 
 
-def _at(node: object, fragment: str) -> Any:
+def _at(node: object, fragment: str) -> JSONValue:
     for escaped in unquote(fragment)[1:].split("/"):
         step = escaped.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):
@@ -171,5 +172,5 @@ def _join(base: str, address: str) -> str:
         return address
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _mapping(value: object) -> JSONDict:
     return value if isinstance(value, dict) else {}

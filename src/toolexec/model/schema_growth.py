@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import jsonschema_rs
 
+from toolexec.model.json_value import JSONDict
 from toolexec.model.schema_graph import ANY_ITEM, ANY_NAME, Node, SchemaGraph
 
 __all__ = ["CountingValidator", "Validator", "bounded"]
@@ -146,7 +147,7 @@ class _Counter:
         except _TooMuchError:
             return False
 
-    def _count(self, node: Node, value: Any, limit: int, known: dict[tuple[int, int], int], budget: _Budget) -> int:
+    def _count(self, node: Node, value: object, limit: int, known: dict[tuple[int, int], int], budget: _Budget) -> int:
         members = self._members_of(node, budget)
         total = sum(times for _, times in members)
         if not isinstance(value, dict | list | tuple):
@@ -229,7 +230,7 @@ def _looks(node: Node) -> int:
     return 2 if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
 
 
-def _members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _members(value: JSONDict) -> Iterator[tuple[str, Any]]:
     return ((f".{name}", item) for name, item in value.items())
 
 

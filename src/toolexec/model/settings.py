@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONValue
 from toolexec.model.secret_keys import is_telling
 
 __all__ = ["SettingsGuard", "check_settings", "checked", "guards", "unknown_setting"]
@@ -77,7 +78,7 @@ class _Settings(dict[str, _Kind]):
         self.names += tuple(kinds)
         self.update(kinds)
 
-    def add_later(self, name: str, annotation: Any, read: Callable[[], _Kind]) -> None:
+    def add_later(self, name: str, annotation: object, read: Callable[[], _Kind]) -> None:
         self.names += (name,)
         self._later[name] = read
         if isinstance(annotation, str) and annotation.endswith("| None"):
@@ -118,7 +119,7 @@ class SettingsGuard:
         """Whether the annotations of all settings were read."""
         return self._known()[1].are_read
 
-    def check(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def check(self, args: tuple[Any, ...], named: Mapping[str, object]) -> None:
         """Raise the guard's error for the first value that does not fit, in the order of the parameters, or else for
         the first unknown name."""
         positional, by_name, is_open = self._shape or self._known()
@@ -482,21 +483,21 @@ def _collection(is_sequence: bool, args: tuple[Any, ...]) -> _Kind:
     def holds(value: object) -> bool:
         return isinstance(value, kinds) and not isinstance(value, (*_STRINGS, abc.Mapping))
 
-    def fits(value: Any) -> bool:
+    def fits(value: JSONValue) -> bool:
         return holds(value) and (items is _ANYTHING or all(items.fits(item) for item in value))
 
     of = "" if items is _ANYTHING else f" of {items.many}"
     return _Kind(f"a list{of}", f"lists{of}", fits, holds=holds, items=items)
 
 
-def _mapping(key: Any = Any, value: Any = Any) -> _Kind:
+def _mapping(key: Any = Any, value: JSONValue = Any) -> _Kind:
     keys, items = _kind(key), _kind(value)
     all_quick = keys.quick.issuperset
 
     def holds(value: object) -> bool:
         return type(value) is dict or isinstance(value, abc.Mapping)
 
-    def fits(value: Any) -> bool:
+    def fits(value: JSONValue) -> bool:
         if type(value) is not dict and not holds(value):
             return False
         if items is _ANYTHING:  # arguments of tools: each step of a chain passes here
@@ -544,7 +545,7 @@ def _has(value: object, member: str) -> bool:
 # -- messages -----------------------------------------------------------------------------------------------------
 
 
-def _explain(what: str, kind: _Kind, value: Any, place: str, secret: bool = False) -> str:
+def _explain(what: str, kind: _Kind, value: JSONValue, place: str, secret: bool = False) -> str:
     """What is wrong with a value that does not fit, at the deepest place."""
     secret = secret or is_telling(place)
     for choice in kind.choices or (kind,):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from toolexec.errors import InputValidationError, InvalidToolError, Violation
 from toolexec.model.handler import HandlerKind, ToolContext
-from toolexec.model.json_value import is_too_large, pointer, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, is_too_large, pointer, to_json
 
 if typing.TYPE_CHECKING:
     import pydantic
@@ -26,9 +26,9 @@ _STREAMS: frozenset[Any] = frozenset({Iterator, Iterable, Generator, AsyncIterat
 class Signature:
     """A function's parameters and result as JSON Schemas, with the converters that its types need."""
 
-    input_schema: dict[str, Any]
-    output_schema: dict[str, Any] | None
-    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None
+    input_schema: JSONDict
+    output_schema: JSONDict | None
+    convert: Callable[[JSONObject], JSONObject] | None
     finish: Callable[[Any], Any] | None
     context_parameter: str | None
 
@@ -52,7 +52,7 @@ def read_signature(
     if extra is not None:
         adapters["**"] = _adapter(hints.get(extra, Any), name, extra)
     schemas, defs = _schemas(adapters, name, "validation")
-    input_schema: dict[str, Any] = {"type": "object", "properties": {}}
+    input_schema: JSONDict = {"type": "object", "properties": {}}
     for parameter in parameters:
         schema = _described(schemas[parameter.name], descriptions.get(parameter.name), hints.get(parameter.name))
         if parameter.default is not inspect.Parameter.empty:
@@ -115,7 +115,7 @@ def _adapter(annotation: Any, name: str, parameter: str) -> pydantic.TypeAdapter
 
 def _schemas(
     adapters: Mapping[str, pydantic.TypeAdapter[Any]], name: str, mode: Literal["validation", "serialization"]
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+) -> tuple[dict[str, JSONDict], JSONDict]:
     import pydantic
 
     try:
@@ -125,7 +125,7 @@ def _schemas(
     return {key: dict(schema) for (key, _), schema in by_key.items()}, rest.get("$defs", {})
 
 
-def _described(schema: dict[str, Any], description: str | None, hint: object) -> dict[str, Any]:
+def _described(schema: JSONDict, description: str | None, hint: object) -> JSONDict:
     if "description" in schema:
         return schema
     for extra in getattr(hint, "__metadata__", ()):
@@ -134,7 +134,7 @@ def _described(schema: dict[str, Any], description: str | None, hint: object) ->
     return schema | {"description": description} if description else schema
 
 
-def _with_default(schema: dict[str, Any], default: object, adapter: pydantic.TypeAdapter[Any]) -> dict[str, Any]:
+def _with_default(schema: JSONDict, default: object, adapter: pydantic.TypeAdapter[Any]) -> JSONDict:
     if "default" in schema:
         return schema
     try:
@@ -179,12 +179,12 @@ def _is_int(annotation: object) -> bool:
 
 def _converter(
     adapters: Mapping[str, pydantic.TypeAdapter[Any]], whole: Sequence[str]
-) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+) -> Callable[[JSONObject], JSONObject]:
     import pydantic
 
     validators = {name: adapter.validate_python for name, adapter in adapters.items()}
 
-    def convert(args: Mapping[str, object]) -> Mapping[str, Any]:
+    def convert(args: Mapping[str, object]) -> JSONObject:
         converted = args
         for name in whole:
             value = args.get(name)
@@ -212,9 +212,7 @@ def _violation(name: str, problem: Any) -> Violation:
     return Violation(path=path, keyword=str(problem["type"]), message=str(problem["msg"]))
 
 
-def _output(
-    annotation: object, kind: HandlerKind, name: str
-) -> tuple[dict[str, Any] | None, Callable[[Any], Any] | None]:
+def _output(annotation: object, kind: HandlerKind, name: str) -> tuple[JSONDict | None, Callable[[Any], Any] | None]:
     """The schema of the result, and what its type says about how it is written: of a model the fields that this type
     has, and serializers that only an annotation names. All else is what `to_json` makes of the value itself."""
     if kind in ("generator", "async_generator"):

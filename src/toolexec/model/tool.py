@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from toolexec.errors import InvalidSchemaError, InvalidToolError
 from toolexec.model.ids import ToolID, check_segment
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.schema import Schema, SchemaLike
 from toolexec.model.settings import checked
 from toolexec.model.sharing import shared_parts, shared_tags, shared_text
@@ -19,8 +20,6 @@ __all__ = ["HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_ann
 
 HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 """The yes-or-no annotations of a tool."""
-
-JSONObject: TypeAlias = Mapping[str, Any]
 
 
 @checked("ToolAnnotations", error=InvalidToolError)
@@ -60,9 +59,9 @@ class ToolAnnotations:
         values = (self.read_only, self.idempotent, destructive, self.open_world is not False)
         return [name for name, value in zip(HINTS, values, strict=True) if value]
 
-    def to_mcp(self) -> dict[str, Any]:
+    def to_mcp(self) -> JSONDict:
         """Return the MCP spelling, without what is unset or false by default."""
-        data: dict[str, Any] = {"title": self.title} if self.title else {}
+        data: JSONDict = {"title": self.title} if self.title else {}
         if self.read_only:
             data["readOnlyHint"] = True
         if self.idempotent:
@@ -94,9 +93,9 @@ class Icon:
             theme=_text(data.get("theme")),
         )
 
-    def to_mcp(self) -> dict[str, Any]:
+    def to_mcp(self) -> JSONDict:
         """Return the MCP spelling, without what is empty."""
-        data: dict[str, Any] = {"src": self.src}
+        data: JSONDict = {"src": self.src}
         if self.mime_type:
             data["mimeType"] = self.mime_type
         if self.sizes:
@@ -222,7 +221,7 @@ class Tool:
         raise AttributeError(f"a Tool is immutable; {name} cannot be deleted")
 
     @property
-    def meta(self) -> dict[str, Any]:
+    def meta(self) -> JSONDict:
         """The free metadata (`_meta` in MCP) as a fresh dict."""
         return json.loads(self._meta_text) if self._meta_text else {}
 
@@ -294,9 +293,9 @@ class Tool:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Tool.from_dict, (self.to_dict(),))
 
-    def to_mcp(self) -> dict[str, Any]:
+    def to_mcp(self) -> JSONDict:
         """Return the tool in MCP's spelling, without namespace, version and tags."""
-        data: dict[str, Any] = {"name": self.name, "inputSchema": self.input_schema.to_json()}
+        data: JSONDict = {"name": self.name, "inputSchema": self.input_schema.to_json()}
         if self.title:
             data["title"] = self.title
         if self.description:
@@ -312,7 +311,7 @@ class Tool:
             data["_meta"] = self.meta
         return data
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the whole tool as JSON-able data: MCP's spelling plus namespace, version and tags; `from_dict` reads
         it.
         """
@@ -351,7 +350,7 @@ class Tool:
         )
 
 
-def _mcp_part(data: JSONObject) -> dict[str, Any]:
+def _mcp_part(data: JSONObject) -> JSONDict:
     keys = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
     return {key: data[key] for key in keys if key in data}
 
@@ -388,7 +387,7 @@ def _frozen_meta(meta: JSONObject) -> str:
         raise InvalidToolError(f"the tool's meta is not JSON: {error}", details={"field": "meta"}) from error
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from toolexec.errors import Violation
-from toolexec.model.json_value import pointer, shorten
+from toolexec.model.json_value import JSONValue, pointer, shorten
 from toolexec.model.schema_graph import ANY_ITEM, ANY_NAME, Node, SchemaGraph
 
 __all__ = ["MASK", "describe_error"]
@@ -71,7 +71,7 @@ def _unexpected(
     return known, "; ".join(hints) if hints else message
 
 
-def _at(node: Any, path: Sequence[str | int]) -> Any:
+def _at(node: JSONValue, path: Sequence[str | int]) -> Any:
     for step in path:
         try:
             node = node[step]
