@@ -55,12 +55,14 @@ class SkillHeader:
 @checked("a recorded call")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A call of a test: the tool, its arguments (None: any), and what it gave: a `result` or an `error`."""
+    """A call of a test: the tool, its arguments (None: any), and what it gave: a `result` or an `error`, which may be
+    `retryable`."""
 
     tool: str
     args: Mapping[str, Any] | None = None
     result: Any = None
     error: str = ""
+    retryable: bool = False
 
 
 @checked("a test")
