@@ -83,7 +83,7 @@ def plan(workflow: Workflow, source: str, inputs: Mapping[str, Any] | None = Non
 
 
 class _UnknownError(Exception):
-    """A value that only a run can tell."""
+    """A value that only a run has."""
 
 
 class _Planner:
@@ -174,7 +174,7 @@ class _Planner:
         """Return the value of an expression of known names; raises _UnknownError."""
         parts = [*walk(node)]
         names = {part.name for part in parts if isinstance(part, Name)}
-        unknown = any(isinstance(part, ToolRun | Block | Branch) or _tells_time(part) for part in parts)
+        unknown = any(isinstance(part, ToolRun | Block | Branch) or _reads_clock(part) for part in parts)
         if unknown or not names <= self._known.keys():
             raise _UnknownError
         inputs = tuple(Input(name=name, type=TypeName(name="any")) for name in sorted(names))
@@ -196,12 +196,12 @@ class _Planner:
         return " ".join(line.strip() for line in lines)
 
 
-def _tells_time(node: Node) -> bool:
+def _reads_clock(node: Node) -> bool:
     return isinstance(node, Call) and node.function in _CLOCK
 
 
 def _bound_by(node: Node) -> tuple[str, ...]:
-    """The names that a loop or a handler binds anew."""
+    """The names that a loop or a handler binds."""
     if isinstance(node, For | Collect | ParallelFor):
         return node.names
     return (node.name,) if isinstance(node, Try) and node.name is not None else ()
