@@ -427,7 +427,7 @@ class TestStreaming:
             await asyncio.Event().wait()
 
         ex.add(stuck)
-        events = [event async for event in ex.stream_tool("stuck", timeout=0.02)]
+        events = [event async for event in ex.stream_tool("stuck", timeout=0.5)]
         assert [event.kind for event in events] == ["chunk", "error"]
         assert isinstance(events[-1].error, ToolTimeoutError)
 
