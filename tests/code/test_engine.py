@@ -46,4 +46,4 @@ async def test_an_unknown_language_is_refused(tools: Tools) -> None:
 
 def test_short_names() -> None:
     """Common short names stand for the names of engines."""
-    assert ALIASES == {"py": "python", "js": "javascript", "sh": "bash", "golang": "go"}
+    assert ALIASES == {"py": "python", "js": "javascript", "sh": "bash", "golang": "go", "dsl": "workflow"}

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.workflow.running import drive, program_of, tools_of
 
 from toolexec.code.limits import Limits
@@ -148,8 +149,7 @@ def test_cancelling_stops_all_calls(ex: Exec) -> None:
     async def main() -> None:
         source = 'try { parallel for i in range(3) { run("t:wait", {seconds: 3600}) } } catch { "caught" }'
         work = asyncio.create_task(run_workflow(program_of(source), None, tools))
-        while len(tools.tool_calls()) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(tools.tool_calls()) == 3, 0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work

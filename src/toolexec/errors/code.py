@@ -134,10 +134,9 @@ class WorkflowSyntaxError(CodeError):
         tool_id: str | None = None,
         op: str | None = None,
         backend: str | None = None,
+        retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        self.expected = tuple(expected)
-        self.suggestion = suggestion
         known = {"expected": list(expected)} if expected else {}
         known |= {"suggestion": suggestion} if suggestion else {}
         super().__init__(
@@ -148,8 +147,19 @@ class WorkflowSyntaxError(CodeError):
             tool_id=tool_id,
             op=op,
             backend=backend,
+            retryable=retryable,
             details={**known, **(details or {})},
         )
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """What could stand there, in words."""
+        return tuple(self.details.get("expected", ()))
+
+    @property
+    def suggestion(self) -> str:
+        """What to write instead; empty if that is not known."""
+        return str(self.details.get("suggestion", ""))
 
     def __str__(self) -> str:
         return self.message
@@ -158,11 +168,13 @@ class WorkflowSyntaxError(CodeError):
 class WorkflowCheckError(CodeError):
     """A workflow has mistakes that were found before it ran; nothing has run.
 
-    `findings` has all of them, and `details["findings"]` the same as data. `line` and `column` are those of the first.
+    `findings` has all of them, and `details["findings"]` the same as data, which is all that is left of them where the
+    error comes from another process. `line` and `column` are those of the first.
     """
 
     code = "workflow_check"
     default_never_began = True
+    findings: tuple[WorkflowFinding, ...] = ()
 
     def __init__(
         self,
@@ -174,6 +186,7 @@ class WorkflowCheckError(CodeError):
         tool_id: str | None = None,
         op: str | None = None,
         backend: str | None = None,
+        retryable: bool | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         self.findings = tuple(findings)
@@ -185,6 +198,7 @@ class WorkflowCheckError(CodeError):
             tool_id=tool_id,
             op=op,
             backend=backend,
+            retryable=retryable,
             details={**known, **(details or {})},
         )
 

@@ -22,7 +22,7 @@ from toolexec.workflow.program import Program
 __all__ = ["WorkflowEngine"]
 
 _KEPT: Final = 64
-_BACKEND: Final = BackendInfo(kind="workflow", readiness="prod", isolation="interpreter")
+_BACKEND: Final = BackendInfo(kind="workflow", isolation="interpreter")
 _ENFORCED: Final = LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True)
 
 

@@ -9,14 +9,14 @@ import pytest
 from tests.waiting import until_blocking
 
 from toolexec import Exec
-from toolexec.runtime.wasm import WasmBackend, starts
-from toolexec.runtime.wasm.starts import Starts
+from toolexec.runtime.wasm import WasmBackend, guest
+from toolexec.runtime.wasm.guest import Starts
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing begins for lack of patience."""
-    monkeypatch.setattr(starts, "PATIENCE_SECONDS", 60)
+    monkeypatch.setattr(guest, "PATIENCE_SECONDS", 60)
 
 
 @pytest.mark.usefixtures("patient")
@@ -50,13 +50,13 @@ def test_not_for_ever() -> None:
 
 def test_as_many_as_processors() -> None:
     """Without a number there is room for one more than there are processors."""
-    assert Starts()._free._value == starts._processors() + 1  # type: ignore[attr-defined]
+    assert Starts()._free._value == guest._processors() + 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("patient")
 async def test_room_while_a_guest_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that calls a tool lets the next begin, even one that the tool itself starts; so does one that ends."""
-    monkeypatch.setattr(starts, "_processors", lambda: 0)
+    monkeypatch.setattr(guest, "_processors", lambda: 0)
     async with Exec(runtime_backends=[WasmBackend(pool_size=0)]) as ex:
 
         async def inner() -> int:

@@ -35,9 +35,8 @@ from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, re
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.config import WasmConfig
-from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped
+from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts
 from toolexec.runtime.wasm.programs import load_program
-from toolexec.runtime.wasm.starts import Starts
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Instance
