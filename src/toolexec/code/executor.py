@@ -130,7 +130,10 @@ class Executor:
         return await self.run(request, tools, self._engine.execute(request, tools))
 
     def prepare(self, request: ExecuteRequest) -> tuple[Tools, ExecuteRequest]:
-        """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError."""
+        """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError.
+
+        A request that comes with the tools of another run as its gateway is a part of that run.
+        """
         config = self.config
         _check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()
@@ -154,6 +157,7 @@ class Executor:
             tell=tell,
             result_bytes=config.result_bytes,
             origin=request.origin,
+            within=request.gateway if isinstance(request.gateway, Tools) else None,
         )
         return tools, request
 

@@ -111,19 +111,27 @@ class LimitsEnforced:
 
 
 class CallCount:
-    """The tool calls of one run, held to the caps of *limits*. Safe to use from several threads."""
+    """The tool calls of one run, held to the caps of *limits*. Safe to use from several threads.
 
-    def __init__(self, limits: Limits) -> None:
+    A run that is a part of another is counted *within* it, too.
+    """
+
+    def __init__(self, limits: Limits, within: CallCount | None = None) -> None:
         self.limits = limits
         self.made: int = 0
+        self._within = within
         self._lock = threading.Lock()
 
     def reserve(self, count: int = 1) -> None:
         """Count calls that are about to be made; raises ToolCallLimitError, with none counted."""
+        if self._within is not None:
+            self._within.reserve(count)
         cap = self.limits.max_tool_calls
         with self._lock:
             left = cap - self.made
             if cap and count > left:
+                if self._within is not None:
+                    self._within.give_back(count)
                 need = "" if count == 1 else f" (need {count}, have {max(left, 0)} remaining)"
                 raise ToolCallLimitError(
                     f"limit exceeded: max tool calls ({cap}) exceeded{need}",
@@ -147,6 +155,8 @@ class CallCount:
         """Forget calls that were counted and not made."""
         with self._lock:
             self.made -= count
+        if self._within is not None:
+            self._within.give_back(count)
 
 
 class AllowList:

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -33,7 +34,7 @@ from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result, StepResult
 
-__all__ = ["MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
+__all__ = ["ACTIVE", "MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000
@@ -55,14 +56,21 @@ class AdmittedCall:
         """The value as JSON, once the call is over."""
 
 
+ACTIVE: ContextVar[Tools | None] = ContextVar("toolexec_tools", default=None)
+"""Holds the tools of the run that makes the current call. A tool that is itself a run can so be a part of that one."""
+
+
 class Tools:
     """The tools as one run of code sees them: counted, limited to those that it may use, and traced.
 
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
     `github:*`; none means all tools. *output* takes what `println` writes. *tell* receives each call's start and end,
-    in the thread that makes it. *origin* is where all calls come from. This is the gateway (see `Gateway`) for code in
-    this process; a call that is cancelled before it begins raises CancelledError and is not counted. Safe to use from
-    several threads and tasks at once: the caps hold for all of them together.
+    in the thread that makes it. *origin* is where all calls come from. *within* are the tools of the run that this one
+    is a part of, whose cap counts the calls of both.
+
+    This is the gateway (see `Gateway`) for code in this process; a call that is cancelled before it begins raises
+    CancelledError and is not counted. Safe to use from several threads and tasks at once: the caps hold for all of them
+    together.
     """
 
     def __init__(
@@ -77,8 +85,10 @@ class Tools:
         tell: Callable[[CodeEvent], None] | None = None,
         result_bytes: int = DEFAULT_RESULT_BYTES,
         origin: Origin = HERE,
+        within: Tools | None = None,
     ) -> None:
         self.origin = origin
+        self._within = within
         self.index = index
         self.limits: Limits = limits or Limits()
         self.output: Output = output or Output()
@@ -92,7 +102,7 @@ class Tools:
         self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
-        self._count = CallCount(self.limits)
+        self._count = self._new_count()
         self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly
         self._lock = threading.Lock()
         self._began = perf_counter()
@@ -168,6 +178,7 @@ class Tools:
 
     async def finish(self, admitted: AdmittedCall) -> Result:
         """Make an admitted call, on the event loop."""
+        before = ACTIVE.set(self)
         try:
             result = await self._runner.run(admitted.call)
             if result.error is None and (budget := self._budget_for(result.value)) is not None:
@@ -175,6 +186,8 @@ class Tools:
             return self._end(admitted, result)
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
+        finally:
+            ACTIVE.reset(before)
 
     def runs_here(self, admitted: AdmittedCall, within: float) -> bool:
         """Return whether `run_here` would make an admitted call."""
@@ -238,10 +251,13 @@ class Tools:
     def reset(self) -> None:
         """Forget the calls made so far: count and trace start again. Calls under way belong to the old count."""
         with self._lock:
-            self._count = CallCount(self.limits)
+            self._count = self._new_count()
             self._records = []
             self._room = [MAX_TRACE_BYTES]
             self._began = perf_counter()
+
+    def _new_count(self) -> CallCount:
+        return CallCount(self.limits, self._within._count if self._within else None)  # noqa: SLF001 - its own class
 
     def is_closed(self) -> bool:
         """Return whether the run is over."""

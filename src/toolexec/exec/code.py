@@ -200,7 +200,7 @@ class CodeRuns:
         request = self.request(code, settings)
         if self._sources.pending:
             await self._sources.start()
-        return await self._execute(request)
+        return await self.run_request(request)
 
     async def run_workflow(
         self,
@@ -219,14 +219,15 @@ class CodeRuns:
         if self._sources.pending:
             await self._sources.start()
         if on_progress is None:
-            return await self._execute(request)
+            return await self.run_request(request)
         notify(on_progress, 0, None, "started")
-        result = await self._execute(request)
+        result = await self.run_request(request)
         await asyncio.sleep(0)  # events of calls that have ended come first
         notify(on_progress, len(result.tool_calls), len(result.tool_calls), "completed" if result.ok else "error")
         return result
 
-    async def _execute(self, request: ExecuteRequest) -> CodeResult:
+    async def run_request(self, request: ExecuteRequest) -> CodeResult:
+        """Run what `request` has made, as one run that the gate knows of."""
         with self.run(request) as run:
             result = await run.executor.execute(run.request)
             run.failure = result.error
@@ -245,7 +246,7 @@ class CodeRuns:
             if also is not None:
                 also(event)
 
-        work = asyncio.create_task(self._execute(replace(request, on_event=hear)))
+        work = asyncio.create_task(self.run_request(replace(request, on_event=hear)))
         work.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(events.put_nowait, None))
         try:
             while (event := await events.get()) is not None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import Result
     from toolexec.runtime.router import Runtime
+    from toolexec.workflow.skill import Skill
 else:  # what the annotations of checked methods name: imported at the first call of each
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -169,6 +170,19 @@ class Exec:
         the place in the schema), ToolConflictError or ConfigurationError, with nothing added.
         """
         return self._parts.adding.add(tool, name, handler, binding, doc)
+
+    def add_skill(self, skill: Skill | str | Path) -> Tool:
+        """Add a skill, a workflow that describes itself, and return its tool.
+
+        *skill* is the path of its file, or its text, which begins with the front matter. It is found, described,
+        checked and called as any tool, with the ID `skill:name`. It calls the tools that its front matter lists, or
+        else those that it names; a gate decides each of these calls for the caller of the skill. A run that calls it
+        counts them as its own, so its limits can only be tightened.
+
+        Raises WorkflowSyntaxError, WorkflowCheckError for mistakes that no tool is needed to see, ConfigurationError,
+        InvalidToolError or ToolConflictError, with nothing added.
+        """
+        return self._parts.skills.add(skill)
 
     def add_mcp(
         self,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import CallRemote, Options
+    from toolexec.exec.skills import Skills
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
 
@@ -98,6 +99,13 @@ class Parts:
         from toolexec.exec.code import CodeRuns
 
         return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home)
+
+    @cached_property
+    def skills(self) -> Skills:
+        """What adds skills and runs them, by the code of these options or later ones."""
+        from toolexec.exec.skills import Skills
+
+        return Skills(self.discovery.index, self.adding, lambda: self.code)
 
     @property
     def code_is_in_use(self) -> bool:

@@ -37,6 +37,7 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.workflow.skill import Skill
 
 __all__ = ["SyncCodeSession", "SyncExec"]
 
@@ -98,6 +99,10 @@ class SyncExec:
     ) -> Tool:
         """Add a tool; see `Exec.add`."""
         return self.exec.add(tool, name, handler=handler, binding=binding, doc=doc)
+
+    def add_skill(self, skill: Skill | str | Path) -> Tool:
+        """Add a skill; see `Exec.add_skill`."""
+        return self.exec.add_skill(skill)
 
     def add_mcp(
         self,

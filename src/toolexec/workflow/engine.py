@@ -15,6 +15,7 @@ from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.driver import run_workflow
 from toolexec.workflow.findings import check_error
+from toolexec.workflow.machine import MAX_STEPS, Budget
 from toolexec.workflow.nodes import Workflow
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
@@ -29,8 +30,8 @@ _ENFORCED: Final = LimitsEnforced(timeout=True, tool_calls=True, chain_steps=Tru
 class WorkflowEngine:
     """Runs the workflow language, which has nothing but tools, and so needs no sandbox.
 
-    `request.metadata["inputs"]` are the arguments of a workflow with `input` declarations. The last 64 workflows are
-    kept compiled.
+    `request.metadata["inputs"]` are the arguments of a workflow with `input` declarations, `max_steps` there lowers the
+    number of steps that it may take. The last 64 workflows are kept compiled.
     """
 
     languages = frozenset({"workflow"})
@@ -45,13 +46,14 @@ class WorkflowEngine:
         Its deadline stops it and its calls; what it had printed and called until then is kept.
         """
         inputs: Mapping[str, object] = request.metadata.get("inputs") or {}
+        budget = Budget(min(request.metadata.get("max_steps") or MAX_STEPS, MAX_STEPS))
         deadline: asyncio.Timeout | None = None
         result = CodeResult(language="workflow", backend=_BACKEND, limits_enforced=_ENFORCED)
         try:
             program = self._compiled(request.code, tools)
             deadline = asyncio.timeout(request.seconds)
             async with deadline:
-                result.value = await run_workflow(program, inputs, tools, now=request.now)
+                result.value = await run_workflow(program, inputs, tools, now=request.now, budget=budget)
         except ToolExecError as error:
             result.error = _with_source(error, request.code)
         except TimeoutError:

@@ -23,9 +23,21 @@ from toolexec.workflow.program import Program
 from toolexec.workflow.thread import Entry, Fault, Thread
 from toolexec.workflow.values import OperationError, TooLargeError, Value
 
-__all__ = ["Budget", "CallRequest", "Finished", "Machine", "Outcome", "Paused", "Pending", "Sleep", "restore"]
+__all__ = [
+    "MAX_STEPS",
+    "Budget",
+    "CallRequest",
+    "Finished",
+    "Machine",
+    "Outcome",
+    "Paused",
+    "Pending",
+    "Sleep",
+    "restore",
+]
 
 MAX_STEPS: Final = 5_000_000
+"""How many steps a run may take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,129 @@
+"""Skills as tools of an `Exec`: workflows that run under their own limits, within those of their caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from toolexec.code.limits import Limits
+from toolexec.code.tools import ACTIVE
+from toolexec.code.types import CodeEvent
+from toolexec.errors import ConfigurationError, ExecutionError
+from toolexec.model.handler import Handler, ToolContext
+from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.workflow.checker import check
+from toolexec.workflow.findings import check_error
+from toolexec.workflow.skill import Skill
+
+if TYPE_CHECKING:
+    from toolexec.discovery.index import Index
+    from toolexec.exec.adding import Adding
+    from toolexec.exec.code import CodeRuns, CodeSettings
+
+__all__ = ["MAX_CALLS", "Skills", "read_skill"]
+
+MAX_CALLS: Final = 64
+"""How many tool calls a run of a skill makes at most where its front matter does not say."""
+
+_RUNNING: ContextVar[tuple[str, ...]] = ContextVar("toolexec_skills", default=())
+"""The IDs of the skills that the current work is a part of, the outermost first."""
+
+
+def read_skill(given: Skill | str | Path) -> Skill:
+    """Return the skill in a file, or in a string that begins with its front matter.
+
+    Raises ConfigurationError for a file that cannot be read, and as `Skill.parse` does.
+    """
+    if isinstance(given, Skill):
+        return given
+    if isinstance(given, str) and given.lstrip().startswith("+++"):
+        return Skill.parse(given)
+    try:
+        return Skill.parse(Path(given).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the skill {given} cannot be read: {error}") from error
+
+
+class Skills:
+    """Adds skills as tools, and runs them."""
+
+    def __init__(self, index: Index, adding: Adding, code: Callable[[], CodeRuns]) -> None:
+        self._index = index
+        self._adding = adding
+        self._code = code
+
+    def add(self, given: Skill | str | Path) -> Tool:
+        """Add a skill and return its tool; see `Exec.add_skill`."""
+        skill = read_skill(given)
+        mistakes = [finding for finding in check(skill.workflow) if finding.severity == "error"]
+        if mistakes:
+            raise check_error(mistakes)
+        handler = Handler(call=partial(self._run, skill), kind="async", wants_context=True)
+        return self._adding.add(skill.tool(self._hints(skill)), None, handler, None, None)
+
+    def _hints(self, skill: Skill) -> ToolAnnotations:
+        """Return what follows from the tools that a skill names; nothing where one of them is not known yet."""
+        found = [self._index.find(tool_id) for tool_id in skill.tools()]
+        if skill.calls_others or None in found:
+            return ToolAnnotations()
+        hints = [set(entry.tool.annotations.on()) for entry in found if entry is not None]
+        return ToolAnnotations(
+            read_only=all("read_only" in each for each in hints),
+            idempotent=all(each & {"read_only", "idempotent"} for each in hints),
+            destructive=any("destructive" in each for each in hints),
+            open_world=any("open_world" in each for each in hints),
+        )
+
+    async def _run(self, skill: Skill, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Run a skill; raises ExecutionError, whose cause is what went wrong in it."""
+        around = _RUNNING.get()
+        if skill.id in around:
+            path = " calls ".join([*around[around.index(skill.id) :], skill.id])
+            raise ExecutionError(f"a skill must not call itself: {path}", tool_id=skill.id, op="execute")
+        code = self._code()
+        request = code.request(skill.source, _settings(skill, args))
+        request = replace(request, gateway=ACTIVE.get(), on_event=_Reports(context))
+        before = _RUNNING.set((*around, skill.id))
+        try:
+            result = await code.run_request(request)
+            await asyncio.sleep(0)  # events of calls that have ended come first
+        finally:
+            _RUNNING.reset(before)
+        if result.stdout:
+            context.log("info", result.stdout.rstrip("\n"))
+        if result.error is not None:
+            details = {**result.error.details, "code": result.error.code}
+            failure = ExecutionError(f"{skill.id} failed: {result.error}", tool_id=skill.id, details=details)
+            raise failure from result.error
+        return result.value
+
+
+class _Reports:
+    """Reports the tool calls of a run as the progress of its tool."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._done = 0
+
+    def __call__(self, event: CodeEvent) -> None:
+        if event.kind == "call_end" and event.call is not None:
+            self._done += 1
+            self._context.report(self._done, None, event.call.tool_id)
+
+
+def _settings(skill: Skill, args: Mapping[str, Any]) -> CodeSettings:
+    header = skill.header
+    settings: CodeSettings = {
+        "language": "workflow",
+        "metadata": {"inputs": args, "max_steps": header.max_steps},
+        "allowed_tools": skill.allowed_tools,
+        "limits": Limits(max_tool_calls=header.max_tool_calls or MAX_CALLS),
+    }
+    if header.timeout:
+        settings["timeout"] = header.timeout
+    return settings
