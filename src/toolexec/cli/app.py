@@ -45,6 +45,7 @@ _ELSEWHERE: Final = {
     "sandbox": ("code_mode", "sandbox", None),
     "image": ("image", "image", None),
     "workflow": ("workflow", "workflow", None),
+    "skill": ("skill", "skill", None),
     "doctor": ("code_mode", "doctor", None),
     "serve": ("serve", "serve", _SERVER),
     "init": ("init", "init", _SERVER),

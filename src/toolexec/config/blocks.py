@@ -60,6 +60,7 @@ class SourcesBlock(Block):
 
     python: PythonNames = _key((), "Python files (app.py) and modules (pkg.tools) with @tool functions.")
     include: Files = _key((), "Files of other programs whose mcpServers are added.")
+    skills: Files = _key((), "Skills: .workflow files with a front matter, or directories of them.")
 
 
 class ServerBlock(Block):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,6 +130,8 @@ def build(
         python.add_to(ex)
         for server in loaded.servers:
             located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
+        for path in _skills(loaded.skills):
+            located(path, ex.add_skill, path)
     except BaseException:
         if audit is not None:
             audit.close()
@@ -139,6 +141,12 @@ def build(
     if audit is not None:
         weakref.finalize(ex, audit.close)
     return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+
+
+def _skills(names: Sequence[str]) -> Iterator[Path]:
+    """Yield the files of skills; of a directory those that end with .workflow, by name."""
+    for path in map(Path, names):
+        yield from sorted(path.glob("*.workflow")) if path.is_dir() else [path]
 
 
 def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, StoredIndex] | None:

@@ -32,7 +32,7 @@ def load_settings(
     flag_names: Mapping[str, str] | None = None,
     serving: bool = False,
 ) -> LoadedConfig:
-    """Read *paths* (TOML, YAML, JSON, and Python files with tools), then *environment*, then *flags*.
+    """Read *paths* (TOML, YAML, JSON, Python files with tools, and skills), then *environment*, then *flags*.
 
     A later file counts more than an earlier one, a variable `TOOLEXEC_BLOCK__KEY` more than any file, and a flag more
     than all of them. *flags* maps paths of keys to strings or values, *flag_names* the same paths to what was typed.
@@ -43,7 +43,7 @@ def load_settings(
     Raises one ConfigurationError with all that is wrong, and MissingExtraError for YAML without PyYAML.
     """
     mistakes = Mistakes()
-    documents, python = _read_all(paths, mistakes)
+    documents, python, skills = _read_all(paths, mistakes)
     layers = Layers(mistakes)
     for document in documents:
         if document.strict:
@@ -68,9 +68,10 @@ def load_settings(
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
         toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
+        skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),
         files=tuple(Path(path) for path in paths),
     )
-    _check_python(loaded, mistakes)
+    _check_programs(loaded, mistakes)
     if serving:
         check_served(loaded, layers.toolset_entries, mistakes)
     check_parts(loaded, mistakes, serving=serving)
@@ -78,12 +79,13 @@ def load_settings(
     return loaded
 
 
-def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Document], list[str]]:
+def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Document], list[str], list[str]]:
+    """Return the documents, and the names of Python files and of skills, which are read when they are used."""
     documents: list[Document] = []
-    python: list[str] = []
+    programs: dict[str, list[str]] = {".py": [], ".workflow": []}
     for path in {Path(path).resolve(): Path(path) for path in paths}.values():
-        if path.suffix == ".py":
-            python.append(str(path))
+        if path.suffix in programs:
+            programs[path.suffix].append(str(path))
             continue
         document = read_document(path, mistakes)
         if document is None:
@@ -91,7 +93,7 @@ def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Doc
         documents.append(document)
         if not document.strict and not isinstance(document.servers()[1], Mapping):
             mistakes.add("", f'{path} has no "mcpServers" object')
-    return documents, python
+    return documents, programs[".py"], programs[".workflow"]
 
 
 def _included(layers: Layers, mistakes: Mistakes) -> list[Document]:
@@ -182,11 +184,16 @@ class _Servers:
         self.entries[server.name] = entry
 
 
-def _check_python(loaded: LoadedConfig, mistakes: Mistakes) -> None:
+def _check_programs(loaded: LoadedConfig, mistakes: Mistakes) -> None:
+    """Add what `sources.python` and `sources.skills` name and is not there."""
     value = loaded.values["sources.python"]
     for number, name in enumerate(value.value):
         if name.endswith(".py") and not Path(name).is_file():
             mistakes.add(value.where((number,)), f"cannot read {name}: no such file")
+    value = loaded.values["sources.skills"]
+    for number, name in enumerate(value.value):
+        if not Path(name).exists():
+            mistakes.add(value.where((number,)), f"cannot read {name}: no such file or directory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

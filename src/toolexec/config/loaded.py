@@ -37,7 +37,8 @@ class LoadedConfig:
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
     `server_origins` says by name where they come from, and `entries` has them as they are written. `toolsets` and
-    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `files` all that were named.
+    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `skills` the files of skills
+    and directories of them, `files` all that were named.
     """
 
     settings: Settings
@@ -48,6 +49,7 @@ class LoadedConfig:
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     python: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
     @property

@@ -45,7 +45,7 @@ _NO_TOOLSETS: Final = """\
 # read_only = true
 # deny = ["secrets:*"]"""
 _EXAMPLES: Final = {
-    "sources": ['python = ["app.py"]', 'include = ["~/.cursor/mcp.json"]'],
+    "sources": ['python = ["app.py"]', 'include = ["~/.cursor/mcp.json"]', 'skills = ["skills"]'],
     "policy": ['rules = [{ effect = "deny", tools = ["github:delete_*"], reason = "nothing is deleted here" }]'],
     "auth": ['api_keys = [{ id = "ann", sha256 = "...", roles = ["admin"] }]'],
 }

@@ -197,10 +197,7 @@ class CodeRuns:
 
     async def execute(self, code: str, settings: CodeSettings) -> CodeResult:
         """Run code; see `Exec.execute_code`."""
-        request = self.request(code, settings)
-        if self._sources.pending:
-            await self._sources.start()
-        return await self.run_request(request)
+        return await self.run_request(self.request(code, settings))
 
     async def run_workflow(
         self,
@@ -216,8 +213,6 @@ class CodeRuns:
             own["on_event"] = _progress_of(on_progress, own.get("on_event"))
         asked: Any = {"language": "workflow", "metadata": {"inputs": inputs or {}}, **own}
         request = self.request(source, asked)
-        if self._sources.pending:
-            await self._sources.start()
         if on_progress is None:
             return await self.run_request(request)
         notify(on_progress, 0, None, "started")
@@ -227,7 +222,9 @@ class CodeRuns:
         return result
 
     async def run_request(self, request: ExecuteRequest) -> CodeResult:
-        """Run what `request` has made, as one run that the gate knows of."""
+        """Run what `request` has made, as one run that the gate knows of; starts the backends first."""
+        if self._sources.pending:
+            await self._sources.start()
         with self.run(request) as run:
             result = await run.executor.execute(run.request)
             run.failure = result.error

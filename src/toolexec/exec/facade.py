@@ -184,6 +184,11 @@ class Exec:
         """
         return self._parts.skills.add(skill)
 
+    @property
+    def skills(self) -> Mapping[str, Skill]:
+        """The skills that were added, by the IDs of their tools."""
+        return dict(self._parts.skills.known)
+
     def add_mcp(
         self,
         name: str,

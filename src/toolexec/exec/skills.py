@@ -56,6 +56,8 @@ class Skills:
         self._index = index
         self._adding = adding
         self._code = code
+        self.known: dict[str, Skill] = {}
+        """The skills that were added, by the IDs of their tools."""
 
     def add(self, given: Skill | str | Path) -> Tool:
         """Add a skill and return its tool; see `Exec.add_skill`."""
@@ -64,7 +66,9 @@ class Skills:
         if mistakes:
             raise check_error(mistakes)
         handler = Handler(call=partial(self._run, skill), kind="async", wants_context=True)
-        return self._adding.add(skill.tool(self._hints(skill)), None, handler, None, None)
+        tool = self._adding.add(skill.tool(self._hints(skill)), None, handler, None, None)
+        self.known[tool.id] = skill
+        return tool
 
     def _hints(self, skill: Skill) -> ToolAnnotations:
         """Return what follows from the tools that a skill names; nothing where one of them is not known yet."""

@@ -1,0 +1,258 @@
+"""`toolexec skill`: workflows that are tools: list them, plan a run, run them, run their tests, keep new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from toolexec.cli.session import Session
+    from toolexec.workflow.plan import PlannedCall
+    from toolexec.workflow.skill import Skill
+
+__all__ = ["skill"]
+
+skill: typer.Typer = typer.Typer(no_args_is_help=True, help="Skills: workflows that are tools.")
+
+Named = Annotated[
+    str,
+    typer.Argument(metavar="SKILL", help="A skill's name, or a file that ends with .workflow.", show_default=False),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
+]
+
+
+@skill.command("list")
+def list_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
+    """List the skills that there are: inputs, tools, number of tests."""
+    perform_command(context, list_skills, config, as_json, tools_needed=False)
+
+
+@skill.command("plan")
+def plan_command(
+    context: typer.Context, name: Named, inputs: Inputs = None, config: Config = None, as_json: AsJson = False
+) -> None:
+    """Print the tool calls that a run would make, without making any."""
+    perform_command(context, lambda s: plan_skill(s, name, inputs or []), config, as_json, tools_needed=False)
+
+
+@skill.command("run")
+def run_command(
+    context: typer.Context, name: Named, inputs: Inputs = None, config: Config = None, as_json: AsJson = False
+) -> None:
+    """Run a skill and print its value."""
+    perform_command(context, lambda s: run_skill(s, name, inputs or []), config, as_json, tools_needed=False)
+
+
+@skill.command("test")
+def try_command(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SKILLS", help="Names or files; none means all skills.", show_default=False),
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the # test: blocks of skills against their recorded results. No tool is called."""
+    perform_command(context, lambda s: try_skills(s, names or []), config, as_json, tools_needed=False)
+
+
+@skill.command("add")
+def add_command(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Skills to keep.", show_default=False)],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIRECTORY", help="Where to keep them; name it in sources.skills.")
+    ] = Path("skills"),
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check skills against the tools, run their tests, and copy them into a directory of skills."""
+    perform_command(context, lambda s: add_skills(s, files, to), config, as_json, tools_needed=False)
+
+
+async def list_skills(session: Session) -> int:
+    """Show the skills of the configuration."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.tables import plain_table
+
+    found = session.ex.skills
+    if session.screen.as_json:
+        session.screen.document({"skills": [_facts(each) for each in found.values()]})
+        return OK
+    if not found:
+        session.screen.note('there are no skills; name their directory in the settings: [sources] skills = ["skills"]')
+        return OK
+    table = plain_table(("Skill", {"overflow": "fold"}), ("Inputs", {}), ("Tools", {}), ("Tests", {"justify": "right"}))
+    for each in found.values():
+        names = (f"{item.name}{'' if item.default is None else '?'}" for item in each.workflow.inputs)
+        table.add_row(each.id, ", ".join(names), ", ".join(each.tools()), str(len(each.tests)))
+    session.screen.show(table)
+    return OK
+
+
+async def plan_skill(session: Session, name: str, words: Sequence[str]) -> int:
+    """Show what a run would call; raises InputValidationError for wrong inputs."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.workflow.plan import plan
+
+    found = _find(session, name)
+    calls = plan(found.workflow, found.source, _inputs(found, words))
+    if session.screen.as_json:
+        session.screen.document({"skill": found.id, "calls": [call.to_dict() for call in calls]})
+        return OK
+    for call in calls:
+        session.screen.value(_planned(call))
+    session.screen.note(f"{len(calls)} tool call{'' if len(calls) == 1 else 's'} in the source; nothing was called")
+    return OK
+
+
+async def run_skill(session: Session, name: str, words: Sequence[str]) -> int:
+    """Run a skill of the configuration or of a file as `toolexec run` runs a tool."""
+    from toolexec.cli import running
+
+    found = _find(session, name)
+    if found.id not in session.ex.skills:
+        session.ex.add_skill(found)
+    return await running.run(session, found.id, words, timeout=None, raw=False)
+
+
+async def try_skills(session: Session, names: Sequence[str]) -> int:
+    """Run tests, show their problems, and return FAILED where there are any."""
+    from toolexec.cli.exit_codes import FAILED, OK
+
+    found = [_find(session, name) for name in names] or [*session.ex.skills.values()]
+    listed = [fact for each in found for fact in _tried(session, each)]
+    failed = sum(not fact["ok"] for fact in listed)
+    if session.screen.as_json:
+        session.screen.document({"ok": not failed, "tests": listed})
+    else:
+        session.screen.note(f"{len(listed)} tests of {len(found)} skills, {failed} failed")
+    return FAILED if failed else OK
+
+
+def _tried(session: Session, found: Skill) -> list[dict[str, Any]]:
+    """Return what came of a skill's tests; say it on a screen that is not for JSON."""
+    from rich.text import Text
+
+    from toolexec.cli.terminal import clean
+    from toolexec.workflow.trial import run_tests
+
+    outcomes = run_tests(found)
+    if not session.screen.as_json:
+        for outcome in outcomes:
+            mark = Text("✓ ", style="green") if outcome.ok else Text("✗ ", style="red")
+            why = f": {outcome.problem}" if outcome.problem else ""
+            session.screen.value(mark + Text(clean(f"{found.id} {outcome.test.name}{why}")))
+    return [{"skill": found.id, **outcome.to_dict()} for outcome in outcomes]
+
+
+async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
+    """Copy skills into a directory, all or none of them.
+
+    Raises WorkflowCheckError for mistakes that the tools show, and ConfigurationError for a test that fails, a file
+    that is there already, and a directory that cannot be written.
+    """
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.finding import connect
+
+    found = {to / file.name: _find(session, str(file)) for file in files}
+    await connect(session)
+    for each in found.values():
+        _accept(session, each)
+    _keep(to, found)
+    if session.screen.as_json:
+        session.screen.document({"added": [_facts(each) for each in found.values()]})
+    else:
+        session.screen.note(f"{to} has {', '.join(each.id for each in found.values())}")
+    return OK
+
+
+def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
+    """Write skills into a directory; raises ConfigurationError, before anything is written, for one that is there."""
+    from toolexec.errors import ConfigurationError
+
+    try:
+        for target, each in found.items():
+            if target.exists() and target.read_text("utf-8") != each.source:
+                raise ConfigurationError(f"{target} is there already and differs; remove it, or rename the skill")
+        to.mkdir(parents=True, exist_ok=True)
+        for target, each in found.items():
+            target.write_text(each.source, "utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot write into {to}: {error}") from error
+
+
+def _accept(session: Session, found: Skill) -> None:
+    """Raise what speaks against keeping a skill."""
+    from toolexec.errors import ConfigurationError
+    from toolexec.workflow.checker import check
+    from toolexec.workflow.findings import check_error
+    from toolexec.workflow.trial import run_tests
+
+    index = session.ex.index
+    findings = check(found.workflow, index if len(index) else None)
+    if mistakes := [finding for finding in findings if finding.severity == "error"]:
+        raise check_error(mistakes)
+    for outcome in run_tests(found):
+        if not outcome.ok:
+            raise ConfigurationError(f"{found.id}: its test {outcome.test.name!r} fails: {outcome.problem}")
+
+
+def _find(session: Session, name: str) -> Skill:
+    """Return the skill of a file, or the one of the configuration with this name or ID.
+
+    Raises ConfigurationError for an unknown one, and as `read_skill` does.
+    """
+    from toolexec.errors import ConfigurationError
+    from toolexec.errors.hints import did_you_mean
+    from toolexec.exec.skills import read_skill
+    from toolexec.workflow.skill import NAMESPACE
+
+    if name.endswith(".workflow"):
+        return read_skill(Path(name))
+    known = session.ex.skills
+    found = known.get(name) or known.get(f"{NAMESPACE}:{name}")
+    if found is None:
+        raise ConfigurationError(f"there is no skill {name!r}; {did_you_mean(name, sorted(known))}")
+    return found
+
+
+def _inputs(found: Skill, words: Sequence[str]) -> dict[str, Any]:
+    from toolexec.cli.arguments import read_args
+
+    return read_args(words, found.tool().input_schema.to_json())
+
+
+def _facts(found: Skill) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "description": found.header.description,
+        "inputs": [item.name for item in found.workflow.inputs],
+        "tools": found.tools(),
+        "tests": len(found.tests),
+    }
+
+
+def _planned(call: PlannedCall) -> Any:
+    import json
+
+    from rich.text import Text
+
+    from toolexec.cli.terminal import one_line
+
+    known = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()]
+    later = [f"{name}: {text}" if name != "*" else text for name, text in call.later.items()]
+    text = Text(f"{call.line:>4}  ", style="dim")
+    text.append(one_line(f"{call.tool_id}({', '.join(known + later)})"), style="bold")
+    if call.under:
+        text.append(f"  {one_line(', '.join(call.under))}", style="dim")
+    return text
