@@ -17,6 +17,18 @@ from tests.test_docs import blocks  # noqa: E402
 
 SERVER = '{"mcpServers": {"time": {"command": "python", "args": ["-m", "mcp_server_time"]}}}'
 
+SKILL = """+++
+name = "cost"
+description = "Tells what two of an item cost"
++++
+input item: string
+return run("shop:price", {item: item, count: 2})
+# test: tea
+#   inputs := {item: "tea"}
+#   calls := [{tool: "shop:price", result: 9.0}]
+#   returns := 9.0
+"""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test its environments, stage after stage, so that an environment only grows.
@@ -96,4 +108,5 @@ def directory(tmp_path: Path) -> Path:
     (tmp_path / "mcp.json").write_text(SERVER)
     (tmp_path / "app.yaml").write_text("sources: {python: [app.py]}\n")
     (tmp_path / "program.py").write_text("return await tools.shop.price(item='tea')\n")
+    (tmp_path / "cost.workflow").write_text(SKILL)
     return tmp_path

@@ -111,7 +111,7 @@ async def plan_skill(session: Session, name: str, words: Sequence[str]) -> int:
         return OK
     for call in calls:
         session.screen.value(_planned(call))
-    session.screen.note(f"{len(calls)} tool call{'' if len(calls) == 1 else 's'} in the source; nothing was called")
+    session.screen.note(f"{_count(len(calls), 'tool call')} in the source; nothing was called")
     return OK
 
 
@@ -135,7 +135,7 @@ async def try_skills(session: Session, names: Sequence[str]) -> int:
     if session.screen.as_json:
         session.screen.document({"ok": not failed, "tests": listed})
     else:
-        session.screen.note(f"{len(listed)} tests of {len(found)} skills, {failed} failed")
+        session.screen.note(f"{_count(len(listed), 'test')} of {_count(len(found), 'skill')}, {failed} failed")
     return FAILED if failed else OK
 
 
@@ -230,6 +230,10 @@ def _inputs(found: Skill, words: Sequence[str]) -> dict[str, Any]:
     from toolexec.cli.arguments import read_args
 
     return read_args(words, found.tool().input_schema.to_json())
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _facts(found: Skill) -> dict[str, Any]:
