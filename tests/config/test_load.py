@@ -67,6 +67,9 @@ def other(key: Key, number: int) -> Any:
         return [f"module_{number}"]
     if key.path == "sources.include":
         return [str(write(f"inc{number}.json", {"mcpServers": {}}).resolve())]
+    if key.path == "sources.skills":
+        Path(f"skills{number}").mkdir(exist_ok=True)
+        return [str(Path(f"skills{number}").resolve())]
     if key.kind.name in names:
         return names[key.kind.name]
     if " / " in key.kind.name:

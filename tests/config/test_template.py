@@ -22,7 +22,7 @@ from toolexec.config.template import (
 )
 
 GUIDE = Path(__file__).parents[2] / "docs" / "config.md"
-EXAMPLES = ("sources.python", "sources.include", "policy.rules", "auth.api_keys")
+EXAMPLES = ("sources.python", "sources.include", "sources.skills", "policy.rules", "auth.api_keys")
 
 
 def test_the_template_says_nothing_but_names_everything() -> None:
@@ -43,6 +43,7 @@ def test_the_template_with_its_comments_taken_away_holds() -> None:
     text = text.replace('"..."', f'"{"ab" * 32}"')
     Path("cursor.json").write_text('{"mcpServers": {}}')
     Path("app.py").touch()
+    Path("skills").mkdir()
     text = text.replace("~/.cursor/mcp.json", "cursor.json")
     left_out = ("[auth.jwt]", "[mcpServers", "[toolsets")
     text = "\n\n".join(part for part in text.split("\n\n") if not any(word in part for word in left_out))

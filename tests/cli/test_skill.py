@@ -1,0 +1,149 @@
+"""The command `skill`: list, plan, run, test, add."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+
+SUM = """+++
+name = "sum"
+description = "Adds up"
++++
+input a: integer
+input b: integer = 2
+x := run("math:add", {a: a, b: b})
+if x > 10 { run("text:plain", {words: "large"}) }
+return x
+
+# test: small
+#   inputs := {a: 1}
+#   calls := [{tool: "math:add", args: {a: 1, b: 2}, result: 3}]
+#   returns := 3
+"""
+
+
+@pytest.fixture
+def skill(tmp_path: Path) -> Path:
+    """A skill over the tools of the tests."""
+    path = tmp_path / "sum.workflow"
+    path.write_text(SUM)
+    return path
+
+
+def test_a_skill_is_a_tool_of_the_command_line(cli: Cli, tools_file: Path, skill: Path) -> None:
+    """`-c` takes its file, and it is found and run as any tool."""
+    found = cli("search", "skill sum", "-c", tools_file, "-c", skill, "--json")
+    assert json.loads(found.stdout)["tools"][0]["id"] == "skill:sum"
+    done = cli("run", "skill:sum", "a=5", "-c", tools_file, "-c", skill)
+    assert (done.exit_code, done.stdout) == (0, "7\n")
+
+
+def test_skills_of_the_settings(cli: Cli, tools_file: Path, skill: Path) -> None:
+    """A directory has all its files that end with .workflow."""
+    settings = skill.with_name("toolexec.toml")
+    settings.write_text(f'[sources]\nskills = ["."]\npython = ["{tools_file}"]\n')
+    listed = json.loads(cli("skill", "list", "-c", settings, "--json").stdout)
+    assert listed["skills"] == [
+        {
+            "id": "skill:sum",
+            "description": "Adds up",
+            "inputs": ["a", "b"],
+            "tools": ["math:add", "text:plain"],
+            "tests": 1,
+        }
+    ]
+    assert "a, b?" in cli("skill", "list", "-c", settings).stdout
+    assert cli("skill", "run", "sum", "a=1", "-c", settings).stdout == "3\n"
+    settings.write_text('[sources]\nskills = ["nowhere"]\n')
+    done = cli("skill", "list", "-c", settings)
+    assert done.exit_code == 2
+    assert "cannot read" in done.stderr
+    assert "no such file or directory" in done.stderr
+
+
+def test_without_skills(cli: Cli, tools_file: Path) -> None:
+    """The list says how to have some; an unknown name is refused."""
+    assert 'skills = ["skills"]' in cli("skill", "list", "-c", tools_file).stderr
+    done = cli("skill", "run", "sun", "-c", tools_file)
+    assert done.exit_code == 2
+    assert "there is no skill 'sun'" in done.stderr
+
+
+def test_a_plan_calls_nothing(cli: Cli, skill: Path) -> None:
+    """What is known is there, what a run decides is named."""
+    done = cli("skill", "plan", skill, "a=1")
+    assert done.stdout.splitlines() == [
+        "   7  math:add(a: 1, b: 2)",
+        '   8  text:plain(words: "large")  if x > 10',
+    ]
+    assert "2 tool calls in the source; nothing was called" in done.stderr
+    data = json.loads(cli("skill", "plan", skill, "a=1", "--json").stdout)
+    assert data["calls"][1]["under"] == ["if x > 10"]
+    assert cli("skill", "plan", skill, "a=x").exit_code == 3
+
+
+def test_a_skill_of_a_file_is_run(cli: Cli, tools_file: Path, skill: Path) -> None:
+    """Also where it is not in the settings."""
+    assert cli("skill", "run", skill, "a=1", "b=4", "-c", tools_file).stdout == "5\n"
+    done = cli("skill", "run", skill, "a=1")
+    assert done.exit_code == 1
+    assert "there is no tool math:add" in done.stderr
+
+
+def test_tests_are_run(cli: Cli, tools_file: Path, skill: Path) -> None:
+    """Those of files or of all skills; a problem is shown and gives the exit code 1."""
+    done = cli("skill", "test", "-c", tools_file, "-c", skill)
+    assert (done.exit_code, done.stdout) == (0, "✓ skill:sum small\n")
+    skill.write_text(SUM.replace("returns := 3", "returns := 4"))
+    done = cli("skill", "test", skill)
+    assert (done.exit_code, done.stdout) == (1, "✗ skill:sum small: it gave 3 and not 4\n")
+    assert "1 test of 1 skill, 1 failed" in done.stderr
+    (found,) = json.loads(cli("skill", "test", skill, "--json").stdout)["tests"]
+    assert (found["skill"], found["ok"], found["line"]) == ("skill:sum", False, 11)
+
+
+def test_a_skill_is_kept(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
+    """Checked against the tools, tested, and copied; once more does no harm."""
+    kept = tmp_path / "kept"
+    for _ in range(2):
+        done = cli("skill", "add", skill, "--to", kept, "-c", tools_file)
+        assert done.exit_code == 0, done.stderr
+    assert (kept / skill.name).read_text() == SUM
+    assert cli("skill", "run", "sum", "a=1", "-c", tools_file, "-c", kept / skill.name).stdout == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("math:add", "math:ad", "there is no tool math:ad"),
+        ("{a: a, b: b}", "{a: a, c: b}", "math:add has no c"),
+        ("returns := 3", "returns := 4", "its test 'small' fails: it gave 3 and not 4"),
+        ("+++\nname", "++\nname", ""),
+    ],
+)
+def test_a_wrong_skill_is_not_kept(
+    cli: Cli, tools_file: Path, skill: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    """Nothing is written."""
+    skill.write_text(SUM.replace(old, new))
+    done = cli("skill", "add", skill, "--to", tmp_path / "kept", "-c", tools_file)
+    assert done.exit_code != 0
+    assert message in done.stderr
+    assert not (tmp_path / "kept").exists()
+
+
+def test_another_skill_is_not_overwritten(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
+    """A file that is there and differs stays, and so does all else."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / skill.name).write_text("mine")
+    done = cli("skill", "add", skill, "--to", kept, "-c", tools_file)
+    assert done.exit_code == 2
+    assert "is there already and differs" in done.stderr
+    assert (kept / skill.name).read_text() == "mine"
