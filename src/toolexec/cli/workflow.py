@@ -1,7 +1,8 @@
-"""`toolexec workflow`: check workflows, draw them, and make them of chains."""
+"""`toolexec workflow`: check workflows, run, format and draw them, and make them of chains."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,40 @@ def check_files(
     Calls are checked against the tools of the configuration; without one, only the workflow itself is checked.
     """
     perform_command(context, lambda session: check(session, files), config, as_json, tools_needed=False)
+
+
+@workflow.command("run")
+def run_file(
+    context: typer.Context,
+    file: File,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a workflow: what it prints, and then its value."""
+    words = inputs or []
+    perform_command(context, lambda s: run(s, file, words, timeout), config, as_json, tools_needed=False)
+
+
+@workflow.command("fmt")
+def format_files(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Workflows; - for stdin.", show_default=False)],
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with 1 where something would change.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give workflows their one style, in place. Comments stay."""
+    from toolexec.exec import Exec
+
+    perform_command(context, lambda s: reformat(s, files, check_only=check_only), None, as_json, make=Exec)
 
 
 @workflow.command("graph")
@@ -109,6 +144,67 @@ def findings_of(session: Session, source: str) -> list[Finding]:
     except WorkflowSyntaxError as error:
         at = Position(error.line, error.column, error.line, error.column + 1)
         return [Finding("syntax", "error", error.message.split("\n", 1)[0].partition(": ")[2], at, error.suggestion)]
+
+
+async def run(session: Session, file: str, words: Sequence[str], timeout: float | None) -> int:
+    """Run a workflow and show what it prints while it does; a failure is shown at its line and gives FAILED.
+
+    Raises WorkflowSyntaxError before anything runs, and ConfigurationError for a file that cannot be read.
+    """
+    from toolexec.cli.arguments import read_args
+    from toolexec.cli.code_output import Printed, show_failure
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.finding import connect
+    from toolexec.cli.tables import value_text
+    from toolexec.exec.code import WorkflowSettings
+    from toolexec.workflow.inputs import input_schema
+    from toolexec.workflow.parser import parse
+
+    source = read_source(file)
+    inputs = read_args(words, input_schema(parse(source).inputs))
+    await connect(session)
+    screen = session.screen
+    settings = WorkflowSettings(timeout=timeout) if timeout is not None else WorkflowSettings()
+    if screen.as_json:
+        result = await session.ex.run_workflow(source, inputs, **settings)
+        screen.document(result.to_dict())
+        return OK if result.ok else FAILED
+    printed = Printed(screen)
+    settings["on_event"] = lambda event: printed.event(event) if event.kind == "print" else None
+    result = await session.ex.run_workflow(source, inputs, **settings)
+    printed.finish(result)
+    if result.error is not None:
+        show_failure(screen, result.error)
+        return FAILED
+    if result.value is not None:
+        screen.value(value_text(result.value))
+    return OK
+
+
+async def reformat(session: Session, files: Sequence[str], *, check_only: bool) -> int:
+    """Format workflows; stdin goes to stdout. Return FAILED where *check_only* finds one that is not formatted.
+
+    Raises WorkflowSyntaxError, with the file's name, and ConfigurationError, both before anything is written.
+    """
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.workflow.formatter import format_workflow
+
+    texts = {name: read_source(name) for name in files}
+    made = {name: format_workflow(text) for name, text in texts.items()}
+    changed = [name for name, text in made.items() if text != texts[name]]
+    screen = session.screen
+    if "-" in made and not check_only:
+        screen.exact(made.pop("-"))
+    for name in changed if not check_only else ():
+        if name in made:
+            _write(Path(name), made[name])
+    if screen.as_json:
+        screen.document({"changed": changed})
+    else:
+        for name in changed:
+            screen.note(f"{'would change' if check_only else 'formatted'} {name}")
+        screen.note(f"{_count(len(texts) - len(changed), 'workflow')} unchanged")
+    return FAILED if changed and check_only else OK
 
 
 async def graph(session: Session, file: str, output: Path | None, *, as_svg: bool) -> int:

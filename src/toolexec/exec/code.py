@@ -217,7 +217,6 @@ class CodeRuns:
             return await self.run_request(request)
         notify(on_progress, 0, None, "started")
         result = await self.run_request(request)
-        await asyncio.sleep(0)  # events of calls that have ended come first
         notify(on_progress, len(result.tool_calls), len(result.tool_calls), "completed" if result.ok else "error")
         return result
 
@@ -228,7 +227,9 @@ class CodeRuns:
         with self.run(request) as run:
             result = await run.executor.execute(run.request)
             run.failure = result.error
-            return result
+        if request.on_event is not None:
+            await asyncio.sleep(0)  # the events of what has happened come before the result
+        return result
 
     async def stream(self, code: str, settings: CodeSettings) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what happens; see `Exec.stream_code`."""

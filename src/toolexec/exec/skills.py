@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
@@ -95,7 +94,6 @@ class Skills:
         before = _RUNNING.set((*around, skill.id))
         try:
             result = await code.run_request(request)
-            await asyncio.sleep(0)  # events of calls that have ended come first
         finally:
             _RUNNING.reset(before)
         if result.stdout:
