@@ -50,7 +50,7 @@ return first(sort(rows, "degrees")).city
 
 @tool("weather:temperature", read_only=True)
 async def temperature(city: str) -> int:
-    """Tells the temperature in a city."""
+    """Gives the temperature in a city."""
     return DEGREES[city]
 
 

@@ -30,14 +30,14 @@ return x
 
 @pytest.fixture
 def skill(tmp_path: Path) -> Path:
-    """A skill over the tools of the tests."""
+    """Return the file of a skill over the tools of the tests."""
     path = tmp_path / "sum.workflow"
     path.write_text(SUM)
     return path
 
 
 def test_a_skill_is_a_tool_of_the_command_line(cli: Cli, tools_file: Path, skill: Path) -> None:
-    """`-c` takes its file, and it is found and run as any tool."""
+    """A skill is found and run as any tool when `-c` names its file."""
     found = cli("search", "skill sum", "-c", tools_file, "-c", skill, "--json")
     assert json.loads(found.stdout)["tools"][0]["id"] == "skill:sum"
     done = cli("run", "skill:sum", "a=5", "-c", tools_file, "-c", skill)
@@ -45,7 +45,7 @@ def test_a_skill_is_a_tool_of_the_command_line(cli: Cli, tools_file: Path, skill
 
 
 def test_skills_of_the_settings(cli: Cli, tools_file: Path, skill: Path) -> None:
-    """A directory has all its files that end with .workflow."""
+    """Take all files of a directory that end with .workflow."""
     settings = skill.with_name("toolexec.toml")
     settings.write_text(f'[sources]\nskills = ["."]\npython = ["{tools_file}"]\n')
     listed = json.loads(cli("skill", "list", "-c", settings, "--json").stdout)
@@ -68,7 +68,7 @@ def test_skills_of_the_settings(cli: Cli, tools_file: Path, skill: Path) -> None
 
 
 def test_without_skills(cli: Cli, tools_file: Path) -> None:
-    """The list says how to have some; an unknown name is refused."""
+    """Say how to have some; refuse an unknown name."""
     assert 'skills = ["skills"]' in cli("skill", "list", "-c", tools_file).stderr
     done = cli("skill", "run", "sun", "-c", tools_file)
     assert done.exit_code == 2
@@ -76,7 +76,7 @@ def test_without_skills(cli: Cli, tools_file: Path) -> None:
 
 
 def test_a_plan_calls_nothing(cli: Cli, skill: Path) -> None:
-    """What is known is there, what a run decides is named."""
+    """Print what is known, and name what a run decides."""
     done = cli("skill", "plan", skill, "a=1")
     assert done.stdout.splitlines() == [
         "   7  math:add(a: 1, b: 2)",
@@ -89,7 +89,7 @@ def test_a_plan_calls_nothing(cli: Cli, skill: Path) -> None:
 
 
 def test_a_skill_of_a_file_is_run(cli: Cli, tools_file: Path, skill: Path) -> None:
-    """Also where it is not in the settings."""
+    """Run it, though it is not in the settings."""
     assert cli("skill", "run", skill, "a=1", "b=4", "-c", tools_file).stdout == "5\n"
     done = cli("skill", "run", skill, "a=1")
     assert done.exit_code == 1
@@ -97,7 +97,7 @@ def test_a_skill_of_a_file_is_run(cli: Cli, tools_file: Path, skill: Path) -> No
 
 
 def test_tests_are_run(cli: Cli, tools_file: Path, skill: Path) -> None:
-    """Those of files or of all skills; a problem is shown and gives the exit code 1."""
+    """Run those of files or of all skills; show a problem, and give the exit code 1."""
     done = cli("skill", "test", "-c", tools_file, "-c", skill)
     assert (done.exit_code, done.stdout) == (0, "✓ skill:sum small\n")
     skill.write_text(SUM.replace("returns := 3", "returns := 4"))
@@ -109,7 +109,7 @@ def test_tests_are_run(cli: Cli, tools_file: Path, skill: Path) -> None:
 
 
 def test_a_skill_is_kept(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
-    """Checked against the tools, tested, and copied; once more does no harm."""
+    """Check it against the tools, test it, and copy it; once more does no harm."""
     kept = tmp_path / "kept"
     for _ in range(2):
         done = cli("skill", "add", skill, "--to", kept, "-c", tools_file)
@@ -130,7 +130,7 @@ def test_a_skill_is_kept(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path
 def test_a_wrong_skill_is_not_kept(
     cli: Cli, tools_file: Path, skill: Path, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    """Nothing is written."""
+    """Refuse it, and write nothing."""
     skill.write_text(SUM.replace(old, new))
     done = cli("skill", "add", skill, "--to", tmp_path / "kept", "-c", tools_file)
     assert done.exit_code != 0
@@ -139,7 +139,7 @@ def test_a_wrong_skill_is_not_kept(
 
 
 def test_another_skill_is_not_overwritten(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
-    """A file that is there and differs stays, and so does all else."""
+    """Keep a file that is there and differs, and all else."""
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / skill.name).write_text("mine")

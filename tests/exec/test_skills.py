@@ -143,7 +143,7 @@ class TestLimits:
         assert (await ex.run_tool("skill:late")).error.details["code"] == "code_timeout"  # type: ignore[union-attr]
 
     async def test_it_calls_what_it_may(self, ex: Exec) -> None:
-        """The listed tools, or those that it names; whoever may call the skill need not be allowed to call them."""
+        """The listed tools, or those that it names; its caller need not be allowed to call them."""
         ex.add_skill(text("named", 'return run("a:put", {n: 1})'))
         ex.add_skill(text("listed", 'return run("a:put", {n: 1})', 'allowed_tools = ["a:get"]\n'))
         ex.add_skill(text("computed", 'return run("a:" + "put", {n: 1})'))
@@ -154,7 +154,7 @@ class TestLimits:
             assert error.details["code"] in {WorkflowCheckError.code, ToolNotAllowedError.code, "code_error"}
 
     async def test_the_gate_decides_each_of_its_calls(self) -> None:
-        """A skill is no way around a policy."""
+        """A skill is not a way around a policy."""
         gate = Gate(policy=Policy([Rule(effect="deny", tools=["a:drop"])], default="allow"))
         async with Exec(gate=gate) as ex:
             ex.add(drop)
@@ -229,7 +229,7 @@ async def test_the_example_skills_run_over_real_servers(tmp_path: Path) -> None:
     for key, value in (("user.name", "Ann"), ("user.email", "ann@example.com")):
         subprocess.run([*git, "config", key, value], check=True, timeout=60)
     repo: dict[str, Any] = {"repo": str(tmp_path)}
-    async with Exec() as ex:
+    async with Exec(start_timeout=60) as ex:
         for name in ("git", "time"):
             (status,) = await ex.add_mcp(name, command=[sys.executable, "-m", f"mcp_server_{name}"])
             assert status.available, status.reason

@@ -19,7 +19,7 @@ SERVER = '{"mcpServers": {"time": {"command": "python", "args": ["-m", "mcp_serv
 
 SKILL = """+++
 name = "cost"
-description = "Tells what two of an item cost"
+description = "Says what two of an item cost"
 +++
 input item: string
 return run("shop:price", {item: item, count: 2})

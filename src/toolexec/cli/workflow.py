@@ -189,9 +189,9 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
     from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.workflow.formatter import format_workflow
 
-    texts = {name: read_source(name) for name in files}
-    made = {name: format_workflow(text) for name, text in texts.items()}
-    changed = [name for name, text in made.items() if text != texts[name]]
+    sources = {name: read_source(name) for name in files}
+    made = {name: format_workflow(text) for name, text in sources.items()}
+    changed = [name for name, text in made.items() if text != sources[name]]
     screen = session.screen
     if "-" in made and not check_only:
         screen.exact(made.pop("-"))
@@ -203,7 +203,7 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
     else:
         for name in changed:
             screen.note(f"{'would change' if check_only else 'formatted'} {name}")
-        screen.note(f"{_count(len(texts) - len(changed), 'workflow')} unchanged")
+        screen.note(f"{_count(len(sources) - len(changed), 'workflow')} unchanged")
     return FAILED if changed and check_only else OK
 
 
