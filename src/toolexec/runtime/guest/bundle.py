@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import marshal
@@ -123,6 +124,7 @@ def boot_bytes() -> bytes:
     modules: dict[str, tuple[bool, str, bytes]] = {}
     for name, (whole, inside) in _sources(_BOXED).items():
         text = _ANNOTATIONS.sub("", whole)  # which are never evaluated; typing takes longer to import than all the rest
+        text = _without_docstrings(text)
         modules[name] = inside, text, _compiled(name, text)
     strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
     # version 2 of the format is what every Python reads
@@ -167,6 +169,18 @@ def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     for path in sorted((_HERE / package).glob("*.py")):
         yield f"toolexec_guest.{package}" + ("" if path.stem == "__init__" else f".{path.stem}"), path
+
+
+def _without_docstrings(text: str) -> str:
+    """Empty the lines of docstrings, so that all others keep their numbers: the compiled code has none either."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None and len(node.body) > 1:
+            first, last = node.body[0].lineno - 1, node.body[0].end_lineno or 0
+            lines[first:last] = [""] * (last - first)
+    return "\n".join(lines)
 
 
 def _compiled(name: str, text: str) -> bytes:
