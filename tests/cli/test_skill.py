@@ -88,6 +88,15 @@ def test_a_plan_calls_nothing(cli: Cli, skill: Path) -> None:
     assert cli("skill", "plan", skill, "a=x").exit_code == 3
 
 
+def test_files_need_no_configuration(cli: Cli, skill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans and tests of files do not look at what is in the current directory."""
+    monkeypatch.chdir(skill.parent)
+    (skill.parent / "toolexec.toml").write_text("wrong = 1\n")
+    assert cli("skill", "test", skill).exit_code == 0
+    assert cli("skill", "plan", skill, "a=1").exit_code == 0
+    assert cli("skill", "list").exit_code == 2
+
+
 def test_a_skill_of_a_file_is_run(cli: Cli, tools_file: Path, skill: Path) -> None:
     """Run it, though it is not in the settings."""
     assert cli("skill", "run", skill, "a=1", "b=4", "-c", tools_file).stdout == "5\n"

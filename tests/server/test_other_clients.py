@@ -18,6 +18,9 @@ CONFIG = """
 [sources]
 python = ["tools.py"]
 
+[server]
+expose = "meta"
+
 [[policy.rules]]
 effect = "ask"
 tools = ["files:*"]

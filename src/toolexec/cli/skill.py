@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,6 +19,7 @@ __all__ = ["skill"]
 
 skill: typer.Typer = typer.Typer(no_args_is_help=True, help="Skills: workflows that are tools.")
 
+_SUFFIX: Final = ".workflow"
 Named = Annotated[
     str,
     typer.Argument(metavar="SKILL", help="A skill's name, or a file that ends with .workflow.", show_default=False),
@@ -40,7 +41,7 @@ def plan_command(
     context: typer.Context, name: Named, inputs: Inputs = None, config: Config = None, as_json: AsJson = False
 ) -> None:
     """Print the tool calls that a run would make, without making any."""
-    perform_command(context, lambda s: plan_skill(s, name, inputs or []), config, as_json, tools_needed=False)
+    _perform(context, lambda s: plan_skill(s, name, inputs or []), [name], config, as_json)
 
 
 @skill.command("run")
@@ -62,7 +63,7 @@ def try_command(
     as_json: AsJson = False,
 ) -> None:
     """Run the # test: blocks of skills against their recorded results. No tool is called."""
-    perform_command(context, lambda s: try_skills(s, names or []), config, as_json, tools_needed=False)
+    _perform(context, lambda s: try_skills(s, names or []), names or [], config, as_json)
 
 
 @skill.command("add")
@@ -77,6 +78,17 @@ def add_command(
 ) -> None:
     """Check skills against the tools, run their tests, and copy them into a directory of skills."""
     perform_command(context, lambda s: add_skills(s, files, to), config, as_json, tools_needed=False)
+
+
+def _perform(
+    context: typer.Context, command: Any, names: Sequence[str], config: list[Path] | None, as_json: bool
+) -> None:
+    """Run a command that calls no tool: where only files are named, it needs no configuration and looks for none."""
+    if names and all(name.endswith(_SUFFIX) for name in names) and not config and not context.obj[0]:
+        from toolexec.exec import Exec
+
+        perform_command(context, command, None, as_json, make=Exec)
+    perform_command(context, command, config, as_json, tools_needed=False)
 
 
 async def list_skills(session: Session) -> int:
@@ -217,7 +229,7 @@ def _find(session: Session, name: str) -> Skill:
     from toolexec.exec.skills import read_skill
     from toolexec.workflow.skill import NAMESPACE
 
-    if name.endswith(".workflow"):
+    if name.endswith(_SUFFIX):
         return read_skill(Path(name))
     known = session.ex.skills
     found = known.get(name) or known.get(f"{NAMESPACE}:{name}")
