@@ -164,7 +164,8 @@ def test_every_setting_can_be_shown(path: str, tmp_path: Path, monkeypatch: pyte
     """Whatever a key is set to, the text and the JSON can be read, and a secret is in neither."""
     monkeypatch.setattr("toolexec.config.load.check_parts", lambda *_, **__: None)  # whether it fits the others
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
-    value = [str(tmp_path / "mcp.json")] if path == "sources.include" else other_value(path)
+    there = {"sources.include": tmp_path / "mcp.json", "sources.skills": tmp_path}  # what must exist
+    value = [str(there[path])] if path in there else other_value(path)
     loaded = load_settings([], flags={path: value})
     read = loaded.settings.get(path)
     assert read != KEYS[path].default
