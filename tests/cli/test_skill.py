@@ -147,6 +147,17 @@ def test_a_wrong_skill_is_not_kept(
     assert not (tmp_path / "kept").exists()
 
 
+def test_two_files_of_one_name_are_refused(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
+    """Keep neither: one would be lost."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / skill.name).write_text(SUM)
+    done = cli("skill", "add", skill, other / skill.name, "--to", tmp_path / "kept", "-c", tools_file)
+    assert done.exit_code == 2
+    assert "the same name" in done.stderr
+    assert not (tmp_path / "kept").exists()
+
+
 def test_another_skill_is_not_overwritten(cli: Cli, tools_file: Path, skill: Path, tmp_path: Path) -> None:
     """Keep a file that is there and differs, and all else."""
     kept = tmp_path / "kept"

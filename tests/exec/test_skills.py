@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -172,6 +173,23 @@ class TestLimits:
         ex.add_skill(text("calls", 'run("skill:twice")\nreturn run("skill:twice")'))
         assert (await ex.run_tool("skill:calls")).value == 2
 
+    async def test_a_task_that_outlives_its_run_is_not_counted_in_it(self, ex: Exec) -> None:
+        """The cap of a run ends with the run."""
+        go, left = asyncio.Event(), list[asyncio.Task[Any]]()
+
+        async def later() -> Any:
+            await go.wait()
+            return await ex.run_tool("skill:many")
+
+        async def begin() -> None:
+            left.append(asyncio.create_task(later()))
+
+        ex.add(begin, "a:begin")
+        ex.add_skill(text("many", 'collect i in range(5) { run("a:put", {n: i}) }'))
+        assert (await ex.run_workflow('run("a:begin")', max_tool_calls=1)).ok
+        go.set()
+        assert (await left[0]).value == [0, 1, 2, 3, 4]
+
 
 class TestAdding:
     """What is wrong is refused with nothing added."""
@@ -226,8 +244,8 @@ async def test_the_example_skills_run_over_real_servers(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("x = 1\n")
     for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "Add x"]):
         subprocess.run([*git, *command], check=True, timeout=60)
-    for key, value in (("user.name", "Ann"), ("user.email", "ann@example.com")):
-        subprocess.run([*git, "config", key, value], check=True, timeout=60)
+    for key, setting in (("user.name", "Ann"), ("user.email", "ann@example.com")):
+        subprocess.run([*git, "config", key, setting], check=True, timeout=60)
     repo: dict[str, Any] = {"repo": str(tmp_path)}
     async with Exec(start_timeout=60) as ex:
         for name in ("git", "time"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -111,3 +112,11 @@ def test_limits_of_a_run() -> None:
         assert ex.run_workflow('run("t:wait")', allowed_tools=["github:*"]).error is not None
         with pytest.raises(ConfigurationError, match="did you mean timeout"):
             ex.run_workflow("1", timout=1)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("metadata", [{"inputs": [1]}, {"inputs": "x"}, {"max_steps": "9"}, {"max_steps": -1}])
+async def test_metadata_of_the_wrong_type_is_refused(metadata: dict[str, Any]) -> None:
+    """Nothing runs, and the error names what is wrong."""
+    async with Exec() as ex:
+        with pytest.raises(ConfigurationError, match=r"inputs|max_steps"):
+            await ex.execute_code("return 1", language="workflow", metadata=metadata)

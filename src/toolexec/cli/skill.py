@@ -168,15 +168,18 @@ def _tried(session: Session, found: Skill) -> list[dict[str, Any]]:
 
 
 async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
-    """Copy skills into a directory, all or none of them.
+    """Copy skills into a directory; none of them where one is wrong.
 
     Raises WorkflowCheckError for mistakes that the tools show, and ConfigurationError for a test that fails, a file
     that is there already, and a directory that cannot be written.
     """
     from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
+    from toolexec.errors import ConfigurationError
 
     found = {to / file.name: _find(session, str(file)) for file in files}
+    if len(found) < len(files):
+        raise ConfigurationError("two of these files have the same name; one would take the place of the other")
     await connect(session)
     for each in found.values():
         _accept(session, each)

@@ -90,7 +90,10 @@ class Skills:
             raise ExecutionError(f"a skill must not call itself: {path}", tool_id=skill.id, op="execute")
         code = self._code()
         request = code.request(skill.source, _settings(skill, args))
-        request = replace(request, gateway=ACTIVE.get(), on_event=_Reports(context))
+        caller = ACTIVE.get()
+        if caller is not None and caller.is_closed():  # a task that outlived the run which it was begun in
+            caller = None
+        request = replace(request, gateway=caller, on_event=_Reports(context))
         before = _RUNNING.set((*around, skill.id))
         try:
             result = await code.run_request(request)

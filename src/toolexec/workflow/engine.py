@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
-from toolexec.errors import CodeError, CodeTimeoutError, ToolExecError
+from toolexec.errors import CodeError, CodeTimeoutError, ConfigurationError, ToolExecError
 from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.driver import run_workflow
@@ -43,10 +43,10 @@ class WorkflowEngine:
     async def execute(self, request: ExecuteRequest, tools: Tools) -> CodeResult:
         """Run a workflow. It is checked first, against the tools that it may call: one with mistakes is not begun.
 
-        Its deadline stops it and its calls; what it had printed and called until then is kept.
+        Its deadline stops it and its calls; what it had printed and called until then is kept. Raises
+        ConfigurationError for metadata of the wrong type.
         """
-        inputs: Mapping[str, object] = request.metadata.get("inputs") or {}
-        budget = Budget(min(request.metadata.get("max_steps") or MAX_STEPS, MAX_STEPS))
+        inputs, budget = _asked(request.metadata)
         deadline: asyncio.Timeout | None = None
         result = CodeResult(language="workflow", backend=_BACKEND, limits_enforced=_ENFORCED)
         try:
@@ -75,6 +75,16 @@ class WorkflowEngine:
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return program
+
+
+def _asked(metadata: Mapping[str, Any]) -> tuple[Mapping[str, object], Budget]:
+    """Return the inputs and the budget that the metadata of a request ask for."""
+    inputs, steps = metadata.get("inputs") or {}, metadata.get("max_steps") or MAX_STEPS
+    if not isinstance(inputs, Mapping):
+        raise ConfigurationError(f"the inputs of a workflow map names to values; this is a {type(inputs).__name__}")
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+        raise ConfigurationError(f"max_steps must be 0 (no bound of its own) or more, not {steps!r}")
+    return cast("Mapping[str, object]", inputs), Budget(min(steps, MAX_STEPS))
 
 
 def _check(workflow: Workflow, tools: Tools) -> None:
