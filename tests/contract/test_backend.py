@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from toolexec.backend import Backend, LocalBackend, ProviderBackend
+from toolexec.backend.providers import Definition, ProvidedTool, SourceBackend
 from toolexec.errors import BackendNotFoundError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
@@ -57,6 +59,37 @@ def memory() -> InMemoryBackend:
     return backend
 
 
+class LocalSource:
+    """Provides the tools of a local backend."""
+
+    kind = "suite"
+
+    def __init__(self) -> None:
+        self.backend = local("local")
+
+    async def load(self) -> Definition:
+        """Give each tool with the local backend's calls."""
+        names = {tool.name: tool for tool in await self.backend.list_tools()}
+        return Definition(
+            tools=[
+                ProvidedTool(
+                    tool,
+                    partial(self.backend.call, name),
+                    partial(self.backend.stream, name) if name in ("count", "forever") else None,
+                )
+                for name, tool in names.items()
+            ]
+        )
+
+    async def aclose(self) -> None:
+        """Close the local backend."""
+        await self.backend.aclose()
+
+    def info(self) -> Mapping[str, Any]:
+        """Say nothing."""
+        return {}
+
+
 def maker(build: Callable[[], Backend]) -> MakeBackend:
     """Make the backend that the suite checks."""
 
@@ -77,6 +110,7 @@ BACKENDS: dict[str, MakeBackend] = {
     "named local": maker(lambda: local("suite")),
     "provider": maker(provider),
     "memory": maker(memory),
+    "source": maker(lambda: SourceBackend("suite", LocalSource())),
 }
 
 

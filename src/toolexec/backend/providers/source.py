@@ -1,0 +1,63 @@
+"""What a provider of tools has to give: its tools, each with the function that makes its calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.tool import Tool
+
+__all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source"]
+
+MakeCall: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
+"""Makes a call and returns its raw answer; see `Backend.call`."""
+MakeStream: TypeAlias = Callable[[ToolCall], AsyncGenerator[StreamEvent, None]]
+"""Makes a call piece by piece; see `StreamingBackend.stream`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidedTool:
+    """One tool, and what makes its calls; `stream` is None for one that answers in one piece."""
+
+    tool: Tool
+    call: MakeCall
+    stream: MakeStream | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What was read: the tools in a stable order, and what could not become a tool with the reason for each."""
+
+    tools: Sequence[ProvidedTool] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Source(Protocol):
+    """Reads a definition, such as an OpenAPI document, and makes the calls of the tools in it.
+
+    It is read again when the definition may have changed; calls that are under way go on with what was read before.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What it is: `openapi`, `grpc`, `command`, ..."""
+        ...
+
+    async def load(self) -> Definition:
+        """Read the definition.
+
+        Raises ConfigurationError (or a subclass) for one that cannot ever be used, BackendError for one that may be
+        there later.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Free connections and end processes, also when called twice or before `load`."""
+        ...
+
+    def info(self) -> Mapping[str, Any]:
+        """Return what is worth showing in the backend's status: where it is, which version. No secrets."""
+        ...

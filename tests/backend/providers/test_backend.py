@@ -1,0 +1,154 @@
+"""The backend of every provider that reads its tools from a definition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from toolexec import Exec, Tool
+from toolexec.backend.providers import Definition, ProvidedTool, SourceBackend
+from toolexec.backend.providers.kinds import source_of
+from toolexec.errors import BackendNotFoundError, BackendUnavailableError, ConfigurationError, HandlerError
+from toolexec.model.call import ToolCall
+
+
+class Scripted:
+    """A source that has one reading after the other: the names of tools, or what to raise."""
+
+    kind = "scripted"
+
+    def __init__(self, *readings: Sequence[str] | BaseException) -> None:
+        self.readings = list(readings)
+        self.loads = 0
+        self.closed = 0
+
+    async def load(self) -> Definition:
+        """Read; the last reading is repeated."""
+        self.loads += 1
+        reading = self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
+        if isinstance(reading, BaseException):
+            raise reading
+        return Definition(tools=[ProvidedTool(_tool(name), self.call) for name in reading], skipped={"odd": "no id"})
+
+    async def call(self, call: ToolCall) -> Any:
+        """Answer the arguments, or fail."""
+        if call.args and call.args.get("fail"):
+            raise ValueError("it failed")
+        return dict(call.args or {})
+
+    async def aclose(self) -> None:
+        """Count."""
+        self.closed += 1
+
+    def info(self) -> Mapping[str, Any]:
+        """Say where it is."""
+        return {"where": "here"}
+
+
+def _tool(name: str) -> Tool:
+    return Tool(name=name, namespace="api", input_schema={"type": "object"})
+
+
+async def test_the_tools_of_a_source_are_found_and_called() -> None:
+    """They are in the index once the Exec has started, with the source's facts in the status."""
+    source = Scripted(["get"])
+    async with Exec() as ex:
+        await ex.add_backends(SourceBackend("api", source))
+        assert (await ex.run_tool("api:get", {"a": 1})).value == {"a": 1}
+        status = next(each for each in ex.backend_statuses() if each.name == "api")
+        assert status.available
+        assert status.skipped == {"odd": "no id"}
+        assert status.info["provider"] == "scripted"
+        assert status.info["where"] == "here"
+        assert status.info["calls"] == 1
+        assert status.info["latency_ms"] >= 0
+    assert source.closed == 1
+
+
+async def test_a_source_that_cannot_be_read_is_tried_again_by_a_call() -> None:
+    """It has a pause between two readings, and never fails the start."""
+    now = 100.0
+    source = Scripted(OSError("no route"), OSError("no route"), ["get"])
+    backend = SourceBackend("api", source, clock=lambda: now)
+    await backend.start()
+    assert backend.status().reason == "OSError: no route"
+    assert not backend.status().available
+    now += 1.0
+    with pytest.raises(BackendUnavailableError, match="no route"):
+        await backend.call("get", ToolCall("api:get"))
+    with pytest.raises(BackendUnavailableError, match="no route"):
+        await backend.call("get", ToolCall("api:get"))
+    assert source.loads == 2
+    now += 1.0
+    assert await backend.call("get", ToolCall("api:get", {"b": 2})) == {"b": 2}
+    await backend.aclose()
+
+
+async def test_a_refresh_publishes_what_changed_and_keeps_tools_when_it_fails() -> None:
+    """Listeners hear each reading; a failed one changes nothing but the last error."""
+    backend = SourceBackend("api", Scripted(["get"], ["get", "put"], OSError("gone")))
+    heard: list[list[str]] = []
+    stop = backend.on_tools(lambda tools: heard.append([tool.name for tool in tools]))
+    await backend.start()
+    assert (await backend.refresh()).tools == 2
+    status = await backend.refresh()
+    assert status.available
+    assert status.info["last_error"] == "OSError: gone"
+    stop()
+    assert heard == [["get"], ["get", "put"]]
+    await backend.aclose()
+
+
+async def test_it_refreshes_by_itself() -> None:
+    """With an interval the definition is read again and again until the backend is closed."""
+    source = Scripted(["get"])
+    backend = SourceBackend("api", source, refresh=0.01)
+    await backend.start()
+    async with asyncio.timeout(30):
+        while source.loads < 3:
+            await asyncio.sleep(0.01)
+    await backend.aclose()
+    loads = source.loads
+    await asyncio.sleep(0.05)
+    assert source.loads == loads
+
+
+async def test_failures_of_calls_are_told_apart() -> None:
+    """What a tool raises is the call's failure; a name that is gone is said to be gone; a closed one is unavailable."""
+    backend = SourceBackend("api", Scripted(["get"]))
+    await backend.start()
+    with pytest.raises(HandlerError, match="ValueError: it failed"):
+        await backend.call("get", ToolCall("api:get", {"fail": True}))
+    assert backend.status().info["last_error"] == "api:get raised ValueError: it failed"
+    with pytest.raises(BackendNotFoundError, match="no tool put"):
+        await backend.call("put", ToolCall("api:put"))
+    await backend.aclose()
+    with pytest.raises(BackendUnavailableError, match="closed"):
+        await backend.call("get", ToolCall("api:get"))
+
+
+async def test_a_reading_has_a_time_limit() -> None:
+    """A source that hangs is given up."""
+
+    class Hanging(Scripted):
+        async def load(self) -> Definition:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    backend = SourceBackend("api", Hanging([]), timeout=0.01)
+    await backend.start()
+    assert "within 0.01 s" in (backend.status().reason or "")
+    await backend.aclose()
+
+
+def test_wrong_settings_are_refused() -> None:
+    """Names, times and kinds are checked at the door."""
+    with pytest.raises(ConfigurationError, match="its name"):
+        SourceBackend("a b", Scripted([]))
+    with pytest.raises(ConfigurationError, match="above 0"):
+        SourceBackend("a", Scripted([]), timeout=0)
+    with pytest.raises(ConfigurationError, match="there is no kind 'opnapi'"):
+        source_of("opnapi", "a", {})
