@@ -46,8 +46,8 @@ class SourceBackend:
     It never fails to start: what cannot be read leaves the backend unavailable, with the reason in its status, and is
     tried again when a call needs it, at most once in a pause that grows from half a second to 30. *refresh* is the
     number of seconds after which the definition is read again (0: only by `refresh`); one that cannot be read again
-    leaves the tools as they were. *timeout* bounds one reading, in seconds. *clock* gives seconds. Raises ConfigurationError for a name that
-    is not one, and for times below 0.
+    leaves the tools as they were. *timeout* bounds one reading, in seconds. *clock* gives seconds. Raises
+    ConfigurationError for a name that is not one, and for times below 0.
     """
 
     kind: BindingKind = "provider"
