@@ -20,8 +20,10 @@ demo: $(DEMO)
 	@$(BIN)/toolexec demo
 
 test: $(STAMP)
-	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180
+	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE)
 
+# The fast tier runs once: under coverage here, which tests/gate.py adds to.
+test-full: COVERAGE = --cov=toolexec --cov-branch --cov-report=
 test-full: test
 	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
