@@ -10,6 +10,7 @@ ORDER = [
     "errors",
     "model",
     "process",
+    "net",
     "adapter",
     "discovery",
     "backend",

@@ -19,6 +19,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "google": "containerd",
     "grpc": "containerd",
     "h11": "egress",
+    "httpcore2": "http",
     "httpx2": "mcp",
     "jwt": "serve",
     "keyring": "keyring",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,16 +9,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
+from toolexec.net.hosts import plain_host, read_authority, read_rule, written_authority
 
 __all__ = ["Egress", "EgressRecord", "Origin", "Place", "Scheme", "Secret", "plain_host", "read_authority"]
 
 Scheme: TypeAlias = Literal["http", "https"]
 Place: TypeAlias = Literal["headers", "url", "body"]
 
-DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
-_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
-_PORT: Final = re.compile(r"[0-9]{1,5}")
 _PLACEHOLDER: Final = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
@@ -33,8 +29,7 @@ class Origin(NamedTuple):
     @property
     def authority(self) -> str:
         """What a Host header says: without the port where that is the usual one."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        return written_authority(self.scheme, self.host, self.port)
 
 
 @checked("Secret")
@@ -61,7 +56,7 @@ class Secret:
         if not self.hosts or isinstance(self.hosts, str):
             raise ConfigurationError(f"the secret {self.ref} needs the list of hosts that it may be sent to")
         for host in self.hosts:
-            _read_rule(host)
+            read_rule(host)
         unknown = sorted({*self.where} - {*get_args(Place)})
         if unknown or not self.where:
             raise ConfigurationError(
@@ -71,7 +66,7 @@ class Secret:
     def goes_to(self, origin: Origin) -> bool:
         """Return whether it may be sent there."""
         return (origin.scheme == "https" or self.plain_http) and any(
-            _read_rule(host).matches(origin.host, origin.port) for host in self.hosts
+            read_rule(host).matches(origin.host, origin.port) for host in self.hosts
         )
 
 
@@ -110,7 +105,7 @@ class Egress:
         if isinstance(self.hosts, str):
             raise ConfigurationError("the hosts that code may reach are a list, not one text")
         for host in self.hosts:
-            _read_rule(host)
+            read_rule(host)
         for placeholder, other in ((one, two) for one in self.secrets for two in self.secrets if one != two):
             if placeholder in other:
                 raise ConfigurationError(f"the placeholder {placeholder} is part of {other}; use ones that differ")
@@ -128,11 +123,11 @@ class Egress:
 
     def allows(self, host: str, port: int) -> bool:
         """Return whether code may reach this host (in the form of `plain_host`) on this port."""
-        return any(_read_rule(rule).matches(host, port) for rule in self.hosts)
+        return any(read_rule(rule).matches(host, port) for rule in self.hosts)
 
     def names_address(self, address: str) -> bool:
         """Return whether `hosts` has this very IP address."""
-        return any(rule.host == address and not rule.below for rule in map(_read_rule, self.hosts))
+        return any(rule.host == address and not rule.below for rule in map(read_rule, self.hosts))
 
     def secrets_for(self, origin: Origin, place: Place) -> dict[str, Secret]:
         """Return the secrets that go into this part of requests to *origin*, by placeholder."""
@@ -160,75 +155,3 @@ class EgressRecord:
     received: int
     allowed: bool
     reason: str = ""
-
-
-class _Rule(NamedTuple):
-    """An entry of a list of hosts. `below` means names below `host`, of which there is every one for ""."""
-
-    host: str
-    below: bool
-    port: int
-
-    def matches(self, host: str, port: int) -> bool:
-        if port not in ((self.port,) if self.port else DEFAULT_PORTS.values()):
-            return False
-        if not self.below:
-            return host == self.host
-        return not _is_address(host) and (not self.host or host.endswith(f".{self.host}"))
-
-
-def read_authority(text: str, default_port: int) -> tuple[str, int] | None:
-    """Return host and port of `host`, `host:port` or `[address]:port`; None for any other form."""
-    if text.startswith("["):
-        inside, bracket, rest = text[1:].partition("]")
-        if not bracket or ":" not in inside or (rest and not rest.startswith(":")):
-            return None
-        name, port = inside, rest[1:] if rest else None
-    else:
-        name, colon, after = text.partition(":")
-        port = after if colon else None
-    host = plain_host(name)
-    if host is None or (":" in host) != text.startswith("["):
-        return None
-    if port is None:
-        return host, default_port
-    if not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
-        return None
-    return host, int(port)
-
-
-def plain_host(name: str) -> str | None:
-    """Return a host as it is compared: in lower case, ASCII, without a dot at its end; None if it is invalid."""
-    if ":" in name:
-        return str(ipaddress.IPv6Address(name)) if _is_address(name) and "%" not in name else None
-    if not name.isascii():
-        try:
-            name = name.encode("idna").decode("ascii")
-        except UnicodeError:
-            return None
-    name = name.lower().removesuffix(".")
-    return name if _NAME.fullmatch(name) else None
-
-
-def _read_rule(text: str) -> _Rule:
-    """An entry of a list of hosts; raises ConfigurationError."""
-    star, name = (True, text[1:]) if text.startswith("*") else (False, text)
-    if star and (not name or name.startswith(":")):
-        port = read_authority(f"x{name}", 0)
-        if port is not None:
-            return _Rule("", below=True, port=port[1])
-    elif not star or name.startswith("."):
-        found = read_authority(name.removeprefix("."), 0)
-        if found is not None and not (star and _is_address(found[0])):
-            return _Rule(found[0], below=star, port=found[1])
-    raise ConfigurationError(
-        f"{text!r} is no host that code can be allowed to reach; use api.example.com, *.example.com or one with :PORT"
-    )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

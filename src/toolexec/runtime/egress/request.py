@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from toolexec.runtime.egress.policy import DEFAULT_PORTS, Origin, Scheme, read_authority
+from toolexec.net.hosts import DEFAULT_PORTS, read_authority
+from toolexec.runtime.egress.policy import Origin, Scheme
 
 __all__ = ["Asked", "Headers", "RefusedError", "asked_of_origin", "asked_of_proxy", "end_to_end", "tunnel_to", "values"]
 
