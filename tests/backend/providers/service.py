@@ -93,6 +93,9 @@ def _app(service: Service) -> Starlette:
             {"method": seen.method, "path": seen.path, "query": seen.query, "headers": seen.headers, "body": seen.body.decode("latin-1")}
         )  # fmt: skip
 
+    async def other(request: Request, _: Exception) -> Response:
+        return await echo(request)
+
     async def status(request: Request) -> Response:
         await keep(request)
         code = int(request.path_params["code"])
@@ -181,7 +184,8 @@ def _app(service: Service) -> Starlette:
             Route("/items", items, methods=every),
             Route("/documents/{name}", document),
             Route("/{rest:path}", echo, methods=every),
-        ]
+        ],
+        exception_handlers={404: other},  # no route matches a line break
     )
 
 

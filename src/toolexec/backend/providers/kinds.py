@@ -13,7 +13,9 @@ from toolexec.errors.hints import did_you_mean
 
 __all__ = ["PROVIDER_KINDS", "MakeSource", "source_of"]
 
-PROVIDER_KINDS: Final[dict[str, str]] = {}
+PROVIDER_KINDS: Final[dict[str, str]] = {
+    "http": "toolexec.backend.providers.http:http_source",
+}
 """Where the source of each kind is made: `module:function`, which is a `MakeSource`."""
 
 

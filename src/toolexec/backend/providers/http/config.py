@@ -1,0 +1,294 @@
+"""Which endpoints are tools, and what is sent to each."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypedDict, cast
+
+from jmespath import compile as compile_path
+from jmespath.exceptions import JMESPathError
+
+from toolexec.backend.providers.files import read_definition_file
+from toolexec.backend.providers.http.template import PathTemplate, placeholders
+from toolexec.backend.secrets import SecretResolver, has_reference
+from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
+from toolexec.model.ids import check_segment
+from toolexec.model.settings import check_settings, checked
+
+__all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "auth_parts"]
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_TEXT: Final[Mapping[str, Any]] = {"type": ["string", "number", "boolean"]}
+_BASE: Final = re.compile(r"https?://[^/?#@\s{}]+(?:/[^?#\s{}]*)?")
+_ORIGIN: Final = re.compile(r"https?://[^/?#]*")
+AUTH_FORMS: Final = (
+    frozenset(["bearer"]),
+    frozenset(["username", "password"]),
+    frozenset(["header", "value"]),
+    frozenset(["query", "value"]),
+)
+
+
+class HTTPToolSettings(TypedDict, total=False):
+    """What an endpoint as a tool takes; see `HTTPTool`."""
+
+    path: str
+    method: str
+    title: str
+    description: str
+    query: Mapping[str, Any]
+    headers: Mapping[str, str]
+    body: Any
+    response: str
+    success: Sequence[int]
+    parameters: Mapping[str, Mapping[str, Any]]
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any]
+    tags: Sequence[str]
+    read_only: bool
+    idempotent: bool
+    destructive: bool
+
+
+@checked("HTTP tool")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPTool:
+    """One endpoint as a tool.
+
+    `path` follows the provider's `base_url`, or is a whole URL. In it `{name}` is replaced by an argument,
+    percent-encoded as a part of one segment. In `query`, `headers` and `body`, `{{name}}` is: alone in a string it
+    keeps its type, inside a longer string it is written as text, and what it names is left out where the argument is
+    not given. A list in the query becomes the same parameter several times. A `body` that is not a string is sent as
+    JSON, or as a form where the `content-type` header says so; a string is sent as it is.
+
+    `response` is a JMESPath expression that picks the value out of the JSON that comes back. A status that is not in
+    `success` (200 to 299 unless given) is an error.
+
+    The input schema is `input_schema`, or comes from the placeholders: those of the path and the body are required, and
+    `parameters`, name to schema, describes them more exactly. A default there is filled in. Without `read_only`,
+    `idempotent` and `destructive`, the method says which the tool is. Raises ConfigurationError for what cannot work.
+    """
+
+    name: str
+    path: str = ""
+    method: str = "GET"
+    title: str = ""
+    description: str = ""
+    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+    response: str = ""
+    success: Sequence[int] = ()
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    input_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+    tags: Sequence[str] = ()
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    destructive: bool | None = None
+
+    def __post_init__(self) -> None:
+        if problem := check_segment(self.name):
+            raise ConfigurationError(f"HTTP tool {self.name[:100]!r}: its name {problem}")
+        if self.method not in _METHODS:
+            known = did_you_mean(self.method.upper(), _METHODS)
+            raise ConfigurationError(f"{self.where}: there is no method {self.method!r}; {known}")
+        if self.body is not None and self.method in ("GET", "HEAD"):
+            raise ConfigurationError(f"{self.where}: a {self.method} request has no body")
+        if "{" in self.origin:
+            raise ConfigurationError(f"{self.where}: the host of {self.path!r} cannot come from an argument")
+        if any(not 100 <= status <= 599 for status in self.success):
+            raise ConfigurationError(f"{self.where}: success must be statuses from 100 to 599")
+        try:
+            compile_path(self.response or "@")
+        except JMESPathError as error:
+            raise ConfigurationError(f"{self.where}: response is not JMESPath: {error}") from error
+        self._check_names()
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        return f"HTTP tool {self.name}"
+
+    @property
+    def origin(self) -> str:
+        """Scheme and host where `path` is a whole URL; else empty."""
+        found = _ORIGIN.match(self.path)
+        return found[0] if found is not None else ""
+
+    def template(self) -> PathTemplate:
+        """Return the template of its path."""
+        return PathTemplate(self.path, self.where)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the input schema: as it is given, or as the placeholders show it."""
+        if self.input_schema is not None:
+            return dict(self.input_schema)
+        properties: dict[str, Any] = {}
+        required: dict[str, None] = {}
+        for name, kind, needed in self._arguments():
+            properties.setdefault(name, {**kind, **self.parameters.get(name, {})})
+            if needed and "default" not in properties[name]:
+                required[name] = None
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        return {**schema, "required": [*required]} if required else schema
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the values of arguments that a call may leave out."""
+        properties = cast("Mapping[str, Any]", self.schema().get("properties", {}))
+        return {
+            name: each["default"]
+            for name, each in properties.items()
+            if isinstance(each, Mapping) and "default" in each
+        }
+
+    def _arguments(self) -> list[tuple[str, Mapping[str, Any], bool]]:
+        """Return each argument that a placeholder names, what fits there, and whether it is needed."""
+        found: list[tuple[str, Mapping[str, Any], bool]] = [(name, _TEXT, True) for name in self.template().names]
+        for name, whole in placeholders(dict(self.query)):
+            lists = {"type": [*_TEXT["type"], "array"]}
+            found.append((name, lists if whole else _TEXT, False))
+        found += [(name, _TEXT, False) for name, _ in placeholders(dict(self.headers))]
+        found += [(name, {} if whole else _TEXT, True) for name, whole in placeholders(self.body)]
+        return found
+
+    def _check_names(self) -> None:
+        """Raise for a parameter that no placeholder names, and for a placeholder that the input schema lacks."""
+        named = {name for name, _, _ in self._arguments()}
+        for name in self.parameters:
+            if name not in named:
+                raise ConfigurationError(
+                    f"{self.where}: no placeholder is called {name!r}; {did_you_mean(name, sorted(named))}"
+                )
+        if self.input_schema is None:
+            return
+        if self.parameters:
+            raise ConfigurationError(f"{self.where}: give either an input_schema or parameters")
+        properties, required = self.input_schema.get("properties", {}), self.input_schema.get("required", ())
+        for name in sorted(named - {*properties}):
+            raise ConfigurationError(f"{self.where}: the input_schema has no property {name!r}")
+        for name in self.template().names:
+            if name not in required and "default" not in properties[name]:
+                raise ConfigurationError(f"{self.where}: {name!r} is in the path, so the input_schema must require it")
+
+
+class HTTPSettings(TypedDict, total=False):
+    """The settings of an `HTTPProvider` by keyword, beside its name; for type checkers."""
+
+    base_url: str
+    tools: Mapping[str, Any]
+    file: str | Path
+    namespace: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    auth: Mapping[str, str]
+    hosts: Sequence[str]
+    allow_private: bool
+    timeout: float
+    max_response_bytes: int
+    max_connections: int
+    ca_file: str | Path
+
+
+@checked("HTTP provider")
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HTTPProvider:
+    """Endpoints as tools: `tools` are `HTTPTool`s, `base_url` is what their paths follow.
+
+    `headers` and `query` go along with every request. `auth` is one of `{bearer}`, `{username, password}`,
+    `{header, value}` and `{query, value}`. Only the hosts of these URLs are reached; redirects may also lead to
+    `hosts`. `allow_private` allows names of private addresses, an address that is written in a URL is allowed anyway.
+    `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response. `namespace` is that of
+    the tools' IDs; the default is the name.
+
+    With *secrets*, references in base_url, headers, query and auth are filled in when the tools are loaded; the values
+    are taken out of what comes back. The repr shows none of them. Raises ConfigurationError.
+    """
+
+    name: str
+    base_url: str = ""
+    tools: Sequence[HTTPTool] = ()
+    namespace: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: Mapping[str, str] = field(default_factory=dict[str, str])
+    hosts: Sequence[str] = ()
+    allow_private: bool = False
+    timeout: float = 30.0
+    max_response_bytes: int = 16 * 2**20
+    max_connections: int = 100
+    ca_file: str | Path = ""
+    secrets: SecretResolver | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
+            if problem := check_segment(segment):
+                raise ConfigurationError(f"provider {self.name!r}: its {label} {problem}")
+        if self.auth and frozenset(self.auth) not in AUTH_FORMS:
+            forms = ", ".join("{" + ", ".join(sorted(form)) + "}" for form in AUTH_FORMS)
+            raise ConfigurationError(f"provider {self.name}: auth must be one of {forms}")
+        for tool in self.tools:
+            if not tool.origin and not self.base_url:
+                raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
+        later = self.secrets is not None and has_reference(self.base_url)
+        if self.base_url and not later and not _BASE.fullmatch(self.base_url):
+            raise ConfigurationError(
+                f"provider {self.name}: base_url must be a URL with http:// or https://, without a user and a query"
+            )
+
+    @classmethod
+    def from_settings(
+        cls, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None
+    ) -> HTTPProvider:
+        """Read `HTTPSettings`; `file` names a TOML, YAML or JSON file with more of them.
+
+        Raises ConfigurationError, also for a file that cannot be read, and MissingExtraError for YAML without PyYAML.
+        """
+        where = f"provider {name}"
+        check_settings(where, HTTPSettings, settings)
+        parts = dict(settings)
+        if file := parts.pop("file", ""):
+            parts = _merged(where, read_definition_file(file, where), parts)
+        tools = parts.pop("tools", {})
+        return cls(name=name, tools=[_tool(key, tool) for key, tool in tools.items()], secrets=secrets, **parts)
+
+    def __repr__(self) -> str:
+        return f"HTTPProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
+
+
+def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the headers and the query parameters that *auth* stands for."""
+    if "bearer" in auth:
+        return {"Authorization": f"Bearer {auth['bearer']}"}, {}
+    if "username" in auth:
+        pair = f"{auth['username']}:{auth['password']}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
+    if "header" in auth:
+        return {auth["header"]: auth["value"]}, {}
+    return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
+
+
+def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a file with what is given beside it, which has precedence."""
+    check_settings(f"{where}: its file", HTTPSettings, found)
+    if "file" in found:
+        raise ConfigurationError(f"{where}: a file cannot name another file")
+    merged = {**found, **given}
+    for name in ("tools", "headers", "query"):
+        if name in found and name in given:
+            merged[name] = {**found[name], **given[name]}
+    return merged
+
+
+def _tool(name: str, settings: HTTPTool | Mapping[str, Any]) -> HTTPTool:
+    if isinstance(settings, HTTPTool):
+        return settings
+    if not isinstance(settings, Mapping):
+        raise ConfigurationError(f"HTTP tool {name}: its settings must be a mapping")
+    check_settings(f"HTTP tool {name}", HTTPToolSettings, settings)
+    return HTTPTool(name=name, **settings)

@@ -1,0 +1,256 @@
+"""The provider of single endpoints: what it lists, and how it calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from jmespath import compile as compile_path
+
+from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
+from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
+from toolexec.backend.providers.replies import failure_of, is_json, value_of
+from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
+from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONObject
+from toolexec.model.secret_keys import is_telling
+from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.net.hosts import DEFAULT_PORTS
+from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
+
+__all__ = ["HTTPSource", "http_source"]
+
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class HTTPSource:
+    """Provides endpoints as tools.
+
+    *make* reads the provider: it is called at each load, so that a file that has changed is read again.
+    """
+
+    kind = "http"
+
+    def __init__(self, provider: HTTPProvider, make: partial[HTTPProvider] | None = None) -> None:
+        self._provider = provider
+        self._make = make
+        self._clients: dict[tuple[Any, ...], HTTPClient] = {}
+
+    async def load(self) -> Definition:
+        """Return the tools, with the references in the settings filled in.
+
+        Raises ConfigurationError, SecretError and MissingExtraError.
+        """
+        if self._make is not None:
+            self._provider = await asyncio.to_thread(self._make)
+        provider, hide = await asyncio.to_thread(_resolved, self._provider)
+        client = self._client(provider)
+        tools: list[ProvidedTool] = []
+        skipped: dict[str, str] = {}
+        for tool in provider.tools:
+            endpoint = _Endpoint(provider, tool, client, hide)
+            try:
+                tools.append(ProvidedTool(endpoint.tool(), endpoint.call))
+            except ToolExecError as error:
+                skipped[tool.name] = error.message
+        return Definition(tools=tools, skipped=skipped)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
+
+    def info(self) -> Mapping[str, Any]:
+        """Return the hosts that it calls."""
+        return {"url": ", ".join(_hosts(self._provider)) or "-"}
+
+    def _client(self, provider: HTTPProvider) -> HTTPClient:
+        """Return the client for these settings: calls that are under way go on with that of the settings before."""
+        settings: dict[str, Any] = {
+            "hosts": (*_hosts(provider), *provider.hosts),
+            "allow_private": provider.allow_private,
+            "timeout": provider.timeout,
+            "max_response_bytes": provider.max_response_bytes,
+            "max_connections": provider.max_connections,
+            "ca_file": provider.ca_file,
+        }
+        key = tuple(settings.values())
+        if key not in self._clients:
+            self._clients[key] = HTTPClient(**settings)
+        return self._clients[key]
+
+
+class _Endpoint:
+    """Makes the calls of one tool."""
+
+    def __init__(self, provider: HTTPProvider, spec: HTTPTool, client: HTTPClient, hide: Scrubber) -> None:
+        self._provider = provider
+        self._spec = spec
+        self._client = client
+        self._hide = hide
+        self._path = spec.template()
+        self._base = "" if spec.origin else provider.base_url.rstrip("/")
+        self._pick = compile_path(spec.response) if spec.response else None
+        self._defaults = spec.defaults()
+        self._headers, self._query = auth_parts(provider.auth)
+        self._headers = {**provider.headers, **self._headers}
+        self._query = {**provider.query, **self._query}
+
+    def tool(self) -> Tool:
+        """Return the tool. Raises InvalidToolError and InvalidSchemaError."""
+        spec = self._spec
+        return Tool(
+            name=spec.name,
+            namespace=self._provider.namespace or self._provider.name,
+            title=spec.title,
+            description=spec.description or f"{spec.method} {spec.path.partition('?')[0]}",
+            input_schema=spec.schema(),
+            output_schema=spec.output_schema,
+            annotations=_annotations(spec),
+            tags=spec.tags,
+        )
+
+    async def call(self, call: ToolCall) -> Any:
+        """Send the request and return what its response says; see `Backend.call`."""
+        request = self._request({**self._defaults, **(call.args or {})})
+        try:
+            response = await self._client.send(request)
+            return self._answer(response)
+        except ToolExecError as error:
+            if self._hide:
+                error.message = self._hide.text(error.message)
+                error.args = (error.message, *error.args[1:])
+            raise
+
+    def _answer(self, response: HTTPResponse) -> Any:
+        name = f"{self._provider.name}:{self._spec.name}"
+        success = self._spec.success or range(200, 300)
+        if response.status not in success:
+            raise failure_of(name, response, self._hide)
+        value = value_of(response)
+        if self._pick is not None and value is not None:
+            if not is_json(response):
+                kind = response.headers.get("content-type", "nothing")
+                raise RemoteToolError(
+                    f"{name} answered with {kind[:100]} where JSON was expected",
+                    details={"status": response.status, "content_type": kind[:100]},
+                )
+            value = self._pick.search(value)
+        return self._hide.value(value) if self._hide and not hasattr(value, "content") else value
+
+    def _request(self, args: JSONObject) -> HTTPRequest:
+        """Return the request for *args*. Raises InputValidationError for values that cannot be sent."""
+        spec = self._spec
+        path = self._path.fill(args)
+        if path and not spec.origin and not path.startswith(("/", "?")):
+            path = f"/{path}"
+        url = self._base + path
+        query = urlencode([*self._query.items(), *_pairs(spec.query, args)], quote_via=quote)
+        if query:
+            url += ("&" if "?" in url else "?") + query
+        headers = {**self._headers, **dict(_header_values(spec.headers, args))}
+        body, media = _body(spec, args, headers)
+        if media and not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = media
+        return HTTPRequest(spec.method, url, [*headers.items()], body)
+
+
+def _pairs(query: Mapping[str, Any], args: JSONObject) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for name, value in filled(query, args).items():
+        for item in value if isinstance(value, list) else [value]:
+            text = as_text(item)
+            if text is not None:
+                found.append((name, text))
+            elif item is not None:
+                raise refused(name, "cannot be written in a query: give strings, numbers, booleans or lists of them")
+    return found
+
+
+def _header_values(headers: Mapping[str, str], args: JSONObject) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for name, value in filled(headers, args).items():
+        text = as_text(value)
+        if text is None and value is not None:
+            raise refused(name, "cannot be written in a header: give a string, a number or a boolean")
+        if text is not None:
+            found.append((name, text))
+    return found
+
+
+def _body(spec: HTTPTool, args: JSONObject, headers: Mapping[str, str]) -> tuple[bytes | None, str]:
+    """Return the body, and its media type where no header says it."""
+    if spec.body is None:
+        return None, ""
+    value = filled(spec.body, args)
+    if value is LEFT_OUT:
+        return None, ""
+    media = next((text for name, text in headers.items() if name.lower() == "content-type"), "")
+    if media.partition(";")[0].strip().lower() == _FORM and isinstance(value, Mapping):
+        return urlencode(_pairs(value, {})).encode(), _FORM
+    if isinstance(value, str) and isinstance(spec.body, str) and "json" not in media:
+        return value.encode(), "text/plain; charset=utf-8"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
+
+
+def _annotations(spec: HTTPTool) -> ToolAnnotations:
+    """Return what the method says of the tool, unless the settings do."""
+    reads = spec.method in ("GET", "HEAD", "OPTIONS")
+    return ToolAnnotations(
+        read_only=reads if spec.read_only is None else spec.read_only,
+        idempotent=(reads or spec.method in ("PUT", "DELETE")) if spec.idempotent is None else spec.idempotent,
+        destructive=(True if spec.method == "DELETE" else None) if spec.destructive is None else spec.destructive,
+        open_world=True,
+    )
+
+
+def _hosts(provider: HTTPProvider) -> list[str]:
+    """Return the hosts that the URLs name, as `HTTPClient` takes them."""
+    found: list[str] = []
+    for url in (provider.base_url, *(tool.origin for tool in provider.tools)):
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"provider {provider.name}: a URL is not valid") from error
+        if host and "$" not in url:
+            host = f"[{host}]" if ":" in host else host
+            usual = port in (None, DEFAULT_PORTS.get(parts.scheme))
+            found.append(host if usual else f"{host}:{port}")
+    return [*dict.fromkeys(found)]
+
+
+def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
+    """Return the provider with its references filled in, and what takes its secrets out of what comes back."""
+    hidden: set[str] = set()
+    if provider.secrets is not None:
+        tables = {"headers": provider.headers, "query": provider.query, "auth": provider.auth}
+        strings = {"base_url": provider.base_url}
+        strings |= {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+        found = provider.secrets.expand(strings, f"provider {provider.name}", public={"base_url"})
+        filled_in = {
+            table: {name: found.strings[f"{table}.{name}"] for name in values} for table, values in tables.items()
+        }
+        provider = replace(provider, base_url=found.strings["base_url"], secrets=None, **filled_in)
+        hidden |= found.secrets
+    hidden |= {value for key, value in provider.auth.items() if key in ("bearer", "password", "value")}
+    for name, value in (*provider.headers.items(), *provider.query.items()):
+        if is_telling(name):
+            hidden |= {value, *value.split()}
+    for value in auth_parts(provider.auth)[0].values():
+        hidden.add(value.partition(" ")[2] or value)
+    return provider, Scrubber(hidden)
+
+
+def http_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> HTTPSource:
+    """Return the source of provider *name*; see `MakeSource`. A `file` in the settings is read again at each load."""
+    make = partial(HTTPProvider.from_settings, name, dict(settings), secrets=secrets)
+    return HTTPSource(make(), make if settings.get("file") else None)

@@ -1,0 +1,109 @@
+"""Templates of requests: where arguments go in a path, a query, headers and a body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from toolexec.errors import ConfigurationError, InputValidationError, Violation
+from toolexec.model.json_value import JSONObject
+
+__all__ = ["LEFT_OUT", "PathTemplate", "as_text", "filled", "placeholders", "refused"]
+
+_HOLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_VALUE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}", re.ASCII)
+_STEP_UP: Final = re.compile(r"(?:^|[/\\])\.\.?(?:$|[/\\])")
+LEFT_OUT: Final = object()
+"""Stands for a value whose argument was not given."""
+
+
+class PathTemplate:
+    """The path of a URL with `{name}` where arguments go, each percent-encoded as a part of one segment.
+
+    Raises ConfigurationError, which begins with *where*, for braces that are not placeholders.
+    """
+
+    def __init__(self, text: str, where: str) -> None:
+        rest = _HOLE.sub("", text)
+        if "{" in rest or "}" in rest:
+            raise ConfigurationError(f"{where}: a placeholder in {text!r} is not written {{name}}")
+        self._parts = _HOLE.split(text)  # the even ones are text, the odd ones names
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(self._parts[1::2]))
+
+    def fill(self, args: JSONObject) -> str:
+        """Return the path. Raises InputValidationError for an argument that cannot be a part of a path."""
+        if not self.names:
+            return self._parts[0]
+        written = [
+            part if number % 2 == 0 else quote(_segment(part, args.get(part)), safe="")
+            for number, part in enumerate(self._parts)
+        ]
+        path = "".join(written)
+        if any(unquote(segment) in (".", "..") for segment in path.partition("?")[0].split("/")):
+            raise refused(self.names[0], "must not make a path that leads elsewhere")
+        return path
+
+
+def _segment(name: str, value: object) -> str:
+    text = as_text(value)
+    if text is None or not text:
+        raise refused(name, "must be a string that is not empty, a number or a boolean: it is a part of the path")
+    if _STEP_UP.search(text) or "\0" in text:
+        raise refused(name, "must not have the segments . or .. in it: it is a part of the path")
+    return text
+
+
+def as_text(value: object) -> str | None:
+    """Return a string, a number or a boolean as it is written in a URL or a header; None for anything else."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def placeholders(template: object) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each `{{name}}` in a template, and whether it is a whole string."""
+    if isinstance(template, str):
+        whole = _VALUE.fullmatch(template)
+        yield from [(whole[1], True)] if whole else [(match[1], False) for match in _VALUE.finditer(template)]
+    elif isinstance(template, Mapping):
+        for item in template.values():
+            yield from placeholders(item)
+    elif isinstance(template, Sequence):
+        for item in template:
+            yield from placeholders(item)
+
+
+def filled(template: Any, args: JSONObject) -> Any:
+    """Return *template* with its placeholders replaced, and `LEFT_OUT` for a whole placeholder without an argument.
+
+    A placeholder that is the whole string becomes the argument, of whatever type; one inside a longer string is
+    written as text, and so must be a string, a number or a boolean. Keys and items that are left out are not there.
+    Raises InputValidationError.
+    """
+    if isinstance(template, str):
+        whole = _VALUE.fullmatch(template)
+        if whole is not None:
+            return args.get(whole[1], LEFT_OUT)
+        return _VALUE.sub(lambda match: _inside(match[1], args), template)
+    if isinstance(template, Mapping):
+        pairs = ((key, filled(item, args)) for key, item in template.items())
+        return {key: value for key, value in pairs if value is not LEFT_OUT}
+    if isinstance(template, list | tuple):
+        return [value for item in template if (value := filled(item, args)) is not LEFT_OUT]
+    return template
+
+
+def _inside(name: str, args: JSONObject) -> str:
+    text = as_text(args.get(name, ""))
+    if text is None:
+        raise refused(name, "must be a string, a number or a boolean: it is put into a text")
+    return text
+
+
+def refused(name: str, problem: str) -> InputValidationError:
+    """Return the error for an argument that cannot be used where it goes."""
+    return InputValidationError([Violation(path=f"/{name}", keyword="format", message=problem)], op="send")

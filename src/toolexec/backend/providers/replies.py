@@ -1,0 +1,136 @@
+"""Responses of HTTP services as the answers of tools."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import responses
+from typing import Any, Final
+
+from toolexec.backend.secrets import Scrubber
+from toolexec.errors import RemoteToolError
+from toolexec.model.content import ToolReply, audio, image
+from toolexec.model.json_value import to_json
+from toolexec.net.http import HTTPResponse
+
+__all__ = ["failure_of", "is_json", "value_of"]
+
+_EXCERPT: Final = 2000
+_RETRYABLE: Final = frozenset([408, 425, 429, 500, 502, 503, 504])
+_CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
+_HINTS: Final = {
+    400: "the service refuses the arguments; what it answered says why",
+    401: "the credentials are missing or wrong; operators set them in the provider's settings",
+    403: "these credentials do not allow it",
+    404: "nothing is there; check the arguments that name it",
+    405: "the endpoint does not take this method",
+    409: "it conflicts with what is there; read it again first",
+    413: "the arguments are too large",
+    415: "the endpoint does not take this content type",
+    422: "the service refuses the arguments; what it answered says why",
+    429: "too many calls; wait before the next one",
+}
+
+
+def value_of(response: HTTPResponse) -> Any:
+    """Return the value of a response: JSON, text, or a `ToolReply` with an image, audio or bytes; None without a body.
+
+    Raises RemoteToolError for JSON that is not valid.
+    """
+    media = _media(response)
+    if not response.body:
+        return None
+    if is_json(response):
+        return _json(response)
+    if media.startswith("image/") and media != "image/svg+xml":
+        return ToolReply(content=[image(response.body, media)])
+    if media.startswith("audio/"):
+        return ToolReply(content=[audio(response.body, media)])
+    text = _text(response)
+    if text is not None:
+        return text
+    blob = base64.b64encode(response.body).decode()
+    kind = media or "application/octet-stream"
+    resource = {"uri": response.url.partition("?")[0], "mimeType": kind, "blob": blob}
+    return ToolReply(content=[{"type": "resource", "resource": resource}])
+
+
+def is_json(response: HTTPResponse) -> bool:
+    """Return whether the response says that it is JSON."""
+    media = _media(response)
+    return media == "application/json" or media.endswith("+json")
+
+
+def failure_of(name: str, response: HTTPResponse, hide: Scrubber) -> RemoteToolError:
+    """Return the error for a status that is not a success.
+
+    Its details have `status`, `body` (parsed JSON, or at most 2,000 characters), `hint`, and `retry_after` in seconds
+    where the service says so.
+    """
+    status = response.status
+    phrase = responses.get(status, "")
+    excerpt = hide.text((_text(response) or "")[: 2 * _EXCERPT])[:_EXCERPT].strip()
+    hint = _HINTS.get(status, "the service failed; try again later" if status >= 500 else "")
+    details: dict[str, Any] = {"status": status, "body": excerpt}
+    if is_json(response) and len(response.body) <= _EXCERPT:
+        with suppress(RemoteToolError):
+            details["body"] = hide.value(_json(response))
+    wait = _retry_after(response.headers.get("retry-after", ""))
+    if wait is not None:
+        details["retry_after"] = wait
+        hint = f"{hint}; it asks to wait {wait:g} s" if hint else f"it asks to wait {wait:g} s"
+    if hint:
+        details["hint"] = hint
+    said = f": {' '.join(excerpt[:500].split())}" if excerpt else ""
+    return RemoteToolError(
+        f"{name} failed with status {status}{f' {phrase}' if phrase else ''}{said}{f' ({hint})' if hint else ''}",
+        op="execute",
+        retryable=status in _RETRYABLE,
+        details=details,
+    )
+
+
+def _media(response: HTTPResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _json(response: HTTPResponse) -> Any:
+    try:
+        return to_json(json.loads(response.body, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        raise RemoteToolError(
+            f"the response (status {response.status}) says that it is JSON, and it is not: {str(error)[:200]}",
+            details={"status": response.status, "body": (_text(response) or "")[:200]},
+        ) from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _text(response: HTTPResponse) -> str | None:
+    """Return the body as text; None where it is not."""
+    named = _CHARSET.search(response.headers.get("content-type", ""))
+    media = _media(response)
+    try:
+        text = response.body.decode(named[1] if named is not None else "utf-8")
+    except (LookupError, UnicodeDecodeError):
+        if not media.startswith("text/") and not is_json(response):
+            return None
+        text = response.body.decode("utf-8", errors="replace")
+    return None if "\0" in text and not media.startswith("text/") else text
+
+
+def _retry_after(value: str) -> float | None:
+    """Return the seconds of a `Retry-After` header; None without a valid one."""
+    if value.isascii() and value.isdecimal() and len(value) < 10:
+        return float(value)
+    try:
+        at = parsedate_to_datetime(value)
+        return max((at - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
