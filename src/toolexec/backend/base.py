@@ -11,7 +11,15 @@ from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
 
-__all__ = ["Backend", "BackendFactory", "BackendStatus", "LiveBackend", "StreamingBackend", "ToolsListener"]
+__all__ = [
+    "Backend",
+    "BackendFactory",
+    "BackendStatus",
+    "LiveBackend",
+    "RefreshableBackend",
+    "StreamingBackend",
+    "ToolsListener",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +121,18 @@ class LiveBackend(Protocol):
     def on_tools(self, listener: ToolsListener) -> Callable[[], None]:
         """Have *listener* called with all tools whenever the list was read again, and now if it was read; returns
         how to stop that."""
+        ...
+
+
+@runtime_checkable
+class RefreshableBackend(Protocol):
+    """A backend whose tools can be read again on demand."""
+
+    async def refresh(self) -> BackendStatus:
+        """Read the tools again, connecting first if need be, and return the status after it.
+
+        Raises nothing for one that cannot be read: its tools stay, and the status has the reason.
+        """
         ...
 
 

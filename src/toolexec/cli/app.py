@@ -283,11 +283,21 @@ def export(
 
 
 @_base.command()
-def backends(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
-    """Show every place that hosts tools: connected or not, and why not."""
+def backends(
+    context: typer.Context,
+    action: Annotated[Literal["refresh"] | None, typer.Argument(help="Read the tools again.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The one to refresh; all without it.")] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every place that hosts tools: connected or not, and why not; with their calls, times and last error.
+
+    `toolexec backends refresh NAME` reads the tools of a server or a provider again before that.
+    """
     from toolexec.cli import finding
 
-    perform_command(context, finding.backends, config, as_json)
+    command = finding.backends if action is None else lambda session: finding.refresh(session, name)
+    perform_command(context, command, config, as_json)
 
 
 def bench(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:

@@ -136,6 +136,7 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     facts: dict[str, Any] = {
         "files": [str(path) for path in loaded.files],
         "servers": len(loaded.servers),
+        "providers": len(loaded.providers),
         "python": len(loaded.python),
         "rules": len(loaded.settings.policy.rules),
     }
@@ -148,6 +149,7 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
         f"{count} {word}{'' if count == 1 else 's'}"
         for word, count in (
             ("server", facts["servers"]),
+            *([("provider", facts["providers"])] if loaded.providers else []),
             ("Python source", facts["python"]),
             ("policy rule", facts["rules"]),
         )
@@ -162,15 +164,29 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
 
 def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     from toolexec.config.blocks import BLOCKS, KEYS
-    from toolexec.config.template import render_server, render_toolset, shown_servers, shown_settings, toml_value
+    from toolexec.config.template import (
+        render_provider,
+        render_server,
+        render_toolset,
+        shown_providers,
+        shown_servers,
+        shown_settings,
+        toml_value,
+    )
 
-    settings, servers = shown_settings(loaded), shown_servers(loaded)
+    settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     if screen.as_json:
-        document: dict[str, Any] = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
+        document: dict[str, Any] = {
+            "settings": settings,
+            "toolsets": toolsets,
+            "providers": providers,
+            "mcpServers": servers,
+        }
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
             named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}
+            named |= {f"providers.{name}": provider.origin for name, provider in loaded.providers.items()}
             document["origins"] = {**loaded.origins, **named}
         screen.document(document)
         return
@@ -183,6 +199,10 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         screen.exact("")
     for name, entry in toolsets.items():
         screen.exact(render_toolset(name, entry, [loaded.toolset_origins[name]] if origin else []))
+        screen.exact("")
+    for name, entry in providers.items():
+        notes = [loaded.providers[name].origin] if origin else []
+        screen.exact(render_provider(name, _without_none(entry), notes))
         screen.exact("")
     for name, entry in servers.items():
         screen.exact(render_server(name, _without_none(entry), [loaded.server_origins[name]] if origin else []))

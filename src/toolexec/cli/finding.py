@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from toolexec.cli.exit_codes import OK
+from toolexec.cli.exit_codes import NOT_RUN, OK
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
 from toolexec.cli.tables import backends_table, explained, facets_table, listing, search_table
@@ -28,6 +28,7 @@ __all__ = [
     "describe",
     "list_tools",
     "mention",
+    "refresh",
     "search",
     "unavailable",
     "unavailable_data",
@@ -138,7 +139,17 @@ async def list_tools(session: Session, namespace: str | None, limit: int | None)
 async def backends(session: Session) -> int:
     """`toolexec backends`: how every place that hosts tools is."""
     await connect(session)
-    statuses = session.ex.backend_statuses()
+    return _show_statuses(session, session.ex.backend_statuses())
+
+
+async def refresh(session: Session, name: str | None) -> int:
+    """`toolexec backends refresh`: read the tools of one backend, or of all, again."""
+    statuses = await session.ex.refresh(name)
+    _show_statuses(session, statuses)
+    return OK if all(each.available or not each.enabled for each in statuses) else NOT_RUN
+
+
+def _show_statuses(session: Session, statuses: list[BackendStatus]) -> int:
     if session.screen.as_json:
         session.screen.document({"backends": [status.to_dict() for status in statuses]})
     else:

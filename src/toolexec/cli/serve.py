@@ -185,7 +185,7 @@ def load_for_serving(
     if sources.implied and screen is not None:
         screen.note(f"tools come from {sources.files[0]}; -c chooses another file")
     loaded = load_settings(sources.files, environment=os.environ, flags=flags, flag_names=names, serving=True)
-    if tools_needed and missing is not None and not (loaded.servers or loaded.python):
+    if tools_needed and missing is not None and not (loaded.servers or loaded.providers or loaded.python):
         raise missing
     return loaded
 
@@ -265,8 +265,8 @@ class _Report:
 
     def say(self, where: str) -> None:
         """Say where clients can connect."""
-        servers, tools = len(self.built.loaded.servers), len(self.built.ex.index)
-        counts = [(servers, "MCP server"), (tools, "tool")]
+        loaded, tools = self.built.loaded, len(self.built.ex.index)
+        counts = [(len(loaded.servers), "MCP server"), (len(loaded.providers), "provider"), (tools, "tool")]
         what = " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n) or "no tools yet"
         self._note(f"serving {what} {where} (--expose {self.built.loaded.settings.server.expose})")
 

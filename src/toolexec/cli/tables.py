@@ -37,7 +37,9 @@ __all__ = [
 ]
 
 _MAX_ID: Final = 44
+_KIND_WORDS: Final = {"local": "in process"}
 _MAX_COUNTS: Final = 15
+_MAX_STDERR: Final = 3
 _PLAIN_KEY: Final = re.compile(r"\w[\w.-]*")
 
 
@@ -132,7 +134,9 @@ def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
         ready = Text("● ready", style="green") if status.available else Text("● unavailable", style="red")
         if not status.enabled:
             ready = Text("○ switched off", style="dim")
-        transport = str(status.info.get("transport", "in process" if status.kind == "local" else status.kind))
+        transport = str(
+            status.info.get("transport") or status.info.get("provider") or _KIND_WORDS.get(status.kind, status.kind)
+        )
         tools = str(status.tools) if status.available else "-"
         table.add_row(
             Text(one_line(status.name), style="cyan"), ready, tools, Text(one_line(transport)), _details(status)
@@ -147,10 +151,23 @@ def _details(status: BackendStatus) -> Text:
     facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
     facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
     facts += [f"restarted {status.info['restarts']} times"] if "restarts" in status.info else []
+    facts += _figures(status.info)
     text.append(one_line(" · ".join(facts)), style="dim")
+    last = str(status.info.get("last_error", ""))
+    if last and last != status.reason:
+        text.append(f"\nlast error: {one_line(last, 300)}", style="yellow")
+    for line in str(status.info.get("stderr", "")).splitlines()[-_MAX_STDERR:]:
+        text.append(f"\nstderr: {one_line(line, 200)}", style="dim")
     for name, reason in list(status.skipped.items())[:5]:
         text.append(f"\nleft out {one_line(name, 60)}: {one_line(reason, 120)}", style="yellow")
     return text
+
+
+def _figures(info: Mapping[str, Any]) -> list[str]:
+    """Return the calls, the errors among them and the median latency."""
+    calls, errors = int(info.get("calls", 0)), int(info.get("errors", 0))
+    found = [_count(calls, "call") + (f", {errors} failed" if errors else "")] if calls else []
+    return found + ([f"{info['latency_ms']} ms"] if "latency_ms" in info else [])
 
 
 def chain_table(result: ChainResult) -> Table:

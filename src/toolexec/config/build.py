@@ -130,6 +130,8 @@ def build(
         python.add_to(ex)
         for server in loaded.servers:
             located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
+        for provider in loaded.providers.values():
+            located(provider.origin, ex.add_backends, provider.backend())
         for path in _skills(loaded.skills):
             located(path, ex.add_skill, path)
     except BaseException:
@@ -153,9 +155,9 @@ def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, Stor
     """Return the catalogue and its index, kept in step with each other from now on; None where the settings name no
     file.
 
-    Tools of servers that are not configured any more, or switched off, go out of it. One that is damaged is begun
-    again. Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that cannot be
-    used.
+    Tools of servers and providers that are not configured any more, or switched off, go out of it. One that is damaged
+    is begun again. Raises ConfigurationError when there is an Exec already, in *place*; CatalogueError for a file that
+    cannot be used.
     """
     path = loaded.settings.catalogue.path
     if not path:
@@ -169,6 +171,7 @@ def _kept_tools(loaded: LoadedConfig, place: str) -> tuple[SQLiteCatalogue, Stor
 
     catalogue = SQLiteCatalogue(Path(path).expanduser())
     servers = {server.name for server in loaded.servers if server.enabled}
+    servers |= {name for name, provider in loaded.providers.items() if provider.enabled}
     try:
         try:
             index = catalogue.open(backends=servers, local=False)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from toolexec.config.blocks import KEYS, Settings
 from toolexec.config.formats import Parsed, Place, UnreadableError, parse_json, parse_toml, parse_yaml
 from toolexec.config.mistakes import Mistakes
+from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.model.json_value import JSONObject
 
@@ -23,7 +24,7 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 _PARSERS: Final = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}
 _FORMATS: Final = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 _COMMON_WORDS: Final = ("telemetry",)  # other programs keep something under this name in the same file
-_TOP: Final = (*Settings.model_fields, TOOLSETS)
+_TOP: Final = (*Settings.model_fields, TOOLSETS, PROVIDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,10 @@ def _is_ours(path: Path, data: object) -> bool:
         return False
     own_name = re.match(r"\.?toolexec\b", path.name) is not None
     for name, value in data.items():
-        if name in _TOP and isinstance(value, Mapping):
+        if name == PROVIDERS and isinstance(value, Mapping):
+            if own_name or any(isinstance(each, Mapping) and "kind" in each for each in value.values()):
+                return True
+        elif name in _TOP and isinstance(value, Mapping):
             if own_name or (name not in _COMMON_WORDS and any(f"{name}.{key}" in KEYS for key in value)):
                 return True
         elif own_name and name not in SERVER_KEYS and difflib.get_close_matches(name, _TOP, n=1, cutoff=0.8):

@@ -17,7 +17,21 @@ from pydantic.fields import FieldInfo
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import to_json_lossy
 
-__all__ = ["File", "Files", "Kind", "ListOf", "PythonNames", "Rate", "Seconds", "Size", "kind_of", "plain", "shown"]
+__all__ = [
+    "File",
+    "Files",
+    "Kind",
+    "ListOf",
+    "PythonNames",
+    "Rate",
+    "Seconds",
+    "Size",
+    "kind_of",
+    "plain",
+    "seconds",
+    "shown",
+    "size",
+]
 
 T = TypeVar("T")
 
@@ -47,11 +61,13 @@ def _with_unit(value: str, pattern: str, units: Mapping[str, float]) -> float:
     return float(match[1]) * units[match[2]]
 
 
-def _seconds(value: object) -> Any:
+def seconds(value: object) -> Any:
+    """Return a time in seconds where *value* is a text such as `5m`, else *value*. Raises ValueError."""
     return _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]*)", _TIME_UNITS) if isinstance(value, str) else value
 
 
-def _size(value: object) -> Any:
+def size(value: object) -> Any:
+    """Return a number of bytes where *value* is a text such as `4M`, else *value*. Raises ValueError."""
     if isinstance(value, str):
         value = _with_unit(value, r"(\d+(?:\.\d+)?) ?([a-z]?)(?:i?b)?", _SIZE_UNITS)
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -115,11 +131,11 @@ def _parse_json(text: str) -> Any:
 ListOf = Annotated[tuple[T, ...], Strict(False)]  # files have lists
 Seconds = Annotated[
     float,
-    BeforeValidator(_seconds),
+    BeforeValidator(seconds),
     Kind("seconds", 'a time in seconds, or a text such as "5m" or "2h"', _parse_number),
 ]
 Size = Annotated[
-    int, BeforeValidator(_size), Kind("size", 'a size in bytes, or a text such as "64K" or "4M"', _parse_number)
+    int, BeforeValidator(size), Kind("size", 'a size in bytes, or a text such as "64K" or "4M"', _parse_number)
 ]
 Rate = Annotated[
     str | float,

@@ -17,6 +17,8 @@ from toolexec.config.formats import Place
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.providers import BLOCK as PROVIDERS
+from toolexec.config.providers import ProviderEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -72,6 +74,7 @@ class Layers:
         self.values: dict[str, Value] = {path: Value(value=key.default) for path, key in KEYS.items()}
         self.server_entries: dict[str, tuple[Any, str]] = {}
         self.toolset_entries: dict[str, ToolsetEntry] = {}
+        self.provider_entries: dict[str, ProviderEntry] = {}
         self._mistakes = mistakes
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -81,6 +84,8 @@ class Layers:
         table = {name: value for name, value in document.data.items() if name not in (*SERVER_KEYS, *_FOREIGN_TOP)}
         if TOOLSETS in table:
             self._add_toolsets(document, table.pop(TOOLSETS))
+        if PROVIDERS in table:
+            self._add_providers(document, table.pop(PROVIDERS))
         self._take(plain(table), document, "file")
 
     def _add_toolsets(self, document: Document, table: object) -> None:
@@ -91,6 +96,19 @@ class Layers:
             place = (TOOLSETS, str(name))
             self.toolset_entries[str(name)] = ToolsetEntry(
                 data=plain(data), where=document.where(place), origin=document.origin(place)
+            )
+
+    def _add_providers(self, document: Document, table: object) -> None:
+        if not isinstance(table, Mapping):
+            self._mistakes.add(document.where((PROVIDERS,)), f"{PROVIDERS} must be a table of providers")
+            return
+        for name, data in table.items():
+            place = (PROVIDERS, str(name))
+            self.provider_entries[str(name)] = ProviderEntry(
+                data=plain(data),
+                where=lambda rest, place=place: document.where((*place, *rest)),
+                origin=document.origin(place),
+                directory=document.directory,
             )
 
     def _take(self, table: Mapping[str, object], source: Source, layer: str) -> None:
@@ -127,6 +145,8 @@ class Layers:
                 self._add_server(name, key, environment[name])
             elif block.lower() == TOOLSETS and key:
                 self._add_toolset(name, key, environment[name])
+            elif block.lower() == PROVIDERS and key:
+                self._add_provider(name, key, environment[name])
             elif name in by_name:
                 self._add_value(by_name[name], environment[name], "environment", name)
             else:
@@ -147,6 +167,15 @@ class Layers:
             return
         known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
         self.toolset_entries[known] = ToolsetEntry(data=data, where=variable, origin=variable)
+
+    def _add_provider(self, variable: str, name: str, text: str) -> None:
+        """Take a provider from a variable in place of the one with this name, whatever its case; or add it."""
+        data = _json_object(text)
+        if data is None:
+            self._mistakes.add(variable, f"it must be one provider as a JSON object, as in {PROVIDERS}")
+            return
+        known = next((each for each in self.provider_entries if folded(each) == folded(name)), name.lower())
+        self.provider_entries[known] = ProviderEntry(data=data, where=lambda _: variable, origin=variable)
 
     def add_flags(self, flags: Mapping[str, object], names: Mapping[str, str]) -> None:
         """Take what the command line says: strings or values by the path of their key; *names* has what was typed."""
@@ -207,7 +236,9 @@ def _meant(place: Place) -> str:
     """Return which key or block is meant by the unknown one at *place*."""
     *outer, name = map(str, place)
     if not outer:
-        return _where_it_belongs(name) or did_you_mean(name, [*Settings.model_fields, TOOLSETS, SERVER_KEYS[0]])
+        return _where_it_belongs(name) or did_you_mean(
+            name, [*Settings.model_fields, TOOLSETS, PROVIDERS, SERVER_KEYS[0]]
+        )
     close = did_you_mean(name, BLOCKS[".".join(outer)].model_fields)
     return close if close.startswith("did") else _where_it_belongs(name) or close
 

@@ -13,6 +13,7 @@ from toolexec.config.layers import Layers, folded
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes
 from toolexec.config.parts import check_parts
+from toolexec.config.providers import ProviderEntry, is_openapi, openapi_entry, read_providers
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
@@ -40,10 +41,13 @@ def load_settings(
     servers' settings are read as such then, and when one of the files is for toolexec; else they are left alone, as
     other programs' files may mean something else.
 
-    Raises one ConfigurationError with all that is wrong, and MissingExtraError for YAML without PyYAML.
+    An OpenAPI document among *paths* is a provider with the name of its file. Raises one ConfigurationError with all
+    that is wrong, and MissingExtraError for YAML without PyYAML.
     """
     mistakes = Mistakes()
-    documents, python, skills = _read_all(paths, mistakes)
+    paths = [*{Path(path).resolve(): Path(path) for path in paths}.values()]
+    specs = [path for path in paths if is_openapi(path)]
+    documents, python, skills = _read_all([path for path in paths if path not in specs], mistakes)
     layers = Layers(mistakes)
     for document in documents:
         if document.strict:
@@ -52,24 +56,27 @@ def load_settings(
     layers.add_flags(flags or {}, flag_names or {})
     settings = Settings.of({path: value.value for path, value in layers.values.items()})
     strict = serving or any(document.strict for document in documents)
-    servers = _Servers(_resolver(settings) if strict else None, mistakes)
+    secrets = _resolver(settings) if strict or layers.provider_entries else None
+    servers = _Servers(secrets if strict else None, mistakes)
     for document in documents:
         servers.add_document(document)
     for document in _included(layers, mistakes):
         servers.add_document(document)
     for name, (entry, variable) in layers.server_entries.items():
         servers.override(name, entry, variable)
+    providers = read_providers(_with_specs(layers, specs, mistakes), servers.origins, secrets, mistakes)
     loaded = LoadedConfig(
         settings=settings,
         values=layers.values,
         servers=tuple(servers.found.values()),
         server_origins=servers.origins,
         entries=servers.entries,
+        providers=providers,
         toolsets=read_toolsets(layers.toolset_entries, mistakes),
         toolset_origins={name: entry.origin for name, entry in layers.toolset_entries.items()},
         python=tuple(dict.fromkeys((*python, *settings.sources.python))),
         skills=tuple(dict.fromkeys((*skills, *settings.sources.skills))),
-        files=tuple(Path(path) for path in paths),
+        files=tuple(paths),
     )
     _check_programs(loaded, mistakes)
     if serving:
@@ -83,7 +90,7 @@ def _read_all(paths: Sequence[str | Path], mistakes: Mistakes) -> tuple[list[Doc
     """Return the documents, and the names of Python files and of skills, which are read when they are used."""
     documents: list[Document] = []
     programs: dict[str, list[str]] = {".py": [], ".workflow": []}
-    for path in {Path(path).resolve(): Path(path) for path in paths}.values():
+    for path in map(Path, paths):
         if path.suffix in programs:
             programs[path.suffix].append(str(path))
             continue
@@ -112,6 +119,18 @@ def _included(layers: Layers, mistakes: Mistakes) -> list[Document]:
             mistakes.add(place, f'{name} has no "mcpServers" object')
         elif document is not None:
             found.append(document)
+    return found
+
+
+def _with_specs(layers: Layers, specs: Sequence[Path], mistakes: Mistakes) -> dict[str, ProviderEntry]:
+    """Return the providers of all files, with those that OpenAPI documents are by themselves."""
+    found = dict(layers.provider_entries)
+    for path in specs:
+        name, entry = openapi_entry(path)
+        if name in found:
+            mistakes.add(str(path), f"a provider named {name} is there already, from {found[name].origin}; rename one")
+        else:
+            found[name] = entry
     return found
 
 

@@ -13,6 +13,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
+    from toolexec.config.providers import ConfiguredProvider
     from toolexec.discovery.toolset import Toolset
 
 __all__ = ["LoadedConfig", "Value"]
@@ -36,9 +37,9 @@ class LoadedConfig:
     """What files, environment and flags say together.
 
     `settings` has every setting with its value, `values` also where each comes from. `servers` are the MCP servers,
-    `server_origins` says by name where they come from, and `entries` has them as they are written. `toolsets` and
-    `toolset_origins` are the same for toolsets. `python` are the Python files and modules, `skills` the files of skills
-    and directories of them, `files` all that were named.
+    `server_origins` says by name where they come from, and `entries` has them as they are written. `providers` are the
+    other providers of tools, by name. `toolsets` and `toolset_origins` are the same for toolsets. `python` are the
+    Python files and modules, `skills` the files of skills and directories of them, `files` all that were named.
     """
 
     settings: Settings
@@ -46,6 +47,7 @@ class LoadedConfig:
     servers: tuple[MCPServer, ...] = ()
     server_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     entries: JSONObject = field(default_factory=JSONDict, repr=False)
+    providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict[str, "ConfiguredProvider"])
     toolsets: Mapping[str, Toolset] = field(default_factory=dict[str, "Toolset"])
     toolset_origins: Mapping[str, str] = field(default_factory=dict[str, str])
     python: tuple[str, ...] = ()

@@ -36,11 +36,14 @@ def missing_references(loaded: LoadedConfig, environment: Mapping[str, str]) -> 
 
 
 def _references(loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield key, provider and name of every reference of the servers that are enabled, and of the egress secrets."""
+    """Yield key, provider and name of every reference of enabled servers and providers, and of the egress secrets."""
     enabled = {server.name for server in loaded.servers if server.enabled}
     for name, entry in loaded.entries.items():
         if name in enabled:
             yield from _within(f"mcpServers.{name}", entry)
+    for name, provider in loaded.providers.items():
+        if provider.enabled:
+            yield from _within(f"providers.{name}", provider.entry)
     for number, table in enumerate(loaded.settings.sandboxes.egress_secrets):
         yield from _within(f"sandboxes.egress_secrets[{number}]", table)
 

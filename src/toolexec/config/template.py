@@ -17,8 +17,10 @@ from toolexec.model.redaction import REDACTED, redactor
 
 __all__ = [
     "key_table",
+    "render_provider",
     "render_server",
     "render_toolset",
+    "shown_providers",
     "shown_servers",
     "shown_settings",
     "template",
@@ -44,6 +46,12 @@ _NO_TOOLSETS: Final = """\
 # [toolsets.safe-read]
 # read_only = true
 # deny = ["secrets:*"]"""
+_NO_PROVIDERS: Final = """\
+# Providers: other tools, by their kind (docs/providers.md). Secrets as for servers.
+# [providers.github]
+# kind = "openapi"
+# spec = "github.yaml"
+# auth = { bearer = "${GITHUB_TOKEN}" }"""
 _EXAMPLES: Final = {
     "sources": ['python = ["app.py"]', 'include = ["~/.cursor/mcp.json"]', 'skills = ["skills"]'],
     "policy": ['rules = [{ effect = "deny", tools = ["github:delete_*"], reason = "nothing is deleted here" }]'],
@@ -80,6 +88,11 @@ def render_toolset(name: str, entry: Mapping[str, object], notes: Sequence[str] 
     return _render("toolsets", name, entry, notes)
 
 
+def render_provider(name: str, entry: Mapping[str, object], notes: Sequence[str] = ()) -> str:
+    """Return one provider as a TOML table, with *notes* above it as comments."""
+    return _render("providers", name, entry, notes)
+
+
 def _render(block: str, name: str, entry: Mapping[str, object], notes: Sequence[str]) -> str:
     lines = [f"# {line}" for note in notes for line in (textwrap.wrap(note, _WIDTH) or [""])]
     lines.append(f"[{block}.{toml_key(name)}]")
@@ -101,7 +114,7 @@ def template(servers: Sequence[str] = ()) -> str:
             lines.append(f"# {examples[0] if examples else f'{key.name} = {toml_value(key.default)}'}")
         parts.append("\n".join(lines))
     own = servers or [_NO_SERVERS]
-    return "\n\n".join([*parts, _NO_TOOLSETS, *own]) + "\n"
+    return "\n\n".join([*parts, _NO_TOOLSETS, _NO_PROVIDERS, *own]) + "\n"
 
 
 def key_table() -> str:
@@ -116,8 +129,8 @@ def key_table() -> str:
 # -- without secrets ------------------------------------------------------------------------------------------------
 
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^{}]*\}|secretref:\S.*)")
-_SECRET_TABLES: Final = ("env", "headers")
-_URLS: Final = ("url", "serverUrl", "httpUrl")
+_SECRET_TABLES: Final = ("auth", "env", "headers", "metadata", "query", "spec_headers")
+_URLS: Final = ("base_url", "url", "serverUrl", "httpUrl")
 
 
 def shown_settings(loaded: LoadedConfig) -> JSONDict:
@@ -143,19 +156,26 @@ def shown_servers(loaded: LoadedConfig) -> JSONDict:
     return {name: _server(entry) for name, entry in loaded.entries.items()}
 
 
+def shown_providers(loaded: LoadedConfig) -> JSONDict:
+    """Return every provider as it is written, by its name: what may be secret only where it is a reference."""
+    return {name: _server(provider.entry) for name, provider in loaded.providers.items()}
+
+
 def _server(entry: Mapping[str, object]) -> JSONDict:
     found: JSONDict = {}
     for name, value in entry.items():
         if name in _SECRET_TABLES and isinstance(value, Mapping):
-            found[name] = {key: _only_reference(item) for key, item in value.items()}
-        elif name in _URLS and isinstance(value, str):
+            found[name] = {key: _only_references(item) for key, item in value.items()}
+        elif isinstance(value, str) and (name in _URLS or (name == "spec" and "://" in value)):
             found[name] = _address(value)
         else:
             found[name] = redactor.value(value)
     return found
 
 
-def _only_reference(value: object) -> Any:
+def _only_references(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _only_references(item) for key, item in value.items()}
     return value if isinstance(value, str) and _REFERENCE.fullmatch(value) else REDACTED
 
 

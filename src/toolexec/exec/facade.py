@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
+    from toolexec.exec.providers import AddedHTTP
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
     from toolexec.exec.vendor_calls import Unknown
@@ -218,6 +219,35 @@ class Exec:
         """Add backends of any kind; their tools appear once they are started. Raises BackendError for a name in
         use, with none of them added."""
         return self._parts.sources.add(backends)
+
+    def add_http(self, name: str, base_url: str = "", **settings: Unpack[AddedHTTP]) -> Added:
+        """Add endpoints of an HTTP service: `tools` maps names to what `HTTPTool` takes.
+
+        *settings* are those of `HTTPProvider` (tools, file, headers, query, auth, hosts, allow_private, timeout, ...)
+        and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:tool` once it is read:
+        when the Exec starts, at the first call that needs it, or now: `await ex.add_http(...)`. Raises
+        ConfigurationError, BackendError, and MissingExtraError at the first call without the `http` extra.
+
+        >>> import asyncio
+        >>> async def main():
+        ...     async with Exec() as ex:
+        ...         get = {"path": "/users/{id}", "description": "Reads a user."}
+        ...         [status] = await ex.add_http("users", "https://api.example.com", tools={"get_user": get})
+        ...         return status.tools
+        >>> asyncio.run(main())
+        1
+        """
+        return self._parts.sources.add_provider(
+            "http", name, {**({"base_url": base_url} if base_url else {}), **settings}
+        )
+
+    async def refresh(self, name: str | None = None) -> list[BackendStatus]:
+        """Read the tools of the backend *name* again, or those of all providers and servers; return how these are.
+
+        A definition that cannot be read leaves the tools as they were, with the reason in the status. Raises
+        BackendNotFoundError for a name that no such backend has.
+        """
+        return await self._parts.sources.refresh(name)
 
     async def remove(self, name: str) -> None:
         """Close a backend and take its tools out of the index; unknown names are ignored."""

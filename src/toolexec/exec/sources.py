@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolexec.backend.base import Backend, BackendStatus, LiveBackend
+from toolexec.backend.base import Backend, BackendStatus, LiveBackend, RefreshableBackend
 from toolexec.backend.catalog import Catalog
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
-from toolexec.errors import BackendError, ConfigurationError, InvalidSchemaError
+from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError, InvalidSchemaError
+from toolexec.errors.hints import did_you_mean
 from toolexec.exec.home import Home
 
 if TYPE_CHECKING:
@@ -96,6 +97,12 @@ class Sources:
 
         return self._add_servers(read_mcp_servers(path))
 
+    def add_provider(self, kind: str, name: str, settings: Mapping[str, Any]) -> Added:
+        """Add a provider of a *kind* that `PROVIDER_KINDS` has; see `Exec.add_openapi` and its siblings."""
+        from toolexec.backend.providers.kinds import provider_backend
+
+        return self.add([provider_backend(kind, name, settings)])
+
     def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
         from toolexec.backend.mcp import MCPBackend
 
@@ -173,6 +180,18 @@ class Sources:
         except Exception as error:
             logger.exception("backend %s did not start", backend.name)
             self._failed[backend.name] = f"it did not start: {type(error).__name__}: {error}"
+
+    async def refresh(self, name: str | None = None) -> list[BackendStatus]:
+        """Read the tools of a backend, or of all, again; see `Exec.refresh`."""
+        known = [backend for backend in self._backends.list() if isinstance(backend, RefreshableBackend)]
+        chosen = [backend for backend in known if name in (None, backend.name)]
+        if name is not None and not chosen:
+            names = [backend.name for backend in known]
+            raise BackendNotFoundError(f"no backend {name!r} can be refreshed; {did_you_mean(name, names)}")
+        unread = [backend for backend in self.pending if backend in chosen]
+        await self.start([backend for backend in self.pending if backend in chosen])
+        await asyncio.gather(*(backend.refresh() for backend in chosen if backend.enabled and backend not in unread))
+        return [self._status(backend) for backend in chosen]
 
     async def aclose(self) -> None:
         """Stop every backend, end every process; then raise an ExceptionGroup of what failed to stop, if anything."""

@@ -37,6 +37,7 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.exec.providers import AddedHTTP
     from toolexec.workflow.skill import Skill
 
 __all__ = ["SyncCodeSession", "SyncExec"]
@@ -120,6 +121,14 @@ class SyncExec:
     def add_config(self, path: str | Path) -> list[BackendStatus]:
         """Add the servers of an `mcpServers` file and connect them; see `Exec.add_config`."""
         return self._wait(_added(lambda: self.exec.add_config(path)))
+
+    def add_http(self, name: str, base_url: str = "", **settings: Unpack[AddedHTTP]) -> BackendStatus:
+        """Add endpoints of an HTTP service; see `Exec.add_http`. Returns how it is, also when it cannot be read."""
+        return self._wait(_added(lambda: self.exec.add_http(name, base_url, **settings)))[0]
+
+    def refresh(self, name: str | None = None) -> list[BackendStatus]:
+        """Read the tools of a backend, or of all, again; see `Exec.refresh`."""
+        return self._wait(self.exec.refresh(name))
 
     def backend_statuses(self) -> list[BackendStatus]:
         """Return how every backend is; see `Exec.backend_statuses`."""

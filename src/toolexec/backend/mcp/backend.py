@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, CallToolResult
 
 from toolexec.backend.base import BackendStatus, ToolsListener
+from toolexec.backend.figures import CallFigures
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.connection import MCPConnection
 from toolexec.backend.mcp.convert import convert_reply, convert_tools
@@ -27,6 +29,7 @@ from toolexec.errors import (
     ExecutionError,
     InputValidationError,
     RemoteToolError,
+    ToolExecError,
     ToolTimeoutError,
 )
 from toolexec.model.binding import BindingKind, MCPBinding
@@ -62,6 +65,7 @@ class MCPBackend:
         self._listeners: list[ToolsListener] = []
         self._remote_names: dict[str, str] = {}
         self._task_tools: set[str] = set()
+        self._figures = CallFigures()
 
     def status(self) -> BackendStatus:
         """Return how the server is."""
@@ -75,7 +79,7 @@ class MCPBackend:
             reason=reason,
             tools=len(self._tools),
             skipped=dict(self._skipped),
-            info=where | self._connection.info(),
+            info=where | self._connection.info() | self._figures.info(),
         )
 
     async def start(self) -> None:
@@ -116,7 +120,28 @@ class MCPBackend:
         """Call the server's tool; see `Backend.call`. Cancelling notifies the server."""
         return await self._answer(name, call, call.on_progress)
 
+    async def refresh(self) -> BackendStatus:
+        """List the server's tools again; see `RefreshableBackend.refresh`."""
+        if self.enabled:
+            try:
+                await self._read_tools(await self._connection.client())
+            except Exception as error:
+                reason = describe_failure(self._connection.target, error)
+                self._figures.last_error = error.message if isinstance(error, ToolExecError) else reason
+                logger.warning("MCP server %s: cannot list its tools: %s", self.name, self._figures.last_error)
+        return self.status()
+
     async def _answer(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
+        begun = time.perf_counter()
+        try:
+            reply = await self._ask(name, call, on_progress)
+        except ToolExecError as error:
+            self._figures.failed(error.message)
+            raise
+        self._figures.answered(begun)
+        return reply
+
+    async def _ask(self, name: str, call: ToolCall, on_progress: ProgressCallback | None) -> ToolReply:
         if not self.enabled:
             raise BackendDisabledError(f"MCP server {self.name} is switched off", backend=self.name)
         try:

@@ -153,6 +153,7 @@ class MCPConnection:
         if self._client is not None:
             if self._stdio is not None:
                 data["pid"] = self._stdio.pid
+                data |= {"stderr": tail} if (tail := self._stdio.stderr_tail()) else {}
             data["protocol"] = self._client.protocol_version
             if self._client.server_info is not None:
                 data["server"] = f"{self._client.server_info.name} {self._client.server_info.version}".strip()

@@ -64,14 +64,18 @@ class StdioTransport:
         if self._foreign_lines:
             lines = "a line" if self._foreign_lines == 1 else f"{self._foreign_lines} lines"
             parts.append(f"it wrote {lines} to stdout that is no MCP message, the last: {self._last_foreign!r}")
+        tail = self.stderr_tail()
+        if tail:
+            parts.append(f"the end of its stderr: {tail}")
+        return "; ".join(parts)
+
+    def stderr_tail(self) -> str:
+        """Return the last that the process wrote to stderr, without secrets."""
         kept = self._child.stderr_tail() if self._child is not None else b""
         tail = self._scrubber.text(kept.decode(errors="replace"))
         if len(kept) >= _STDERR_TAIL:  # it may begin in the middle of a secret
             tail = tail[self._scrubber.longest :]
-        tail = tail.strip()
-        if tail:
-            parts.append(f"the end of its stderr: {tail[-_SHOWN_TAIL:]}")
-        return "; ".join(parts)
+        return tail.strip()[-_SHOWN_TAIL:]
 
     async def __aenter__(self) -> Any:
         self._context = self._connect()

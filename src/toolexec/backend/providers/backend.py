@@ -6,13 +6,13 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
 from toolexec.backend.base import BackendStatus, ToolsListener
 from toolexec.backend.failures import handler_failure
+from toolexec.backend.figures import CallFigures
 from toolexec.backend.providers.source import Definition, ProvidedTool, Source
 from toolexec.errors import (
     BackendDisabledError,
@@ -36,7 +36,6 @@ __all__ = ["SourceBackend"]
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-_LATENCIES: Final = 100
 
 
 @checked("provider")
@@ -76,26 +75,18 @@ class SourceBackend:
         self._tools: dict[str, ProvidedTool] = {}
         self._definition: Definition | None = None
         self._reason: str | None = "not started"
-        self._last_error: str | None = None
         self._listeners: list[ToolsListener] = []
         self._reading = asyncio.Lock()
         self._refreshing: asyncio.Task[None] | None = None
         self._pause = _FIRST_PAUSE
         self._not_before = 0.0
-        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
-        self._calls = 0
+        self._figures = CallFigures()
         self._closed = False
 
     def status(self) -> BackendStatus:
-        """Return how the provider is; `info` has the number of calls, the median latency of the last 100 in
-        milliseconds, and the last error, beside what the source says."""
-        info: dict[str, Any] = {"provider": self.source.kind, **self.source.info()}
-        if self._calls:
-            info["calls"] = self._calls
-        if self._latencies:
-            info["latency_ms"] = round(sorted(self._latencies)[len(self._latencies) // 2] * 1000, 1)
-        if self._last_error:
-            info["last_error"] = self._last_error
+        """Return how the provider is; `info` has the number of calls and of errors, the median latency of the last 100
+        in milliseconds, and the last error, beside what the source says."""
+        info: dict[str, Any] = {"provider": self.source.kind, **self.source.info(), **self._figures.info()}
         return BackendStatus(
             name=self.name,
             kind="provider",
@@ -167,7 +158,7 @@ class SourceBackend:
             answer = await found.call(call)
         except BaseException as error:
             raise self._failure(name, error, generating=False)  # noqa: B904 - it has its cause
-        self._note(begun)
+        self._figures.answered(begun)
         return answer
 
     async def stream(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -185,7 +176,7 @@ class SourceBackend:
                     yield event
         except BaseException as error:
             raise self._failure(name, error, generating=True)  # noqa: B904 - it has its cause
-        self._note(begun)
+        self._figures.answered(begun)
 
     async def _find(self, name: str, call: ToolCall) -> ProvidedTool:
         if not self.enabled:
@@ -199,18 +190,13 @@ class SourceBackend:
             raise BackendNotFoundError(f"provider {self.name} has no tool {name} any more", backend=self.name)
         return found
 
-    def _note(self, begun: float) -> None:
-        self._calls += 1
-        self._latencies.append(time.perf_counter() - begun)
-
     def _failure(self, name: str, error: BaseException, *, generating: bool) -> ToolExecError:
         """Return what a call that ended with *error* reports; raises a cancellation that was asked for."""
         if isinstance(error, BackendError | InputValidationError):
             failure: ToolExecError = error
         else:
             failure = handler_failure(f"{self.name}:{name}", error, generating=generating)
-        self._calls += 1
-        self._last_error = failure.message
+        self._figures.failed(failure.message)
         return failure
 
     async def _ready(self) -> None:
@@ -238,7 +224,7 @@ class SourceBackend:
                 self._publish(definition)
 
     def _failed(self, reason: str) -> None:
-        self._last_error = reason
+        self._figures.last_error = reason
         if self._definition is None:
             self._reason = reason
         self._not_before = self._clock() + self._pause

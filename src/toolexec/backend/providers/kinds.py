@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.source import Source
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.settings import check_settings, unknown_setting
 
-__all__ = ["PROVIDER_KINDS", "MakeSource", "source_of"]
+__all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "source_of"]
 
 PROVIDER_KINDS: Final[dict[str, str]] = {
     "http": "toolexec.backend.providers.http:http_source",
 }
 """Where the source of each kind is made: `module:function`, which is a `MakeSource`."""
+
+
+class ProviderSettings(TypedDict, total=False):
+    """What every provider takes beside the settings of its kind.
+
+    `enabled` false switches it off. `refresh` is the number of seconds after which its definition is read again (0:
+    only on demand), `load_timeout` how long one reading may take (30 seconds). `secrets` fills in references.
+    """
+
+    enabled: bool
+    refresh: float
+    load_timeout: float
+    secrets: SecretResolver | None
+
+
+_COMMON: Final = tuple(ProviderSettings.__annotations__)
 
 
 class MakeSource(Protocol):
@@ -37,3 +56,23 @@ def source_of(kind: str, name: str, settings: Mapping[str, Any], *, secrets: Sec
     module, function = place.split(":")
     make: MakeSource = getattr(import_module(module), function)
     return make(name, settings, secrets=secrets)
+
+
+def provider_backend(kind: str, name: str, settings: Mapping[str, Any]) -> SourceBackend:
+    """Return the backend of provider *name*; *settings* are those of its kind and `ProviderSettings`.
+
+    Nothing is read or started yet. Raises ConfigurationError and MissingExtraError.
+    """
+    common: dict[str, Any] = {key: value for key, value in settings.items() if key in _COMMON}
+    own = {key: value for key, value in settings.items() if key not in _COMMON}
+    check_settings(f"provider {name}", ProviderSettings, common)
+    secrets = common.pop("secrets", None)
+    timeout = common.pop("load_timeout", 30.0)
+    try:
+        source = source_of(kind, name, own, secrets=secrets)
+    except ConfigurationError as error:
+        unknown = str(error.details.get("setting", ""))
+        if unknown in own and difflib.get_close_matches(unknown, _COMMON, n=1, cutoff=0.8):
+            raise unknown_setting(f"provider {name}", unknown, _COMMON) from error
+        raise
+    return SourceBackend(name, source, timeout=timeout, **common)
