@@ -83,6 +83,7 @@ PROGRAMS = (
     Program(name="code-smolagents", module="peer_smolagents_code", rounds=3, peer="smolagents"),
     Program(name="code-toolplane", module="peer_toolplane_code", rounds=3, peer="toolplane"),
     Program(name="mcp-calls", module="mcp_calls"),
+    Program(name="http-calls", module="http_calls", rounds=3),
     Program(name="gate", module="gate_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),
     Program(name="serve", module="serve_stdio", rounds=3),

@@ -70,6 +70,7 @@ NAMES = {
     "starting.libraries": "typer, rich and pydantic alone",
     "mcp.time_sdk": "bare SDK client",
     "mcp.echo_sdk": "bare SDK client",
+    "http.bare": "bare httpx2 request",
     "concurrency.sleeps": "bare sleeps",
     "serve.fastmcp": "FastMCP's proxy",
     "serve.fastmcp_added": "FastMCP's proxy",
@@ -304,6 +305,12 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="http.modern_p50", what="a call, era of 2026-07-28: median"),
         Row(key="http.modern_p99_to_p50", what="99th percentile to the median", unit="ratio", bar=10),
         Row(key="http.modern_rate", what="time for each call, all clients together"),
+    ),
+    "A tool of an HTTP service": (
+        Row(key="http.call", what="POST with a small JSON body, on loopback", beside=("http.bare",)),
+        Row(key="http.ratio", what="that call, to a bare `httpx2` request", unit="ratio", bar=1.3),
+        Row(key="http.at_once", what="1,000 of these calls at once, on 100 connections"),
+        Row(key="http.errors", what="errors among these", unit="count", bar=0),
     ),
     "MCP over stdio": (
         Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),
