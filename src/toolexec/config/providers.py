@@ -28,6 +28,7 @@ _YAML_TOP: Final = re.compile(r"""^["']?(?:openapi|swagger)["']?\s*:\s*["']?[23]
 _JSON_TOP: Final = re.compile(r'"(?:openapi|swagger)"\s*:\s*"[23]')
 _FILES: Final = ("file", "spec", "cwd", "ca", "ca_file", "certificate", "key", "descriptors")
 """Settings of some kind that name a file or a directory."""
+_FILE_NAME: Final = re.compile(r"(?!secretref:|\$|[a-z+]+://)[^\n]+")  # neither a reference, nor a URL, nor PEM
 _TIMES: Final = ("refresh", "load_timeout", "timeout", "connect_timeout")
 
 
@@ -153,12 +154,6 @@ def _read_value(path: str, key: str, value: Any, directory: Path | None) -> Any:
         except ValueError:
             expected = 'a time in seconds, or a text such as "5m"' if key in _TIMES else 'bytes, or a text such as "4M"'
             raise ConfigurationError(f"{path}.{key} must be {expected}", details={"setting": key}) from None
-    if (
-        key in _FILES
-        and directory is not None
-        and value
-        and "://" not in value
-        and not value.startswith(("$", "secretref:"))
-    ):
+    if key in _FILES and directory is not None and _FILE_NAME.fullmatch(value):
         return str(directory / Path(value).expanduser())
     return value

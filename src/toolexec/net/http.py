@@ -279,11 +279,21 @@ def _lost(target: _Target, attempt: Attempt, error: Exception) -> ToolExecError:
     """Return the error for a request whose connection could not be made, or was lost."""
     if isinstance(error, NotAllowedAddressError):
         return _redirect_refused(str(error)) if attempt.sent else _not_reached(target.host, str(error))
-    text = str(error) or type(error).__name__
+    text = _reason(error)
     if attempt.sent:
         return ConnectionLostError(f"the connection to {target.host} was lost: {text}")
     verified = "CERTIFICATE_VERIFY_FAILED" not in text
     return BackendUnavailableError(f"{target.host} cannot be reached: {text}", retryable=verified)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the error, or the first of its causes that has words, says."""
+    found: BaseException | None = error
+    while found is not None:
+        if str(found):
+            return str(found)
+        found = found.__cause__ or found.__context__
+    return type(error).__name__
 
 
 def _target_of(url: str) -> _Target:
