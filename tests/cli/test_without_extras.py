@@ -36,6 +36,7 @@ WORKING = [
     ["config", "show", "-c", "app.py"],
     ["config", "show", "-c", "mcp.json"],
     ["config", "validate", "-c", "mcp.json"],
+    ["config", "validate", "-c", "api.toml"],
     ["config", "keys"],
     ["client-config", "claude", "-c", "app.py"],
     ["init", "-o", "made.toml"],
@@ -47,6 +48,7 @@ NEEDING = [
     ("mcp", ["list", "-c", "mcp.json"]),
     ("mcp", ["run", "t:x", "-c", "mcp.json"]),
     ("mcp", ["--json", "list", "-c", "mcp.json"]),
+    ("http", ["run", "api:x", "-c", "api.toml"]),
     ("serve", ["serve", "-c", "app.py"]),
     ("serve", ["serve", "-c", "app.py", "-t", "http"]),
     ("serve", ["list", "-c", "app.yaml"]),
@@ -139,6 +141,7 @@ def directory(tmp_path: Path) -> Path:
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "chain.json").write_text('[{"tool": "shop:price", "args": {"item": "cake"}}]')
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"t": {"command": "nothing"}}}')
+    (tmp_path / "api.toml").write_text('[providers.api]\nkind = "http"\nbase_url = "https://a.test"\n')
     (tmp_path / "app.yaml").write_text("sources: {python: [app.py]}\n")
     return tmp_path
 

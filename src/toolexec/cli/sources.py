@@ -43,9 +43,10 @@ def find_sources(given: Sequence[Path]) -> Sources:
         if Path(name).is_file():
             return Sources((Path(name),), implied=True)
     raise ConfigurationError(
-        "no tools: say where they come from with -c app.py (Python functions), -c mcp.json (MCP servers) or "
-        f"-c toolexec.toml (both, and all settings), set {VARIABLE}, or put one of {', '.join(DEFAULT_FILES)} into the "
-        "current directory; toolexec init writes toolexec.toml, toolexec demo needs none of it"
+        "no tools: say where they come from with -c app.py (Python functions), -c mcp.json (MCP servers), "
+        f"-c openapi.yaml (an API) or -c toolexec.toml (all of them, and all settings), set {VARIABLE}, or put one of "
+        f"{', '.join(DEFAULT_FILES)} into the current directory; toolexec init writes toolexec.toml, toolexec demo "
+        "needs none of it"
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.config.formats import Place
 from toolexec.config.kinds import seconds, size
 from toolexec.config.mistakes import Mistakes, did_you_mean
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONObject
 
 if TYPE_CHECKING:
@@ -126,16 +126,14 @@ def _read(
         problem = f"there is no kind {kind!r}" if kind is not None else "it needs a kind"
         mistakes.add(entry.where(("kind",)), f"{path}: {problem}; {hint}")
         return None
+    settings |= {"secrets": secrets}
+    provider = ConfiguredProvider(name=name, kind=kind, settings=settings, entry=entry.data, origin=entry.origin)
     try:
-        settings = {key: _read_value(path, key, value, entry.directory) for key, value in settings.items()}
-        provider = ConfiguredProvider(
-            name=name,
-            kind=kind,
-            settings={**settings, "secrets": secrets},
-            entry=entry.data,
-            origin=entry.origin,
-        )
+        read = {key: _read_value(path, key, value, entry.directory) for key, value in settings.items()}
+        provider = replace(provider, settings=read)
         provider.backend()
+    except MissingExtraError:  # it cannot be checked here; whatever uses it says what to install
+        return provider
     except ConfigurationError as error:
         setting = error.details.get("setting")
         place = (setting,) if isinstance(setting, str) and setting in entry.data else ()

@@ -102,7 +102,8 @@ class HTTPClient:
     *timeout* bounds a request from its start to the last byte of its response, redirects included, in seconds.
     *max_response_bytes* bounds a body after decoding. At most *max_connections* are open at the same time, further
     requests wait. Certificates are always verified, by those that the system trusts and those in *ca_file* (PEM).
-    Proxies in the environment are not used. Raises ConfigurationError for settings that cannot work.
+    Proxies in the environment are not used. Raises ConfigurationError for settings that cannot work, and
+    MissingExtraError without the `http` extra.
     """
 
     def __init__(
@@ -121,6 +122,8 @@ class HTTPClient:
             raise ConfigurationError("an HTTPClient's limits must be above 0, and max_redirects 0 or more")
         if ca_file and not Path(ca_file).is_file():
             raise ConfigurationError(f"there is no file of certificates {ca_file}")
+        with extra_needed("http", "a client for HTTP"):
+            import toolexec.net.pool  # noqa: F401 - tells now, and not at a call, what is missing
         self._rules = [read_rule(host) for host in hosts] if hosts is not None else None
         self._allow_private = allow_private
         self._timeout = timeout
@@ -142,13 +145,13 @@ class HTTPClient:
         example), BackendUnavailableError and BackendBusyError when nothing was sent (no such host, refused, not
         allowed, no connection in time), ConnectionLostError when the connection was lost after that, ToolTimeoutError,
         RemoteToolError for a response that is too large, that cannot be decoded, or that redirects to where it must
-        not, and MissingExtraError.
+        not.
         """
         target = _target_of(request.url)
         headers = _headers_of(request)
         self._admit(target, written=self._rules is None)
-        with extra_needed("http", "a call over HTTP"):
-            from toolexec.net.pool import ATTEMPT, FAILURES, Attempt
+        from toolexec.net.pool import ATTEMPT, FAILURES, Attempt
+
         attempt = Attempt()
         token = ATTEMPT.set(attempt)
         try:

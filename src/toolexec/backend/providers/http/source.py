@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,6 +19,7 @@ from toolexec.backend.providers.replies import failure_of, is_json, value_of
 from toolexec.backend.providers.source import Definition, ProvidedTool
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
+from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject
 from toolexec.model.secret_keys import is_telling
@@ -252,5 +254,8 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
 
 def http_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> HTTPSource:
     """Return the source of provider *name*; see `MakeSource`. A `file` in the settings is read again at each load."""
+    with extra_needed("http", f"provider {name}"):  # now, and not at its first call
+        if find_spec("httpcore2") is None:
+            raise ModuleNotFoundError(name="httpcore2")
     make = partial(HTTPProvider.from_settings, name, dict(settings), secrets=secrets)
     return HTTPSource(make(), make if settings.get("file") else None)
