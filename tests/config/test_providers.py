@@ -130,7 +130,7 @@ def test_mistakes_in_variables() -> None:
 
 
 def test_shown_without_secrets(service: Service) -> None:
-    """What may be secret is shown where it is a reference, and what it refers to is looked for."""
+    """Values that may be secret are shown only as references, and these are looked for."""
     Path("a.toml").write_text(
         '[providers.a]\nkind = "http"\nbase_url = "https://a.test/x"\nauth = { bearer = "hunter2hunter2" }\n'
         '[providers.b]\nkind = "http"\nbase_url = "https://b.test"\nauth = { bearer = "${B_TOKEN}" }\n'
@@ -216,7 +216,7 @@ async def test_catalogue_knows_providers(service: Service) -> None:
 
 @pytest.mark.anyio
 async def test_refresh_by_name(service: Service) -> None:
-    """One backend, or all that can be read again; an unknown name is told."""
+    """One backend, or all that can be read again; an unknown name is an error."""
     result = built(SHOP)
     async with result.ex as ex:
         Path("shop.toml").write_text("not TOML")

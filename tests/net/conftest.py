@@ -10,13 +10,13 @@ from tests.backend.providers.service import Service, serving
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Service]:
-    """One service for the tests of a file."""
+    """Run one service for the tests of a file."""
     with serving() as service:
         yield service
 
 
 @pytest.fixture
 def service(running: Service) -> Service:
-    """The service, with nothing seen yet."""
+    """Return the service, with nothing seen yet."""
     running.seen.clear()
     return running

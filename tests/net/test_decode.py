@@ -51,7 +51,7 @@ def test_output_of_several_steps(encoding: str, size: int) -> None:
 
 @given(data=st.binary(max_size=300), encoding=st.sampled_from(["gzip", "deflate"]))
 def test_rubbish(data: bytes, encoding: str) -> None:
-    """Bytes that are no such encoding are refused or, by chance, decoded; nothing else happens."""
+    """Bytes in no valid encoding are refused or, by chance, decoded; nothing else happens."""
     try:
         decoded(encoding, data, 50)
     except BodyError:
@@ -74,7 +74,7 @@ def test_bombs(encoding: str) -> None:
 
 
 def test_empty_members_without_end() -> None:
-    """What decodes to nothing is bounded, too."""
+    """Bodies that decode to nothing are bounded, too."""
     with pytest.raises(BodyError, match="longer than 5000 bytes"):
         decoded("gzip", gzip.compress(b"") * 10_000, 1000, limit=5000)
 

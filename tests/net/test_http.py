@@ -120,7 +120,7 @@ async def test_bomb_is_never_in_memory(service: Service) -> None:
     ],
 )
 async def test_lost_connections(client: HTTPClient, service: Service, path: str, kind: type[Exception]) -> None:
-    """What was sent and not answered may have been done: retryable, and not as if it had never begun."""
+    """A request that was sent and not answered may have been acted on: retryable, but it did begin."""
     with pytest.raises(kind) as failure:
         await client.send(HTTPRequest("GET", service.raw + path))
     assert failure.value.retryable  # type: ignore[attr-defined]
@@ -177,7 +177,7 @@ async def test_cancelled_requests_free_their_connections(service: Service) -> No
         await client.aclose()
 
 
-async def test_nobody_there(client: HTTPClient) -> None:
+async def test_refused_connection(client: HTTPClient) -> None:
     """A refused connection and an unknown name have sent nothing."""
     for url in ("http://127.0.0.1:1/x", "http://no-such-host.invalid/"):
         with pytest.raises(BackendUnavailableError) as failure:
@@ -377,7 +377,7 @@ async def test_redirects_that_are_refused(service: Service, to: str) -> None:
 
 
 async def test_redirect_to_a_connection_that_is_open(service: Service) -> None:
-    """A connection that another request has made is no way around the rule."""
+    """A connection that another request has made does not lead around the rule."""
     client = HTTPClient()
     port = service.url.rpartition(":")[2]
     try:

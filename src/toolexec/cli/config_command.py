@@ -136,10 +136,11 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     facts: dict[str, Any] = {
         "files": [str(path) for path in loaded.files],
         "servers": len(loaded.servers),
-        "providers": len(loaded.providers),
         "python": len(loaded.python),
         "rules": len(loaded.settings.policy.rules),
     }
+    if loaded.providers:
+        facts["providers"] = len(loaded.providers)
     if screen.as_json:
         blocks = [block for block in GATE_BLOCKS if loaded.has(block)]
         screen.document({"ok": code == OK, **facts, "blocks": blocks, "warnings": warnings})
@@ -149,7 +150,7 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
         f"{count} {word}{'' if count == 1 else 's'}"
         for word, count in (
             ("server", facts["servers"]),
-            *([("provider", facts["providers"])] if loaded.providers else []),
+            *([("provider", len(loaded.providers))] if loaded.providers else []),
             ("Python source", facts["python"]),
             ("policy rule", facts["rules"]),
         )
@@ -177,12 +178,8 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     if screen.as_json:
-        document: dict[str, Any] = {
-            "settings": settings,
-            "toolsets": toolsets,
-            "providers": providers,
-            "mcpServers": servers,
-        }
+        document: dict[str, Any] = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
+        document |= {"providers": providers} if providers else {}
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
             named |= {f"toolsets.{name}": place for name, place in loaded.toolset_origins.items()}

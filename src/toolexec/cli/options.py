@@ -20,9 +20,9 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Where tools come from: toolexec.toml (or .yaml, .json), an mcpServers JSON file, or a Python file with "
-        "@tool functions or an Exec. May be repeated. Default: $TOOLEXEC_CONFIG, else toolexec.toml, .yaml, .yml, "
-        ".json, mcp.json or .mcp.json in the current directory.",
+        help="Where tools come from: toolexec.toml (or .yaml, .json), an mcpServers JSON file, an OpenAPI document, or "
+        "a Python file with @tool functions or an Exec. May be repeated. Default: $TOOLEXEC_CONFIG, else "
+        "toolexec.toml, .yaml, .yml, .json, mcp.json or .mcp.json in the current directory.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]

@@ -65,7 +65,7 @@ class ConfiguredProvider:
 
 
 def is_openapi(path: Path) -> bool:
-    """Return whether a file is an OpenAPI document, as far as its beginning shows."""
+    """Return whether a file is an OpenAPI document, judging by its beginning."""
     if path.suffix.lower() not in (".json", ".yaml", ".yml"):
         return False
     try:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
@@ -123,7 +124,7 @@ class HTTPClient:
         if ca_file and not Path(ca_file).is_file():
             raise ConfigurationError(f"there is no file of certificates {ca_file}")
         with extra_needed("http", "a client for HTTP"):
-            import toolexec.net.pool  # noqa: F401 - tells now, and not at a call, what is missing
+            import_module("toolexec.net.pool")  # shows what is missing now, and not at a call
         self._rules = [read_rule(host) for host in hosts] if hosts is not None else None
         self._allow_private = allow_private
         self._timeout = timeout
@@ -210,7 +211,7 @@ class HTTPClient:
         return self._pool
 
     def _admit(self, target: _Target, *, written: bool) -> None:
-        """Raise BackendUnavailableError unless *target* may be reached, as far as that shows without looking it up.
+        """Raise BackendUnavailableError unless *target* may be reached, by what is known without looking it up.
 
         *written* says that the caller wrote this host.
         """

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpcore2
 
@@ -78,7 +78,7 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
     def __init__(self, find: LookUp, *, allow_private: bool) -> None:
         self._find = find
         self._allow_private = allow_private
-        self._inner = httpcore2.AnyIOBackend()
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
         self,

@@ -84,7 +84,7 @@ async def test_what_is_left_out(service: Service) -> None:
 
 @pytest.mark.parametrize("value", HOSTILE)
 async def test_hostile_values_arrive_literally(service: Service, value: str) -> None:
-    """What looks like a command, a template or a line break is data."""
+    """Data stays data that looks like a command, a template or a line break."""
     tool = {"method": "POST", "path": "/p/{v}", "query": {"v": "{{v}}"}, "body": {"v": "{{v}}", "t": "<{{v}}>"}}
     async with calling(one(service, **tool)) as call:
         result = await call("it", v=value)
@@ -225,7 +225,7 @@ async def test_lost_answers(service: Service, path: str, kind: type[Exception]) 
     assert service.paths() == [path]
 
 
-async def test_nobody_there() -> None:
+async def test_refused_connection() -> None:
     """A refused connection has sent nothing, so the call may be made again."""
     async with calling({"base_url": "http://127.0.0.1:1", "tools": {"it": {"path": "/x", "method": "POST"}}}) as call:
         with pytest.raises(BackendUnavailableError) as failure:

@@ -178,9 +178,8 @@ class HTTPTool:
 
 
 class HTTPSettings(TypedDict, total=False):
-    """The settings of an `HTTPProvider` by keyword, beside its name; for type checkers."""
+    """The settings of an `HTTPProvider` by keyword, beside its name and its `base_url`; for type checkers."""
 
-    base_url: str
     tools: Mapping[str, Any]
     file: str | Path
     namespace: str
@@ -193,6 +192,10 @@ class HTTPSettings(TypedDict, total=False):
     max_response_bytes: int
     max_connections: int
     ca_file: str | Path
+
+
+class _AllSettings(HTTPSettings, total=False):
+    base_url: str
 
 
 @checked("HTTP provider")
@@ -245,12 +248,12 @@ class HTTPProvider:
     def from_settings(
         cls, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None
     ) -> HTTPProvider:
-        """Read `HTTPSettings`; `file` names a TOML, YAML or JSON file with more of them.
+        """Read `base_url` and `HTTPSettings`; `file` names a TOML, YAML or JSON file with more of them.
 
         Raises ConfigurationError, also for a file that cannot be read, and MissingExtraError for YAML without PyYAML.
         """
         where = f"provider {name}"
-        check_settings(where, HTTPSettings, settings)
+        check_settings(where, _AllSettings, settings)
         parts = dict(settings)
         if file := parts.pop("file", ""):
             parts = _merged(where, read_definition_file(file, where), parts)
@@ -275,7 +278,7 @@ def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
 
 def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file with what is given beside it, which has precedence."""
-    check_settings(f"{where}: its file", HTTPSettings, found)
+    check_settings(f"{where}: its file", _AllSettings, found)
     if "file" in found:
         raise ConfigurationError(f"{where}: a file cannot name another file")
     merged = {**found, **given}
