@@ -53,7 +53,7 @@ def _tool(name: str) -> Tool:
 
 
 async def test_the_tools_of_a_source_are_found_and_called() -> None:
-    """They are in the index once the Exec has started, with the source's facts in the status."""
+    """Tools are in the index once the Exec has started, with the source's facts in the status."""
     source = Scripted(["get"])
     async with Exec() as ex:
         await ex.add_backends(SourceBackend("api", source))
@@ -69,7 +69,7 @@ async def test_the_tools_of_a_source_are_found_and_called() -> None:
 
 
 async def test_a_source_that_cannot_be_read_is_tried_again_by_a_call() -> None:
-    """It has a pause between two readings, and never fails the start."""
+    """A pause is between two readings, which never fail the start."""
     now = 100.0
     source = Scripted(OSError("no route"), OSError("no route"), ["get"])
     backend = SourceBackend("api", source, clock=lambda: now)
@@ -88,17 +88,17 @@ async def test_a_source_that_cannot_be_read_is_tried_again_by_a_call() -> None:
 
 
 async def test_a_refresh_publishes_what_changed_and_keeps_tools_when_it_fails() -> None:
-    """Listeners hear each reading; a failed one changes nothing but the last error."""
+    """Listeners are notified of each reading; a failed one changes nothing but the last error."""
     backend = SourceBackend("api", Scripted(["get"], ["get", "put"], OSError("gone")))
-    heard: list[list[str]] = []
-    stop = backend.on_tools(lambda tools: heard.append([tool.name for tool in tools]))
+    seen: list[list[str]] = []
+    stop = backend.on_tools(lambda tools: seen.append([tool.name for tool in tools]))
     await backend.start()
     assert (await backend.refresh()).tools == 2
     status = await backend.refresh()
     assert status.available
     assert status.info["last_error"] == "OSError: gone"
     stop()
-    assert heard == [["get"], ["get", "put"]]
+    assert seen == [["get"], ["get", "put"]]
     await backend.aclose()
 
 
@@ -116,8 +116,8 @@ async def test_it_refreshes_by_itself() -> None:
     assert source.loads == loads
 
 
-async def test_failures_of_calls_are_told_apart() -> None:
-    """What a tool raises is the call's failure; a name that is gone is said to be gone; a closed one is unavailable."""
+async def test_failures_of_calls_are_distinguished() -> None:
+    """An exception of a tool is the call's failure; a name that is gone is said to be gone; a closed one is unavailable."""
     backend = SourceBackend("api", Scripted(["get"]))
     await backend.start()
     with pytest.raises(HandlerError, match="ValueError: it failed"):

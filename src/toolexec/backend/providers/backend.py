@@ -142,7 +142,7 @@ class SourceBackend:
         """Have *listener* called with all tools after each reading, and now if there was one; see `LiveBackend`."""
         self._listeners.append(listener)
         if self._definition is not None:
-            self._tell(listener)
+            self._notify(listener)
 
         def stop() -> None:
             if listener in self._listeners:
@@ -235,9 +235,9 @@ class SourceBackend:
         self._definition, self._reason, self._pause = definition, None, _FIRST_PAUSE
         self._tools = {each.tool.name: each for each in definition.tools}
         for listener in list(self._listeners):
-            self._tell(listener)
+            self._notify(listener)
 
-    def _tell(self, listener: ToolsListener) -> None:
+    def _notify(self, listener: ToolsListener) -> None:
         try:
             listener([each.tool for each in self._tools.values()])
         except Exception:
