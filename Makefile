@@ -14,7 +14,7 @@ PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak lint format bench bench-quick clean
+.PHONY: demo test test-full test-soak lint format bench bench-quick wheels clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -44,6 +44,11 @@ bench: $(STAMP)
 
 bench-quick: $(STAMP)
 	@$(BIN)/python -m benchmarks --quick
+
+# The second wheel has the first one's sandbox, compiled: each names the other's content.
+wheels: export TOOLEXEC_COMPILED := $(CURDIR)/build/compiled
+wheels: $(DEMO)
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./sandbox-wheel
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .coverage* build dist

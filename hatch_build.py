@@ -1,11 +1,13 @@
 """Builds the sandbox's component into wheels, so that an installed toolexec needs nothing else to run code.
 
 Editable installs get none: there it is built at the first use. `TOOLEXEC_SKIP_COMPONENT=1` leaves it out of a wheel,
-which makes building one a matter of a second.
+which makes building one a matter of a second. `TOOLEXEC_COMPILED=DIRECTORY` compiles it, too, into a file of that
+directory: the wheel has its digest, and `sandbox-wheel/` makes a wheel of the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -20,6 +22,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 BUILDER = ("componentize-py>=0.25.1,<0.26", "tzdata")
 PACKAGE = "toolexec.runtime.wasm"
 SKIP = "TOOLEXEC_SKIP_COMPONENT"
+COMPILED = "TOOLEXEC_COMPILED"
+COMPILER = ("wasmtime>=49,<51",)
 
 
 class ComponentHook(BuildHookInterface[Any]):
@@ -30,18 +34,24 @@ class ComponentHook(BuildHookInterface[Any]):
     def dependencies(self) -> list[str]:
         """What a build needs beside hatchling."""
         # The only sign that this is for an editable install is the name of the step, among the front end's arguments.
-        return [] if _skipped() or "get_requires_for_build_editable" in sys.argv else list(BUILDER)
+        if _skipped() or "get_requires_for_build_editable" in sys.argv:
+            return []
+        return [*BUILDER, *(COMPILER if os.environ.get(COMPILED) else ())]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the component, unless *version* is "editable" or it is not wanted."""
         if self.target_name != "wheel" or version == "editable" or _skipped():
             return
-        build = _load(Path(self.root) / "src").build_component
+        _stand_in_for_packages(Path(self.root) / "src")
         self._directory = tempfile.TemporaryDirectory(prefix="toolexec-wheel-")
         directory = Path(self._directory.name)
         self.app.display_info("Building the component of the sandbox ...")
-        component = build(directory / "python.wasm")
-        (directory / "python.json").write_text(json.dumps(component.to_json(), indent=1), "utf-8")
+        component = importlib.import_module(f"{PACKAGE}.component").build_component(directory / "python.wasm")
+        described = component.to_json()
+        if target := os.environ.get(COMPILED):
+            self.app.display_info("Compiling it ...")
+            described["compiled"] = _compile(directory / "python.wasm", Path(target))
+        (directory / "python.json").write_text(json.dumps(described, indent=1), "utf-8")
         for name in ("python.wasm", "python.json"):
             build_data["force_include"][str(directory / name)] = f"{PACKAGE.replace('.', '/')}/{name}"
 
@@ -55,9 +65,19 @@ def _skipped() -> bool:
     return os.environ.get(SKIP, "") not in ("", "0")
 
 
-def _load(source: Path) -> Any:
-    """The module that builds the component, without what the packages around it need when they are imported: a build
-    environment does not have the dependencies of toolexec."""
+def _compile(component: Path, target: Path) -> dict[str, Any]:
+    """Write the code for machines of this kind into *target*; returns what the description says of it."""
+    engine = importlib.import_module(f"{PACKAGE}.engine")
+    machine = importlib.import_module(f"{PACKAGE}.precompiled").machine()
+    code = engine.compile_component(component.read_bytes(), portable=True)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / f"{machine}.cwasm").write_bytes(code)
+    return {machine: {"fingerprint": engine.engine_fingerprint(), "sha256": hashlib.sha256(code).hexdigest()}}
+
+
+def _stand_in_for_packages(source: Path) -> None:
+    """Make the modules of the sandbox importable without what the packages around them need when they are imported: a
+    build environment does not have the dependencies of toolexec."""
     sys.path.insert(0, str(source))
     name, path = "", source
     for part in PACKAGE.split("."):
@@ -65,4 +85,3 @@ def _load(source: Path) -> Any:
         package = ModuleType(name)
         package.__path__ = [str(path)]
         sys.modules[name] = package
-    return importlib.import_module(f"{PACKAGE}.component")

@@ -53,18 +53,42 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(shared: Path) -> Path:
-    """The wheel, built from this tree by the first worker that needs it."""
+def wheels(shared: Path) -> Path:
+    """The directory of both wheels, built from this tree by the first worker that needs them."""
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        directory = shared / "wheel"
+        directory = shared / "wheels"
         if not directory.exists():
             pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
             made = shared / "unfinished"
-            done = subprocess.run([*pip, "-w", made, ROOT], capture_output=True, text=True, timeout=240, check=False)
+            env = os.environ | {
+                "TOOLEXEC_COMPILED": str(shared / "compiled"),
+                "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+            }
+            done = subprocess.run(
+                [*pip, "-w", made, ROOT, ROOT / "sandbox-wheel"],
+                capture_output=True,
+                text=True,
+                timeout=280,
+                check=False,
+                env=env,
+            )
             assert done.returncode == 0, done.stderr
             made.rename(directory)
-    (found,) = directory.glob("toolexec-*.whl")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def wheel(wheels: Path) -> Path:
+    """The wheel of toolexec."""
+    (found,) = wheels.glob("toolexec-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def sandbox_wheel(wheels: Path) -> Path:
+    """The wheel of the compiled sandbox."""
+    (found,) = wheels.glob("toolexec_sandbox-*.whl")
     return found
 
 

@@ -23,6 +23,7 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.runtime.wasm import cache as module
 from toolexec.runtime.wasm.cache import BuildStep, ComponentCache, default_directory
 from toolexec.runtime.wasm.component import Component, builder_version, inputs_digest
+from toolexec.runtime.wasm.precompiled import machine
 
 ENGINE = Engine()
 
@@ -568,3 +569,82 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLEXEC_CACHE", "~no-such-user-at-all/x")
     with pytest.raises(ConfigurationError, match="TOOLEXEC_CACHE"):
         default_directory()
+
+
+@pytest.fixture
+def bring(shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Ship a component, and install code for it as the wheel of the compiled sandbox does."""
+
+    def install(code: bytes | None = None, *, fingerprint: str = "f", on: str = "") -> Path:
+        data = shop.ship()
+        compiled = bytes(Compiled(ENGINE, data).serialize())
+        named = {"fingerprint": fingerprint, "sha256": hashlib.sha256(compiled).hexdigest()}
+        description = shop.shipped.with_suffix(".json")
+        description.write_text(json.dumps(json.loads(description.read_text()) | {"compiled": {on or machine(): named}}))
+        package = tmp_path / "site" / "toolexec_sandbox"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text("raise AssertionError('it must not be imported')")
+        path = package / f"{machine()}.cwasm"
+        path.write_bytes(compiled if code is None else code)
+        monkeypatch.syspath_prepend(str(package.parent))
+        return path
+
+    return install
+
+
+def test_code_from_a_wheel_is_not_compiled(shop: Workshop, bring: Callable[..., Path]) -> None:
+    """The first load takes what is installed, keeps its own copy of it, and needs the wheel no more."""
+    path = bring()
+    assert isinstance(shop.load(), Compiled)
+    path.unlink()
+    assert isinstance(shop.load(), Compiled)
+    assert shop.work == (0, 0)
+
+
+def test_code_from_a_wheel_stands_in_for_that_of_this_machine(shop: Workshop, bring: Callable[..., Path]) -> None:
+    """It counts as the quick form: what is made for this very processor takes its place later."""
+    bring()
+    assert isinstance(shop.load(quick=shop.compile), Compiled)
+    assert shop.work == (0, 0)
+    assert shop.cache.lacks(fingerprint="f")
+    assert shop.cache.optimise(fingerprint="f", compile=shop.compile)
+    assert not shop.cache.lacks(fingerprint="f")
+    assert shop.work == (0, 1)
+
+
+def test_code_that_is_not_the_one_named_is_not_loaded(
+    shop: Workshop, bring: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever is in the package's place: it is compiled here, and the log says so."""
+    foreign = bytes(
+        Compiled(ENGINE, bytes(wasmtime.wat2wasm('(component (core module (func (export "evil"))))'))).serialize()
+    )
+    path = bring(foreign)
+    assert isinstance(shop.load(), Compiled)
+    assert shop.work == (0, 1)
+    assert f"{path} is not the code" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [{"fingerprint": "g"}, {"on": "plan9-vax"}])
+def test_code_for_another_engine_or_machine_is_left(
+    shop: Workshop, bring: Callable[..., Path], wrong: dict[str, str]
+) -> None:
+    """It would not be loaded by this one."""
+    bring(**wrong)
+    assert isinstance(shop.load(), Compiled)
+    assert shop.work == (0, 1)
+
+
+def test_code_that_cannot_be_loaded_here_is_compiled_once(shop: Workshop, bring: Callable[..., Path]) -> None:
+    """The processor may lack what the code was made for: the second attempt does not come back to it."""
+    bring()
+    refused: list[str] = []
+
+    def load(path: str) -> Compiled:
+        if not refused:
+            refused.append(path)
+            raise WasmtimeError("compiled with features that this processor lacks")
+        return Compiled.deserialize_file(ENGINE, path)
+
+    assert isinstance(shop.cache.load(load, fingerprint="f", compile=shop.compile), Compiled)
+    assert shop.work == (0, 1)

@@ -12,6 +12,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm.engine import (
     FUEL_PER_CPU_MS,
     can_have_slots,
+    compile_component,
     engine_fingerprint,
     fuel_for_cpu_ms,
     new_engine,
@@ -32,6 +33,20 @@ def test_an_engine_with_slots_runs_what_one_without_compiled() -> None:
     """Slots do not change compiled code, and so are not in the cache's key."""
     code = Component(new_engine(), "(component)").serialize()
     Component.deserialize(new_engine(2), code)
+
+
+def test_portable_code_is_loaded_by_the_engine_of_this_machine() -> None:
+    """It is made for any processor of the kind, and so for this one; without slots and with them."""
+    code = compile_component(b"(component)", portable=True)
+    Component.deserialize(new_engine(), code)
+    Component.deserialize(new_engine(2), code)
+
+
+def test_portable_code_needs_a_machine_of_a_known_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere it is refused, and nothing is compiled for a machine that was guessed."""
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    with pytest.raises(ConfigurationError, match="x86_64, aarch64"):
+        compile_component(b"(component)", portable=True)
 
 
 def test_slots_need_wasmtime_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from toolexec.runtime.wasm.component import (
     inputs_digest,
     installed_version,
 )
+from toolexec.runtime.wasm.precompiled import precompiled_code
 from toolexec.runtime.wasm.requirements import EXTRA
 from toolexec.version import __version__
 
@@ -107,6 +108,7 @@ class ComponentCache:
     ) -> None:
         self.directory: Path = directory or default_directory()
         self._shipped = shipped
+        self._description = shipped.with_suffix(".json")
         self._build = build
 
     def load(
@@ -121,20 +123,17 @@ class ComponentCache:
     ) -> _T:
         """Return what *load* makes of the compiled component at its path; the file is open during that call only.
 
-        A compiled form that *load* refuses by raising is discarded and made once more. For the rest see `get`.
+        A compiled form that *load* refuses by raising is discarded and made once more, here. For the rest see `get`.
         """
-
-        def _get() -> CompiledComponent:
-            return self.get(fingerprint=fingerprint, compile=compile, quick=quick, packages=packages, progress=progress)
-
-        with _get() as compiled:
+        ways = _ways(fingerprint, compile, quick)
+        with self._get(packages, ways, progress) as compiled:
             try:
                 return load(compiled.path)
             except Exception:  # such as one made by a machine with another processor
                 name = compiled.name
         with PrivateDirectory(self.directory) as directory, directory.locked(progress):
             directory.remove(name)
-        with _get() as compiled:
+        with self._get(packages, ways, progress, precompiled=False) as compiled:
             return load(compiled.path)
 
     def get(
@@ -149,24 +148,34 @@ class ComponentCache:
         """Return the compiled component with *packages*, checked and open; close it, or use it as a context manager.
 
         What is missing, damaged, not ours or of another version is made again: the component is the one that the wheel
-        brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s). With *quick*, a
-        quicker compiler does where *compile* has not done it yet: `optimise` does it later. Of several processes one
-        does that, and the others wait. *fingerprint* says how *compile* was set up; another setup
-        needs another one. *progress* receives all steps. Blocks, so keep it off an event loop.
+        brought, or is built (10 s); then *compile* makes the machine's code of its bytes (10 s), unless a wheel brought
+        that, too (see `precompiled_code`). With *quick*, a quicker compiler, or that wheel, does where *compile* has
+        not done it yet: `optimise` does it later. Of several processes one does that, and the others wait.
+        *fingerprint* says how *compile* was set up; another setup needs another one. *progress* receives all steps.
+        Blocks, so keep it off an event loop.
 
         Raises ConfigurationError when the directory cannot be used or written to, a package cannot be had, or building
         fails; MissingExtraError when it must be built and the `sandbox-build` extra is missing; and what *compile* and
         *progress* raise. Nothing half-made is left.
         """
+        return self._get(packages, _ways(fingerprint, compile, quick), progress)
+
+    def _get(
+        self,
+        packages: Sequence[str],
+        ways: Mapping[str, _Compile],
+        progress: OnStep | None,
+        *,
+        precompiled: bool = True,
+    ) -> CompiledComponent:
         wanted = normal_requirements(packages)
-        ways = {fingerprint: compile} if quick is None else {fingerprint: compile, _quick(fingerprint): quick}
         with PrivateDirectory(self.directory) as directory:
             found = self._first_compiled(directory, wanted, ways)
             if found is None:
                 with directory.locked(progress):
                     found = self._first_compiled(directory, wanted, ways)
                     if found is None:
-                        found = self._make(directory, wanted, *[*ways.items()][-1], progress)
+                        found = self._make(directory, wanted, ways, progress, precompiled=precompiled)
         return found
 
     def lacks(self, *, fingerprint: str, packages: Sequence[str] = ()) -> bool:
@@ -261,7 +270,7 @@ class ComponentCache:
         if wanted:
             return None
         try:
-            component = Component.from_json(json.loads(self._shipped.with_suffix(".json").read_text("utf-8")))
+            component = Component.from_json(json.loads(self._description.read_text("utf-8")))
         except (OSError, ValueError):
             return None
         return component if component.inputs == inputs_digest() and not component.requirements else None
@@ -270,19 +279,24 @@ class ComponentCache:
         self,
         directory: PrivateDirectory,
         wanted: tuple[str, ...],
-        fingerprint: str,
-        compile: _Compile,
+        ways: Mapping[str, _Compile],
         progress: OnStep | None,
+        *,
+        precompiled: bool,
     ) -> CompiledComponent:
-        component, data = self._component_bytes(directory, wanted, progress)
-        compiled = run_work(
-            lambda: compile(data),
-            name="compile",
-            message="compiling the sandbox for this machine",
-            usual_seconds=_USUAL_SECONDS,
-            progress=progress,
-        )
-        name = self._store(directory, component, fingerprint, compiled)
+        fingerprint, compile = [*ways.items()][-1]
+        component = self._shipped_component(wanted)
+        code = precompiled_code(self._description, next(iter(ways))) if component is not None and precompiled else None
+        if component is None or code is None:
+            component, data = self._component_bytes(directory, wanted, progress)
+            code = run_work(
+                lambda: compile(data),
+                name="compile",
+                message="compiling the sandbox for this machine",
+                usual_seconds=_USUAL_SECONDS,
+                progress=progress,
+            )
+        name = self._store(directory, component, fingerprint, code)
         file = directory.open(name)
         if file is None:
             raise ConfigurationError(f"{self.directory} does not keep what is written to it; set TOOLEXEC_CACHE=/path")
@@ -384,6 +398,11 @@ def _compiled_name(component: Component, fingerprint: str) -> str:
     """Another one for everything that machine code depends on, or that a change of must not go unnoticed."""
     machine = (sys.platform, platform.machine(), _processor(), installed_version("wasmtime", "wasmtime") or "")
     return _digest("compiled", component.sha256, fingerprint, __version__, *machine) + _COMPILED
+
+
+def _ways(fingerprint: str, compile: _Compile, quick: _Compile | None) -> dict[str, _Compile]:
+    """What may be used by its fingerprint, the best first; the last one is made where there is none."""
+    return {fingerprint: compile} if quick is None else {fingerprint: compile, _quick(fingerprint): quick}
 
 
 def _quick(fingerprint: str) -> str:

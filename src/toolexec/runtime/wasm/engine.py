@@ -9,16 +9,18 @@ import platform
 import sys
 
 from wasmtime import Config, Engine
+from wasmtime.component import Component
 
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm.component import installed_version
-from toolexec.runtime.wasm.ffi import compile_quickly, configure, has_slots, use_slots
+from toolexec.runtime.wasm.ffi import compile_for, compile_quickly, configure, has_slots, use_slots
 
 __all__ = [
     "FUEL_PER_CPU_MS",
     "SLOT_BYTES",
     "STACK_BYTES",
     "can_have_slots",
+    "compile_component",
     "engine_fingerprint",
     "fuel_for_cpu_ms",
     "new_engine",
@@ -57,18 +59,40 @@ _CONFIG: dict[str, bool | int | str] = {
 }
 
 
-def new_engine(slots: int = 0, *, quick: bool = False) -> Engine:
+_PORTABLE: dict[str, tuple[str, ...]] = {
+    "x86_64": ("has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"),  # every processor since 2009
+    "aarch64": (),
+}
+"""What code that is to run on any machine of a kind may use beyond what all of them have."""
+
+
+def compile_component(wasm: bytes, *, quick: bool = False, portable: bool = False) -> bytes:
+    """Compile a component, and return the machine's code as any engine of one fingerprint loads it.
+
+    See `new_engine` for *quick*. *portable* code runs on any Linux machine of this kind, not only where the processor
+    is the same; raises ConfigurationError for a kind that is not known.
+    """
+    return bytes(Component(new_engine(quick=quick, portable=portable), wasm).serialize())
+
+
+def new_engine(slots: int = 0, *, quick: bool = False, portable: bool = False) -> Engine:
     """Make an engine for compiling, loading and running components; engines of one fingerprint can share compiled code.
 
     With *slots*, that many components can run in it at once, in memory that it keeps until it is freed, at most
     SLOT_BYTES for each. Ask `can_have_slots` before: wasmtime ends the process when they cannot be mapped. A *quick*
     one compiles in a third of the time, without optimising; what it compiles behaves alike and runs in any of them.
+    A *portable* one compiles for other machines, too.
     """
     config = Config()
     for name, value in _CONFIG.items():
         setattr(config, name, value)
     if quick:
         compile_quickly(config)
+    if portable:
+        kind = platform.machine()
+        if sys.platform != "linux" or kind not in _PORTABLE:
+            raise ConfigurationError(f"code for other machines can be compiled on Linux ({', '.join(_PORTABLE)}) only")
+        compile_for(config, f"{kind}-unknown-linux-gnu", *_PORTABLE[kind])
     configure(config, stack_bytes=STACK_BYTES)
     if slots:
         use_slots(config, slots, keep_bytes=SLOT_BYTES)

@@ -127,6 +127,8 @@ _set_registers = _c_function(
     _held, "wasmtime_config_cranelift_regalloc_algorithm_set", None, ctypes.c_void_p, ctypes.c_uint8
 )
 _SINGLE_PASS = 1
+_set_target = _c_function(_held, "wasmtime_config_target_set", _ADDRESS, ctypes.c_void_p, ctypes.c_char_p)
+_enable = _c_function(_held, "wasmtime_config_cranelift_flag_enable", None, ctypes.c_void_p, ctypes.c_char_p)
 _set_async_stack = _c_function(_held, "wasmtime_config_async_stack_size_set", None, ctypes.c_void_p, ctypes.c_uint64)
 _call = _c_function(
     _released,
@@ -409,6 +411,16 @@ def compile_quickly(config: Config) -> None:
     """Compile without optimisation, and allocate registers in a single pass."""
     config.cranelift_opt_level = "none"
     _set_registers(config.ptr(), _SINGLE_PASS)
+
+
+def compile_for(config: Config, target: str, *features: str) -> None:
+    """Compile for any machine of *target* whose processor has *features*, not for the one that compiles.
+
+    Raises WasmtimeError for a target that this wasmtime does not know.
+    """
+    _raise_if(_set_target(config.ptr(), target.encode()))
+    for feature in features:
+        _enable(config.ptr(), feature.encode())
 
 
 _SLOTS = "wasmtime_pooling_allocation_"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,14 +44,14 @@ def load_program(
         if known is not None:
             return known
         try:
-            from toolexec.runtime.wasm.engine import engine_fingerprint
+            from toolexec.runtime.wasm.engine import compile_component, engine_fingerprint
             from toolexec.runtime.wasm.instance import Program
 
             program = cache.load(
                 Program.load,
                 fingerprint=engine_fingerprint(),
-                compile=_compile,
-                quick=_compile_quickly if quick else None,
+                compile=compile_component,
+                quick=partial(compile_component, quick=True) if quick else None,
                 packages=packages,
                 progress=progress or _LogOnce(),
             )
@@ -67,27 +68,11 @@ def load_program(
         return program
 
 
-def _compile(wasm: bytes) -> bytes:
-    from wasmtime.component import Component
-
-    from toolexec.runtime.wasm.engine import new_engine
-
-    return bytes(Component(new_engine(), wasm).serialize())
-
-
-def _compile_quickly(wasm: bytes) -> bytes:
-    from wasmtime.component import Component
-
-    from toolexec.runtime.wasm.engine import new_engine
-
-    return bytes(Component(new_engine(quick=True), wasm).serialize())
-
-
 def optimise(directory: Path, packages: Sequence[str]) -> None:
     """Compile the sandbox with *packages* in the cache *directory* with all optimisations, unless that is done."""
-    from toolexec.runtime.wasm.engine import engine_fingerprint
+    from toolexec.runtime.wasm.engine import compile_component, engine_fingerprint
 
-    ComponentCache(directory).optimise(fingerprint=engine_fingerprint(), compile=_compile, packages=packages)
+    ComponentCache(directory).optimise(fingerprint=engine_fingerprint(), compile=compile_component, packages=packages)
 
 
 _OPTIMISE: Final = """
