@@ -48,7 +48,7 @@ def check_function(report: Report, call: Call, arguments: Sequence[Shape]) -> Sh
     function = FUNCTIONS.get(call.function)
     if function is None:
         hint = 'write run("namespace:name", {...}) to call a tool' if call.function in _TOOLS else ""
-        known = did_you_mean(call.function, FUNCTIONS, otherwise="run(...) calls tools; there are no other functions")
+        known = did_you_mean(call.function, FUNCTIONS, otherwise=f"there are {', '.join(FUNCTIONS)}")
         report.error("unknown-function", call.at, f"there is no function {shown(call.function)}", hint or known)
         return ANY
     if not function.least <= len(arguments) <= (len(arguments) if function.most is None else function.most):
