@@ -15,7 +15,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.steps import BuildStep
 from toolexec.runtime.wasm import programs
 from toolexec.runtime.wasm.cache import ComponentCache
-from toolexec.runtime.wasm.engine import new_engine
+from toolexec.runtime.wasm.engine import compile_component, new_engine
 from toolexec.runtime.wasm.instance import Program
 from toolexec.runtime.wasm.programs import load_program
 
@@ -45,7 +45,7 @@ def test_without_wasmtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_is_compiled_can_be_loaded(tmp_path: Path) -> None:
     """In the form that a cache keeps."""
-    compiled = programs._compile(wat2wasm("(component)"))
+    compiled = compile_component(wat2wasm("(component)"))
     assert compiled.startswith(b"\x7fELF")
 
 
@@ -94,23 +94,23 @@ def test_not_by_another_program(executable: str | None, tmp_path: Path, monkeypa
     programs._optimise_in_background(tmp_path, [])
 
 
-def test_quick_code_behaves_alike(tmp_path: Path) -> None:
-    """Code of the quick compiler runs in any engine of ours, and burns the same fuel."""
+def test_all_compiled_code_behaves_alike(tmp_path: Path) -> None:
+    """Code of the quick compiler, and portable code, runs in any engine of ours, and burns the same fuel."""
     text = """(component (core module $m (func (export "f") (result i32) (local i32)
         (loop (local.set 0 (i32.add (local.get 0) (i32.const 1))) (br_if 0 (i32.lt_u (local.get 0) (i32.const 1000))))
         (local.get 0))) (core instance $i (instantiate $m))
         (func (export "f") (result u32) (canon lift (core func $i "f"))))"""
     left: list[tuple[int, int]] = []
-    for compile in (programs._compile, programs._compile_quickly):
+    for options in ({}, {"quick": True}, {"portable": True}):
         engine = new_engine()
-        component = Component.deserialize(engine, compile(bytes(wat2wasm(text))))
+        component = Component.deserialize(engine, compile_component(bytes(wat2wasm(text)), **options))
         store = Store(engine)
         store.set_fuel(100_000)
         store.set_epoch_deadline(1)
         function = Linker(engine).instantiate(store, component).get_func(store, "f")
         assert function is not None
         left.append((function(store), store.get_fuel()))
-    assert left[0] == left[1]
+    assert left[0] == left[1] == left[2]
     assert left[0][0] == 1000
 
 
