@@ -45,5 +45,5 @@ def test_the_first_run_compiles_nothing(wheel: Path, sandbox_wheel: Path, tmp_pa
 
 
 def test_both_wheels_have_one_version(wheel: Path, sandbox_wheel: Path) -> None:
-    """They are made together, and only fit together."""
+    """Both are made together, and only fit together."""
     assert wheel.name.split("-")[1] == sandbox_wheel.name.split("-")[1]

@@ -602,7 +602,7 @@ def test_code_from_a_wheel_is_not_compiled(shop: Workshop, bring: Callable[..., 
 
 
 def test_code_from_a_wheel_stands_in_for_that_of_this_machine(shop: Workshop, bring: Callable[..., Path]) -> None:
-    """It counts as the quick form: what is made for this very processor takes its place later."""
+    """Such code counts as the quick form: what is made for this very processor takes its place later."""
     bring()
     assert isinstance(shop.load(quick=shop.compile), Compiled)
     assert shop.work == (0, 0)
@@ -629,7 +629,7 @@ def test_code_that_is_not_the_one_named_is_not_loaded(
 def test_code_for_another_engine_or_machine_is_left(
     shop: Workshop, bring: Callable[..., Path], wrong: dict[str, str]
 ) -> None:
-    """It would not be loaded by this one."""
+    """Code for another one would not be loaded by this one."""
     bring(**wrong)
     assert isinstance(shop.load(), Compiled)
     assert shop.work == (0, 1)

@@ -36,7 +36,7 @@ def test_an_engine_with_slots_runs_what_one_without_compiled() -> None:
 
 
 def test_portable_code_is_loaded_by_the_engine_of_this_machine() -> None:
-    """It is made for any processor of the kind, and so for this one; without slots and with them."""
+    """Portable code is made for any processor of the kind, and so for this one; without slots and with them."""
     code = compile_component(b"(component)", portable=True)
     Component.deserialize(new_engine(), code)
     Component.deserialize(new_engine(2), code)
