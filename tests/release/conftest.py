@@ -54,7 +54,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def wheels(shared: Path) -> Path:
-    """The directory of both wheels, built from this tree by the first worker that needs them."""
+    """Return the directory of both wheels, built from this tree by the first worker that needs them."""
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         directory = shared / "wheels"
@@ -87,7 +87,7 @@ def wheel(wheels: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def sandbox_wheel(wheels: Path) -> Path:
-    """The wheel of the compiled sandbox."""
+    """Return the wheel of the compiled sandbox."""
     (found,) = wheels.glob("toolexec_sandbox-*.whl")
     return found
 

@@ -615,7 +615,7 @@ def test_code_from_a_wheel_stands_in_for_that_of_this_machine(shop: Workshop, br
 def test_code_that_is_not_the_one_named_is_not_loaded(
     shop: Workshop, bring: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever is in the package's place: it is compiled here, and the log says so."""
+    """Another file in the package's place: the component is compiled here, and the log says so."""
     foreign = bytes(
         Compiled(ENGINE, bytes(wasmtime.wat2wasm('(component (core module (func (export "evil"))))'))).serialize()
     )

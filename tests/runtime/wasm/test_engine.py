@@ -43,7 +43,7 @@ def test_portable_code_is_loaded_by_the_engine_of_this_machine() -> None:
 
 
 def test_portable_code_needs_a_machine_of_a_known_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere it is refused, and nothing is compiled for a machine that was guessed."""
+    """Portable code is refused elsewhere, and nothing is compiled for a machine that was guessed."""
     monkeypatch.setattr("platform.machine", lambda: "vax")
     with pytest.raises(ConfigurationError, match="x86_64, aarch64"):
         compile_component(b"(component)", portable=True)
