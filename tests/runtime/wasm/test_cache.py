@@ -602,7 +602,7 @@ def test_code_from_a_wheel_is_not_compiled(shop: Workshop, bring: Callable[..., 
 
 
 def test_code_from_a_wheel_stands_in_for_that_of_this_machine(shop: Workshop, bring: Callable[..., Path]) -> None:
-    """Such code counts as the quick form: what is made for this very processor takes its place later."""
+    """Portable code counts as the quick form: what is made for this very processor takes its place later."""
     bring()
     assert isinstance(shop.load(quick=shop.compile), Compiled)
     assert shop.work == (0, 0)
