@@ -15,12 +15,13 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolexec.process.stream import Pipes
 from toolexec.process.tree import MARK, ProcessTree, signal_group
 
-__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "run_child", "to_the_end", "uncut"]
+__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "memory_file", "run_child", "to_the_end", "uncut"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -70,10 +71,9 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._on_output = on_output
         self._lifeline: socket.socket | None = None
-        mark = secrets.token_hex(8) if on_output is not None else ""
-        env = {**env, MARK: mark} if mark else env
+        self._mark = secrets.token_hex(8) if on_output is not None else ""
+        env = {**env, MARK: self._mark} if self._mark else env
         ours = self._spawn(command, env, cwd, fds, keep_stderr=keep_stderr, lifeline=lifeline)
-        self.tree: ProcessTree = ProcessTree(self._process.pid, mark)
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._killer: threading.Thread | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -94,6 +94,11 @@ class Child:
     def pid(self) -> int:
         """Its process ID, which is also that of its group and session; its own until it has been closed."""
         return self._process.pid
+
+    @cached_property
+    def tree(self) -> ProcessTree:
+        """It and all that it has started, for those who look at them or kill them."""
+        return ProcessTree(self._process.pid, self._mark)
 
     @property
     def stream(self) -> Pipes:
@@ -137,7 +142,7 @@ class Child:
         """
         if self._ending is not None:
             return
-        if self.tree.marked:
+        if self._mark:
             self._killer = threading.Thread(target=self.tree.kill, name="toolexec-kill", daemon=True)
             self._killer.start()
         else:
@@ -294,6 +299,18 @@ async def run_child(
     finally:
         await child.aclose()
     return code, output
+
+
+def memory_file(data: bytes) -> int:
+    """Return a descriptor that a child can read *data* from; to be closed. Raises OSError. Linux only."""
+    descriptor = os.memfd_create("toolexec")
+    try:
+        os.write(descriptor, data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 async def to_the_end(task: asyncio.Task[None]) -> None:

@@ -58,8 +58,8 @@ class ProcessTree:
         self._known: set[tuple[int, int]] = set()  # with the start time, as numbers are used again
         self._strangers: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
-        first = _read(root)
-        self._since = first.started if first is not None else 0
+        fields = read_stat(root)  # also of one that has ended and was not reaped yet
+        self._since = int(fields[19]) if fields else 0
 
     def members(self) -> list[Member]:
         """Return those that live now. Reads all of /proc, but the environment of each process only once."""

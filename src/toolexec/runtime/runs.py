@@ -1,4 +1,7 @@
-"""How runs end in time: deadlines that hold whatever the event loop does, and tasks that closing cancels."""
+"""What sandboxes share to run programs: which they take and in what turn, when a run ends, and what came of it.
+
+Deadlines hold whatever the event loop does, and closing cancels what runs.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,29 @@ import heapq
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
 
-from toolexec.errors import ClosedError
+from toolexec.code.limits import trace_of
+from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.errors import ClosedError, InvalidRequestError, SandboxFailedError, SandboxUnavailableError
+from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
+from toolexec.runtime.outcome import Ending, judge
 
-__all__ = ["ALARMS", "Alarm", "Alarms", "Deadline", "OwnRuns"]
+__all__ = [
+    "ALARMS",
+    "Alarm",
+    "Alarms",
+    "Deadline",
+    "GuestSession",
+    "OwnRuns",
+    "Room",
+    "language_of",
+    "result_of",
+]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -181,3 +199,144 @@ class OwnRuns:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+class Room:
+    """Lets in *size* at once; who finds none waits, first come, first served. Belongs to one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.taken: int = 0
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self, ends: float, backend: Any) -> None:
+        """Wait for room until *ends* (of `monotonic()`); who is let in must `leave`.
+
+        Raises SandboxUnavailableError, which is worth a retry, when there was none until then.
+        """
+        if self.taken < self.size and not self._queue:
+            self.taken += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        try:
+            async with asyncio.timeout(ends - monotonic()):
+                await turn
+        except TimeoutError:
+            self._give_up(turn)
+            raise SandboxUnavailableError(
+                f"{self.size} programs run in {backend.kind} already, and none ended in time; "
+                "try again later, or raise max_running or the time limit",
+                backend=backend.kind,
+                retryable=True,
+                details={"max_running": self.size},
+            ) from None
+        except asyncio.CancelledError:
+            self._give_up(turn)
+            raise
+
+    def leave(self) -> None:
+        """Free one place; the run that has waited longest is let in."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.taken -= 1
+
+    def _give_up(self, turn: asyncio.Future[None]) -> None:
+        if turn.done() and not turn.cancelled():  # let in at the very moment
+            self.leave()
+        elif turn in self._queue:
+            self._queue.remove(turn)
+
+
+def language_of(backend: SandboxBackend, request: ExecuteRequest) -> str:
+    """Return the language of a request that *backend* can run; raises InvalidRequestError for another one, and for a
+    replay that it cannot give.
+    """
+    language = request.language or "python"
+    if language not in LANGUAGES:
+        known = ", ".join(sorted(LANGUAGES))
+        raise located(InvalidRequestError(f"{backend.kind} does not run {language!r}; it runs {known}"), backend)
+    if not request.best_effort and (request.now is not None or (request.seed is not None and language != "python")):
+        what = "the clock" if request.now is not None else f"random numbers of {language}"
+        raise located(
+            InvalidRequestError(
+                f"{backend.kind} cannot replay {what}; use the wasm sandbox, or best_effort=True to run without that"
+            ),
+            backend,
+        )
+    return language
+
+
+def result_of(
+    backend: SandboxBackend,
+    request: ExecuteRequest,
+    ending: Ending,
+    began: float,
+    details: Mapping[str, Any],
+    files: dict[str, bytes],
+) -> CodeResult:
+    """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
+    error = judge(ending)
+    payload = ending.result or {}
+    return CodeResult(
+        backend=BackendInfo(kind=backend.kind, isolation=backend.isolation, details=dict(details)),
+        value=payload.get("value") if error is None else None,
+        stdout=request.output.text("stdout"),
+        stderr=request.output.text("stderr"),
+        tool_calls=trace_of(request.gateway),
+        duration=perf_counter() - began,
+        files=files,
+        error=located(error, backend) if error is not None else None,
+        limits_enforced=backend.enforces(request),
+    )
+
+
+class GuestSession:
+    """One guest for Python that keeps its names from one program to the next; see `SandboxSession`.
+
+    *run* runs a program in it, and says whether the guest can run another one after it. *close* ends the guest; it may
+    be called more than once.
+    """
+
+    def __init__(
+        self,
+        backend: SandboxBackend,
+        run: Callable[[ExecuteRequest], Coroutine[Any, Any, tuple[CodeResult, bool]]],
+        close: Callable[[GuestSession], Awaitable[None]],
+    ) -> None:
+        self._backend = backend
+        self._run = run
+        self._close = close
+        self._over = ""
+        self._turn = asyncio.Lock()
+        self._runs = OwnRuns()
+
+    async def execute(self, request: ExecuteRequest) -> CodeResult:
+        """Implement `SandboxSession.execute`; programs that are given at the same time run one after the other."""
+        async with self._turn:
+            if self._over:
+                raise located(SandboxFailedError(f"this session is over: {self._over}; open a new one"), self._backend)
+            if request.language not in ("", "python"):
+                raise located(InvalidRequestError(f"this session runs python, not {request.language}"), self._backend)
+            try:
+                result, lives = await self._runs.run(self._run(request))
+            except InvalidRequestError:
+                raise  # nothing was run
+            except BaseException:
+                await self._end("its last run was stopped")
+                raise
+            if not lives:
+                await self._end("its last run was stopped, or ended the process")
+            return result
+
+    async def aclose(self) -> None:
+        """Implement `SandboxSession.aclose`; a program that runs is cancelled."""
+        await self._runs.aclose()
+        await self._end("it was closed")
+
+    async def _end(self, why: str) -> None:
+        self._over = self._over or why
+        await self._close(self)

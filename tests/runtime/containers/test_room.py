@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.containers.pool import Room
+from toolexec.runtime.runs import Room
 
 pytestmark = pytest.mark.anyio
 BACKEND = SimpleNamespace(kind="docker")

@@ -330,7 +330,7 @@ async def test_a_result_without_files_is_believed(bench: Bench) -> None:
     assert await bench.talk.take_files() == ({}, ())
     assert await bench.talk.take_files() == ({}, ())
     await bench.say("print", text="x")
-    bench.talk._files.nothing_new = False
+    bench.talk._nothing_new = False
     task = asyncio.create_task(bench.talk.take_files())
     assert (await bench.hear())[0][:2] == ("take_files", "files3")
     await bench.say("response", "files3")

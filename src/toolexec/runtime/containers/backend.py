@@ -18,22 +18,20 @@ from toolexec.runtime.base import (
     LANGUAGES,
     Availability,
     ExecuteRequest,
-    GuestSession,
     SandboxSession,
-    language_of,
     located,
-    result_of,
 )
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import ContainerEngine, Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
 from toolexec.runtime.containers.network import Network
-from toolexec.runtime.containers.pool import PoolStats, Room, WarmPool
+from toolexec.runtime.containers.pool import PoolStats, WarmPool
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.outcome import Ending
+from toolexec.runtime.runs import GuestSession, Room, language_of, result_of
 
 __all__ = ["ContainerBackend"]
 
@@ -327,7 +325,7 @@ class ContainerBackend:
         try:
             async with asyncio.timeout(ends - monotonic()):
                 kind = await self._kind(language, request.profile, request.limits)
-                guest = self._pool.take(kind)
+                guest = self._pool.take(kind) if self.config.warm else None
                 return (guest, True) if guest is not None else (await self._start(kind), False)
         except TimeoutError:
             return None, False
@@ -351,7 +349,8 @@ class ContainerBackend:
 
     async def _start(self, kind: _Kind, *, warm: bool = False) -> ContainerGuest:
         spec = self._spec(kind, warm, self.engine.drops)
-        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, self._network.reach())
+        reach = self._network.reach() if self.config.egress is not None else None
+        return await ContainerGuest.start(self.engine, kind.image, spec, kind.language, reach)
 
     def _make_spec(self, kind: _Kind, warm: bool, drop: tuple[str, ...]) -> ContainerSpec:
         """The container for guests of one kind, checked: `_spec` keeps those that were asked for last."""

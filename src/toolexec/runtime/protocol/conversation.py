@@ -13,6 +13,7 @@ import contextvars
 import json
 import logging
 from collections.abc import Coroutine, Mapping
+from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
@@ -72,8 +73,8 @@ class Conversation:
         self._frames = FrameReader()
         self._state = HostState(network=connect is not None)
         self._sender = Sender(stream)
-        self._files = Transfers(self._state, self._sender)
-        self._tunnels = Tunnels(connect, self._sender)
+        self._nothing_new = False
+        self._tunnels = Tunnels(connect, self._sender) if connect is not None else None
         self._hello: Mapping[str, Any] = MappingProxyType({})
         self._offences = 0
         self._run: _Run | None = None
@@ -130,7 +131,7 @@ class Conversation:
         await self._greeted.wait()
         found: tuple[dict[str, bytes], tuple[str, ...]] = ({}, ())
         if self._ending is None:
-            found = await self._files.take(max_files, max_bytes)
+            found = await self._files.take(max_files, max_bytes, nothing_new=self._nothing_new)
         if self._ending is not None and self._ending.stopped:
             raise _gone(self._ending)
         return found
@@ -152,17 +153,20 @@ class Conversation:
             return self._ending
         self._state.execute(run_id := str(self._runs + 1))
         self._runs += 1
-        self._files.nothing_new = False
-        self._tunnels.begin()
+        self._nothing_new = False
+        if self._tunnels is not None:
+            self._tunnels.begin()
         run = self._run = _Run(request)
         self._sender.put(encode_message("execute", run_id, text))
         try:
             return await run.ending
         finally:
             self._run = None
-            self._tunnels.stop()
+            if self._tunnels is not None:
+                self._tunnels.stop()
             await run.aclose()
-            await self._tunnels.wait()
+            if self._tunnels is not None:
+                await self._tunnels.wait()
 
     async def aclose(self) -> None:
         """Say good-bye if the guest still listens, and close the stream."""
@@ -170,10 +174,16 @@ class Conversation:
             self._sender.put(encode_message("bye", "0", "{}"))
         self._listening.cancel()
         await asyncio.wait({self._listening})
-        self._tunnels.stop()
-        await self._tunnels.wait()
+        if self._tunnels is not None:
+            self._tunnels.stop()
+            await self._tunnels.wait()
         await self._sender.aclose()
         await self._stream.aclose()
+
+    @cached_property
+    def _files(self) -> Transfers:
+        """The files that go in and out; of many guests none do."""
+        return Transfers(self._state, self._sender)
 
     # -- what the guest says --------------------------------------------------------------------------------------
 
@@ -204,8 +214,10 @@ class Conversation:
         finally:
             self._ending = ending
             self._greeted.set()
-            self._tunnels.lose()
-            self._files.lose()
+            if self._tunnels is not None:
+                self._tunnels.lose()
+            if "_files" in self.__dict__:
+                self._files.lose()
             if self._run is not None:
                 self._run.finish(ending)
         self._sender.give_up()
@@ -234,7 +246,7 @@ class Conversation:
         try:
             self._state.receive(message, with_data=True)
             if message.type == "net_data":
-                self._tunnels.receive(message, data)
+                self._take_network(message, data)
             else:
                 self._take_file(message, data)
         except ProtocolError as error:
@@ -255,11 +267,11 @@ class Conversation:
             case "response" | "error":
                 self._take_file(message)
             case kind if kind.startswith("net_"):
-                self._tunnels.receive(message, b"")
+                self._take_network(message)
             case _ if run is None:
                 return  # of a run that has been given up
             case "result":
-                self._files.nothing_new = message.payload.get("files") is False
+                self._nothing_new = message.payload.get("files") is False
                 refused = message.refused
                 run.finish(Ending(result=message.payload if refused is None else too_large_result(refused.message)))
             case "print" | "println":
@@ -272,6 +284,10 @@ class Conversation:
                 await self._begin(run, message)
             case _:
                 return
+
+    def _take_network(self, message: Message, data: bytes = b"") -> None:
+        assert self._tunnels is not None  # without a network such a message has been refused
+        self._tunnels.receive(message, data)
 
     def _take_file(self, message: Message, data: bytes = b"") -> None:
         """A piece of a file, or the end of all; after a wrong one the others make no sense."""

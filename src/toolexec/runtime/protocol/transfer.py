@@ -30,8 +30,6 @@ class Transfers:
     """The files of one guest, in and out, one transfer at a time."""
 
     def __init__(self, state: HostState, sender: Sender) -> None:
-        self.nothing_new = False
-        """Whether the guest said with its last result that there are no files to take."""
         self._state = state
         self._sender = sender
         self._count = 0
@@ -59,13 +57,16 @@ class Transfers:
             raise _put_error(message)
         return message is not None
 
-    async def take(self, max_files: int, max_bytes: int) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Return the new and changed files, and the names of those left out; none when the guest hangs up.
+    async def take(
+        self, max_files: int, max_bytes: int, *, nothing_new: bool = False
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """Return the new and changed files, and the names of those left out; none when the guest hangs up, or has said
+        with its result that there are none (*nothing_new*).
 
         Raises ProtocolError while that must not be, and for files that the guest lies about, or cannot give.
         """
         answer, transfer_id = self._begin("take")
-        if self.nothing_new:
+        if nothing_new:
             self._state.end_transfer()
             return {}, ()
         received = self._received = _Received(max_files, max_bytes)

@@ -147,7 +147,7 @@ class Tunnel:
 class Tunnels:
     """All connections of one guest. They live no longer than the run that they were opened in."""
 
-    def __init__(self, connect: Connect | None, sender: Sender) -> None:
+    def __init__(self, connect: Connect, sender: Sender) -> None:
         self._connect = connect
         self._sender = sender
         self._open: dict[str, Tunnel] = {}
@@ -205,7 +205,7 @@ class Tunnels:
         if len(self._open) >= MAX_CONNECTIONS:
             raise ProtocolError(f"the guest has {MAX_CONNECTIONS} network connections open; there can be no more")
         tunnel = self._open[connection_id] = Tunnel(connection_id, self._sender)
-        if not self._accepting or self._connect is None or len(self._tasks) >= 2 * MAX_CONNECTIONS:
+        if not self._accepting or len(self._tasks) >= 2 * MAX_CONNECTIONS:
             tunnel.close()  # connections that the guest has closed may be served for a while yet
             return
         task = asyncio.create_task(self._serve(self._connect, tunnel))

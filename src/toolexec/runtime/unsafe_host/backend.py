@@ -22,13 +22,10 @@ from toolexec.runtime.base import (
     LANGUAGES,
     Availability,
     ExecuteRequest,
-    GuestSession,
     SandboxSession,
-    language_of,
     located,
-    result_of,
 )
-from toolexec.runtime.runs import OwnRuns
+from toolexec.runtime.runs import GuestSession, OwnRuns, language_of, result_of
 from toolexec.runtime.unsafe_host.guest import Guest, Run
 from toolexec.runtime.unsafe_host.languages import Launcher
 
