@@ -15,7 +15,7 @@ from toolexec.code.limits import Limits
 from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.containers.bubblewrap import BubblewrapConfig, BubblewrapEngine
 from toolexec.runtime.containers.builder import tmpfs_mounts
-from toolexec.runtime.containers.child import ChildContainer
+from toolexec.runtime.containers.launcher import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
 __all__ = [

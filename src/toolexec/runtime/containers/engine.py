@@ -11,7 +11,7 @@ from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable", "held_by"]
+__all__ = ["Container", "ContainerEngine", "Exit", "Image", "Killable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +130,3 @@ class ContainerEngine(Protocol):
     async def aclose(self) -> None:
         """Let go of the engine; its containers have been closed before."""
         ...
-
-
-def held_by(controllers: Collection[str], *, pids: bool = False) -> LimitsEnforced:
-    """Return the limits of a container that control groups with these *controllers* hold, by their names in version 1.
-
-    *pids* says that its processes are counted elsewhere too. The disk is always bounded: it is a tmpfs.
-    """
-    return LimitsEnforced(
-        memory="memory" in controllers,
-        cpu="cpuacct" in controllers,
-        cpus="cpu" in controllers,
-        pids=pids or "pids" in controllers,
-        disk=True,
-    )

@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -74,9 +74,9 @@ class KataEngine(ContainerdEngine):
         self._kata = config or KataConfig()
         super().__init__(self._kata, store=store)
 
-    async def check(self) -> Availability:
-        """Implement `ContainerEngine.check`. Kata needs its shim, and a processor that runs virtual machines."""
-        found = await super().check()
+    async def _check(self) -> Availability:
+        """Kata needs its shim, and a processor that runs virtual machines."""
+        found = await super()._check()
         problem = await asyncio.to_thread(look_at_kvm) if found.ok else None
         if problem is None and found.ok and self._kata.hypervisor != "qemu" and not self._settings():
             name = _settings_name(self._kata.hypervisor)
@@ -85,7 +85,7 @@ class KataEngine(ContainerdEngine):
                 reason=f"Kata is not set up for {self._kata.hypervisor}: there is no {name} in {_DIRECTORIES[1]}",
                 remedy="install the full release of Kata Containers, or give the path as `settings`",
             )
-        return found if problem is None else replace(problem, version=found.version)
+        return problem or found
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
         """Implement `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""

@@ -39,9 +39,9 @@ from toolexec.errors import (
     LimitNotEnforceableError,
     SandboxUnavailableError,
 )
+from toolexec.process import child as child_module
 from toolexec.process.cgroup import Cgroups
 from toolexec.runtime.containers.bubblewrap import BubblewrapBackend, BubblewrapConfig, BubblewrapEngine, checks
-from toolexec.runtime.containers.bubblewrap import container as bwrap_container
 from toolexec.runtime.containers.bubblewrap import engine as module
 from toolexec.runtime.containers.bubblewrap.host_user import HostUsers
 from toolexec.runtime.containers.engine import ContainerEngine, Exit, Image
@@ -615,11 +615,11 @@ async def test_an_image_without_python_is_found_out(engine: BubblewrapEngine, tm
 
 async def test_a_python_that_is_too_old_is_found_out(plain: BubblewrapEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the check, too."""
-    monkeypatch.setattr(module, "_TRIAL", "print('python', '3.7', False)")
+    monkeypatch.setattr(checks, "_TRIAL", "print('python', '3.7', False)")
     found = await plain.check()
     assert (found.ok, found.reason) == (False, "the image host has Python 3.7")
-    monkeypatch.setattr(module, "_TRIAL", "import time; time.sleep(1000)")
-    monkeypatch.setattr(module, "_TRIAL_TIME", 0.3)
+    monkeypatch.setattr(checks, "_TRIAL", "import time; time.sleep(1000)")
+    monkeypatch.setattr(checks, "TRIAL_TIME", 0.3)
     found = await plain.check()
     assert (found.ok, found.reason) == (False, "a trial did not work in time: it said nothing")
 
@@ -703,12 +703,12 @@ async def test_a_start_that_fails_leaves_nothing(engine: BubblewrapEngine, monke
     await engine.sweep()
     assert engine._machine is not None
     with monkeypatch.context() as patch:
-        patch.setattr(bwrap_container, "Watch", None)
-        patch.setattr(bwrap_container.os, "memfd_create", lambda _: (_ for _ in ()).throw(OSError(24, "Too many")))
+        patch.setattr(module, "Watch", None)
+        patch.setattr(child_module.os, "memfd_create", lambda _: (_ for _ in ()).throw(OSError(24, "Too many")))
         with pytest.raises(SandboxUnavailableError, match="Too many"):
             await engine.start(image, make_spec("1"))
     with monkeypatch.context() as patch:
-        patch.setattr(bwrap_container, "ChildContainer", None)
+        patch.setattr(module, "ChildContainer", None)
         with pytest.raises(TypeError):
             await engine.start(image, make_spec("1"))
     if engine._machine.cgroups is not None:

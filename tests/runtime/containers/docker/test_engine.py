@@ -200,10 +200,10 @@ async def test_a_host_that_makes_no_sense() -> None:
 
 
 async def test_without_its_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> None:
+    def absent(*_: object) -> None:
         raise ImportError("No module named 'aiodocker'")
 
-    monkeypatch.setattr("toolexec.runtime.containers.docker.engine._import_client", absent)
+    monkeypatch.setattr("toolexec.runtime.containers.daemon._import_client", absent)
     engine = DockerEngine()
     found = await engine.check()
     assert not found.ok

@@ -80,8 +80,8 @@ async def test_always_pulls_once_in_the_life_of_an_engine(
     async with engine_of(docker_daemon, "always") as engine:
         assert (await engine.resolve(name)).reference != first.reference
         assert request(docker_daemon.socket, "POST", tag)[0] == 201
-        assert engine._images is not None
-        engine._images._found.clear()  # ten seconds later
+        assert engine._connection is not None
+        engine._connection.images._found.clear()  # ten seconds later
         assert (await engine.resolve(name)).reference == first.reference
 
 

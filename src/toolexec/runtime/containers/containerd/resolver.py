@@ -9,14 +9,14 @@ from time import monotonic
 from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.containers.containerd.client import Client, status_of
+from toolexec.runtime.containers.containerd.client import Client
 from toolexec.runtime.containers.containerd.images import Found, Images
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.images.archive import DIGEST_LABEL
 from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing, next_step, parse_reference
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["Resolver", "is_missing_parent"]
+__all__ = ["Resolver"]
 
 _HOLDS: Final = 10.0
 
@@ -124,8 +124,3 @@ def _names(reference: Reference, given: str) -> list[str]:
 def _digests(found: Found) -> set[str]:
     """The digests that an image can be pinned to: containerd's, and that of our store."""
     return {found.digest, found.labels.get(DIGEST_LABEL, "")} - {""}
-
-
-def is_missing_parent(error: SandboxUnavailableError) -> bool:
-    """Return whether a container could not be started as the root file system of its image is gone."""
-    return status_of(error) == "NOT_FOUND" and "Snapshots.Prepare" in error.message

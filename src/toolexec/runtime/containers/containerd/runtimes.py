@@ -13,15 +13,32 @@ import socket
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["RUNTIMES", "Runtime", "find_runsc", "program_directories", "runtime_named", "shim_name", "write_wrapper"]
+from toolexec.runtime.containers.gvisor.runsc import bundle_config, host_bounds
+from toolexec.runtime.containers.launcher import unavailable
+from toolexec.runtime.containers.oci import oci_config
+from toolexec.runtime.containers.spec import ContainerSpec
+
+__all__ = [
+    "RUNTIMES",
+    "Runtime",
+    "bundle_for",
+    "find_runsc",
+    "find_runtime",
+    "has_program",
+    "program_directories",
+    "runtime_named",
+    "shim_name",
+    "write_wrapper",
+]
 
 _RUNC: Final = "io.containerd.runc.v2"
 _RUNSC: Final = "io.containerd.runsc.v1"
 _FLAGS: Final = "--platform=systrap --network=none --overlay2=none --host-uds=none --oci-seccomp"
+_ROOT: Final = "rootfs"
 _USUAL: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/kata/bin"
 
 
@@ -62,6 +79,39 @@ def runtime_named(name: str) -> Runtime:
     return Runtime(name=name, isolation=isolation)
 
 
+def find_runtime(name: str, address: str, runsc: str) -> Runtime:
+    """Return the runtime *name* as the daemon that listens at *address* can run it. Blocks for a moment.
+
+    gVisor runs by its own shim if there is one, else by that of runc: then `binary` is the program (see `find_runsc`),
+    for which a script (see `write_wrapper`) must stand. Raises SandboxUnavailableError where there is neither.
+    """
+    runtime = runtime_named(name)
+    if name != "runsc" or has_program(shim_name(runtime.name), program_directories(address)):
+        return runtime
+    found = find_runsc(runsc)
+    if not found:
+        raise unavailable(
+            f"gVisor is not installed: there is no {runsc or 'runsc on the PATH'}",
+            "install gVisor's runsc (https://gvisor.dev/docs/user_guide/install), or give its path",
+        )
+    return replace(RUNTIMES["runc"], isolation="gvisor", binary=found)
+
+
+def bundle_for(runtime: Runtime, spec: ContainerSpec, cgroup: str) -> dict[str, Any]:
+    """Return config.json of a container for *runtime*, in the control group *cgroup*; raises as `oci_config` does.
+
+    gVisor counts the processes of the code by itself: the host's bounds are for all of it.
+    """
+    if runtime.isolation != "gvisor":
+        return oci_config(spec, _ROOT, cgroups_path=cgroup)
+    bounded = replace(spec, resources=replace(spec.resources, **host_bounds(spec.resources)))
+    config = bundle_config(spec, _ROOT)
+    config["linux"]["resources"] = oci_config(bounded, _ROOT)["linux"]["resources"]
+    config["linux"]["cgroupsPath"] = cgroup
+    config["root"]["readonly"] = spec.security.read_only_root  # it belongs to this container alone
+    return config
+
+
 def shim_name(runtime: str) -> str:
     """Return the program that containerd looks for: `containerd-shim-runc-v2` for `io.containerd.runc.v2`."""
     if runtime.startswith("/"):
@@ -98,3 +148,8 @@ def write_wrapper(path: Path, runsc: str) -> None:
 def find_runsc(given: str) -> str:
     """Return the path of gVisor's program: the one *given*, else the one on the PATH; "" if there is none."""
     return shutil.which(given or "runsc") or ""
+
+
+def has_program(name: str, directories: str) -> bool:
+    """Return whether a program is in one of *directories*, a PATH, or at its own path."""
+    return shutil.which(name, path=directories) is not None if "/" not in name else os.access(name, os.X_OK)

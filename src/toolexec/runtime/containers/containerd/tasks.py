@@ -24,6 +24,7 @@ from toolexec.runtime.containers.containerd.api import containers_pb2, options_p
 from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost, status_of
 from toolexec.runtime.containers.containerd.pipes import Pipes
 from toolexec.runtime.containers.containerd.runtimes import Runtime
+from toolexec.runtime.containers.daemon import DaemonContainer
 from toolexec.runtime.containers.engine import Exit
 
 __all__ = ["SPEC_TYPE", "Plan", "TaskContainer", "remove_container"]
@@ -60,30 +61,19 @@ class Plan:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class TaskContainer:
-    """A container; see `Container`. `open` starts it, `aclose` must be called in the end, even if that failed.
-
-    The ID of one that could not be removed is put into *left*.
-    """
+class TaskContainer(DaemonContainer):
+    """A container; see `Container`. `open` starts it, `aclose` must be called in the end, even if that failed."""
 
     def __init__(self, client: Client, plan: Plan, left: set[str]) -> None:
+        super().__init__(plan.id, left)
         self._client = client
-        self._left = left
         self._plan = plan
         self._pipes: Pipes | None = None
         self._group = group_at(plan.cgroup)
         self._process = -1
-        self._gone: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        self._watching: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
         self._hanging_up: asyncio.Task[None] | None = None
         self._task_asked = False
         self._given_up = False
-
-    @property
-    def id(self) -> str:
-        """See `Container.id`."""
-        return self._plan.id
 
     @property
     def stream(self) -> Stream:
@@ -175,19 +165,9 @@ class TaskContainer:
         options = options_pb2.Options(binary_name=runtime.binary, io_uid=uid, io_gid=gid)
         return Packed(type_url=_RUNC_OPTIONS, value=options.SerializeToString())
 
-    async def wait(self) -> Exit:
-        """Implement `Container.wait`."""
-        return await asyncio.shield(self._gone)
-
     async def cpu_seconds(self) -> float | None:
         """Implement `Container.cpu_seconds`."""
         return await asyncio.to_thread(self._group.cpu_seconds)
-
-    async def aclose(self) -> None:
-        """Implement `Container.aclose`."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await to_the_end(self._closing)
 
     async def _watch(self) -> None:
         """Wait for the end. A daemon that is gone is asked again when it is back: the container has not noticed."""
@@ -212,8 +192,7 @@ class TaskContainer:
             return
 
     def _end(self, exit: Exit) -> None:
-        if not self._gone.done():
-            self._gone.set_result(exit)
+        super()._end(exit)
         if self._pipes is not None:
             self._pipes.ended()
 
@@ -242,10 +221,7 @@ class TaskContainer:
         problems += await remove_container(
             self._client, self.id, self._plan.snapshotter, with_task=self._task_asked, killed=True
         )
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
-        self._end(Exit(code=_KILLED))
+        await self._stop_watching(Exit(code=_KILLED))
         if self._process >= 0:
             os.close(self._process)
             self._process = -1

@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from toolexec.errors import SandboxUnavailableError
 from toolexec.process.owner import OWNER_LABEL
 from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
-from toolexec.runtime.containers.docker.host import DockerHost
+from toolexec.runtime.containers.docker.host import DockerHost, unreachable
 
 __all__ = ["DockerAPI", "DockerError", "Owned"]
 
@@ -77,8 +78,13 @@ class DockerAPI:
             self.system: str = answer.headers.get("Ostype", "linux")
 
     async def info(self) -> dict[str, Any]:
-        """Return what the daemon says about itself."""
-        return dict(await self._call(self._docker.system.info()))
+        """Return what the daemon says about itself; raises SandboxUnavailableError when it says nothing."""
+        try:
+            return dict(await self._call(self._docker.system.info()))
+        except DockerError as error:
+            raise SandboxUnavailableError(f"the Docker daemon does not say what it is: {error}") from error
+        except OSError as error:
+            raise unreachable(self.host, error) from error
 
     async def create(self, name: str, body: Mapping[str, Any]) -> None:
         """Make the container *name*."""

@@ -11,7 +11,7 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.docker.host import DockerHost, explain
 
-__all__ = ["Isolation", "enforced", "isolation_of", "not_started", "problem", "runtime_of"]
+__all__ = ["Isolation", "enforced", "isolation_of", "not_started", "problem", "runtime_of", "why_lost"]
 
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
@@ -107,3 +107,12 @@ def not_started(error: Exception, host: DockerHost, image: str, runtime: str) ->
     else:
         text = f"no container of the image {image} can be started: {said}"
     return SandboxUnavailableError(text, details=details)
+
+
+def why_lost(error: Exception, host: DockerHost) -> str:
+    """Return why it is not known how a container ended that the daemon at *host* was asked about."""
+    if isinstance(error, OSError):
+        return "; ".join(explain(host, error))
+    if getattr(error, "status", 0) == 404:
+        return "somebody else has removed the container"
+    return f"the Docker daemon does not say how it ended: {error}"

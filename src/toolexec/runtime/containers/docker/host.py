@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.runtime.containers.launcher import unavailable
 
-__all__ = ["DockerHost", "explain", "find_host"]
+__all__ = ["DockerHost", "explain", "find_host", "unreachable"]
 
 _P = TypeVar("_P", bound=asyncio.Protocol)
 _PORT: Final = 2375
@@ -101,6 +102,11 @@ def explain(host: DockerHost, error: OSError) -> tuple[str, str]:
     if isinstance(error, TimeoutError):
         return f"the Docker daemon at {where} does not answer", "look at its log, and start it again"
     return f"the Docker daemon at {where} cannot be talked to: {error}", _START
+
+
+def unreachable(host: DockerHost, error: OSError) -> SandboxUnavailableError:
+    """Return the error of a sandbox whose daemon at *host* could not be reached."""
+    return unavailable(*explain(host, error))
 
 
 def _host_of(address: str, certificates: Path | None) -> DockerHost:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.runtime.containers.docker.api import DockerAPI, DockerError
-from toolexec.runtime.containers.docker.host import explain
+from toolexec.runtime.containers.docker.host import unreachable
 from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.images.archive import DIGEST_LABEL
 from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing, next_step, parse_reference
@@ -59,8 +59,7 @@ class DockerImages:
                 except DockerError as error:
                     raise missing(name, f"the daemon says {error.message[:500]}") from error
                 except OSError as error:
-                    why, remedy = explain(api.host, error)
-                    raise SandboxUnavailableError(f"{why}; {remedy}") from error
+                    raise unreachable(api.host, error) from error
             return known.image
 
     def volumes(self, image: Image) -> tuple[str, ...]:

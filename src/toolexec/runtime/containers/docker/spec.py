@@ -1,18 +1,20 @@
-"""A container spec as Docker's API wants it. Pure."""
+"""A container spec as Docker's API wants it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Final
 
-from toolexec.errors import SandboxDeniedError
+from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
 from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.docker.checks import isolation_of
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount
 
-__all__ = ["create_body"]
+__all__ = ["create_body", "seccomp_option"]
 
 _LEAST_SHM: Final = 1 << 20
 _FIRST_TO_DIE: Final = 500
@@ -61,6 +63,21 @@ def create_body(
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": _host_config(spec, runtime, seccomp, volumes, podman=podman),
     }
+
+
+def seccomp_option(setting: str, *, podman: bool) -> str:
+    """Return a seccomp setting as `create_body` takes it, "" for the daemon's own filter: of a profile Docker takes the
+    text, Podman the path. Reads the file; raises SandboxUnavailableError for one that is not JSON."""
+    if setting == "default":
+        return ""
+    if setting == "unconfined" or podman:
+        return setting
+    try:
+        return json.dumps(json.loads(Path(setting).read_text("utf-8")), separators=(",", ":"))
+    except (OSError, ValueError) as error:
+        raise SandboxUnavailableError(
+            f"the seccomp profile {setting} cannot be read: {error}; name a file in Docker's JSON format"
+        ) from error
 
 
 def _host_config(

@@ -6,20 +6,18 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.settings import checked
 from toolexec.process.cgroup import Cgroups, Group, find_cgroups
 from toolexec.process.child import Child, uncut
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
-from toolexec.runtime.containers.child import ChildContainer, run_trial
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.engine import Image, held_by
+from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.gvisor.checks import (
     SECONDS,
     TRIAL,
@@ -31,6 +29,7 @@ from toolexec.runtime.containers.gvisor.checks import (
     wrong_machine,
 )
 from toolexec.runtime.containers.gvisor.runsc import Bundle, bundle_config, host_bounds, remove_orphans, runsc_command
+from toolexec.runtime.containers.launcher import ChildContainer, Launcher, held_by, run_trial
 from toolexec.runtime.containers.rootfs import RootFilesystems
 from toolexec.runtime.containers.spec import ContainerSpec
 from toolexec.runtime.images.store import Hold, ImageStore
@@ -89,7 +88,7 @@ class _Starving:
         return None
 
 
-class GvisorEngine:
+class GvisorEngine(Launcher):
     """Starts sandboxes of gVisor, each one a child process; see `ContainerEngine`. There is no daemon.
 
     Enforced for every user: processes and disk space, which are counted inside. Memory and CPU hold where control
@@ -98,7 +97,9 @@ class GvisorEngine:
     """
 
     def __init__(self, config: GvisorConfig | None = None, *, store: ImageStore | None = None) -> None:
+        super().__init__()
         self.config: GvisorConfig = config or GvisorConfig()
+        self._held = held_by((), pids=True)
         self._roots = RootFilesystems(store)
         self._runsc = ""
         self._cgroups: Cgroups | None = None
@@ -109,34 +110,15 @@ class GvisorEngine:
         """Whether it runs as an ordinary user."""
         return os.geteuid() != 0 if self.config.rootless is None else self.config.rootless
 
-    async def check(self) -> Availability:
-        """Implement `ContainerEngine.check`: runs a program in a sandbox and looks at the kernel that it sees."""
+    async def _check(self) -> Availability:
+        """Run a program in a sandbox and look at the kernel that it sees."""
         if (problem := wrong_machine()) is not None:
             return problem
-        version = ""
-        try:
-            runsc = find_runsc(self.config.runsc)
-            version = await version_of(runsc)
-            self._runsc = runsc
-            await asyncio.to_thread(self._look)
-            image = await self.resolve(self.config.image)
-            return replace(await self._trial(image), version=version)
-        except SandboxUnavailableError as error:
-            remedy = str(error.details.get("remedy", ""))
-            return Availability(ok=False, reason=error.message, remedy=remedy, version=version)
-        except Exception as error:
-            logger.exception("the check of gVisor has failed")
-            return Availability(ok=False, reason=f"gVisor cannot be tried: {error}", version=version)
-
-    @property
-    def drops(self) -> tuple[str, ...]:
-        """See `ContainerEngine.drops`: nothing is left to the guest."""
-        return ()
-
-    def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Implement `ContainerEngine.enforces`."""
-        held = self._cgroups.controllers if self._cgroups is not None else frozenset[str]()
-        return held_by(held, pids=True)
+        runsc = find_runsc(self.config.runsc)
+        self._version = await version_of(runsc)
+        self._runsc = runsc
+        await asyncio.to_thread(self._look)
+        return await self._trial(await self.resolve(self.config.image))
 
     async def resolve(self, image: str) -> Image:
         """Implement `ContainerEngine.resolve`."""
@@ -149,18 +131,6 @@ class GvisorEngine:
         """
         return await uncut(self._start(image, spec), undo=ChildContainer.aclose)
 
-    @property
-    def left(self) -> tuple[str, ...]:
-        """See `ContainerEngine.left`: there is no daemon that could be away."""
-        return ()
-
-    async def sweep(self) -> None:
-        """Implement `ContainerEngine.sweep`."""
-        try:
-            await asyncio.to_thread(self._sweep)
-        except Exception:
-            logger.exception("what dead processes have left of gVisor's containers cannot be removed")
-
     async def aclose(self) -> None:
         """Implement `ContainerEngine.aclose`; there is nothing to release."""
 
@@ -169,6 +139,7 @@ class GvisorEngine:
         if not self._looked and self.config.cgroups is not False:
             self._cgroups = find_cgroups()
         self._looked = True
+        self._held = held_by(self._cgroups.controllers if self._cgroups is not None else (), pids=True)
         if self.config.cgroups:
             check_cgroups(self._cgroups)
 
@@ -219,12 +190,12 @@ class GvisorEngine:
                 raise SandboxUnavailableError(f"a sandbox cannot be prepared: {error.strerror or error}") from error
             raise
 
-    def _sweep(self) -> None:
+    async def _sweep(self) -> None:
         with suppress(SandboxUnavailableError):
-            self._look()
+            await asyncio.to_thread(self._look)
         if self._cgroups is not None:
-            self._cgroups.sweep()  # first, as it ends what may still use the directories
-        remove_orphans()
+            await asyncio.to_thread(self._cgroups.sweep)  # first, as it ends what may still use the directories
+        await asyncio.to_thread(remove_orphans)
 
 
 @checked("GvisorBackend")
