@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
@@ -17,6 +17,7 @@ from toolexec.code.types import CodeResult
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError, SandboxUnavailableError, ToolExecError
 from toolexec.errors.extras import unix_needed
+from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
@@ -65,9 +66,9 @@ class Finding:
     again_seconds: float | None = None
     measurement: Measurement | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
-        data: dict[str, Any] = {"kind": self.kind, "language": self.language, "state": self.state}
+        data: JSONDict = {"kind": self.kind, "language": self.language, "state": self.state}
         strings = {"isolation": self.isolation, "reason": self.reason, "remedy": self.remedy, "version": self.version}
         data |= {"profiles": list(self.profiles), **{name: text for name, text in strings.items() if text}}
         if self.first_seconds is not None and self.again_seconds is not None:
@@ -82,7 +83,7 @@ class ServedProfile:
     profile: str
     kinds: dict[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {"profile": self.profile, "languages": self.kinds}
 
@@ -101,7 +102,7 @@ class CacheState:
     sandboxes: int = 0
     problem: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         names = ("directory", "exists", "owner", "private", "writable", "bytes", "sandboxes", "problem")
         return {name: getattr(self, name) for name in names}
@@ -216,7 +217,7 @@ def cache_state(directory: Path | None = None) -> CacheState:
         return CacheState(directory=str(directory), writable=not problem, problem=problem)
     except OSError as error:
         return CacheState(directory=str(directory), problem=f"cannot be looked at: {error.strerror}")
-    facts: dict[str, Any] = {
+    facts: JSONDict = {
         "directory": str(directory),
         "exists": True,
         "owner": _user_name(status.st_uid),

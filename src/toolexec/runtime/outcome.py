@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import (
     CodeError,
@@ -15,6 +15,7 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
+from toolexec.model.json_value import JSONObject
 from toolexec.model.patterns import lazy_pattern
 from toolexec.runtime.protocol.wire import read_code_error
 from toolexec.runtime.sayings import engine_error
@@ -45,7 +46,7 @@ class Ending:
     program ran.
     """
 
-    result: Mapping[str, Any] | None = None
+    result: JSONObject | None = None
     stopped: Stopped = ""
     exit_code: int | None = None
     stderr: str = ""
@@ -155,7 +156,7 @@ def _stopped(ending: Ending) -> ToolExecError:
     return _used_up(ending.stopped, _more(ending.stopped))
 
 
-def _used_up(resource: str, text: str, details: Mapping[str, Any] | None = None) -> LimitExceededError:
+def _used_up(resource: str, text: str, details: Mapping[str, object] | None = None) -> LimitExceededError:
     return LimitExceededError(f"limit exceeded: {text}", details={**(details or {}), "resource": resource})
 
 

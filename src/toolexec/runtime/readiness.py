@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toolexec.code.limits import Limits
 from toolexec.code.types import CodeResult, Readiness
 from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import ExecuteRequest, SandboxBackend
 
 __all__ = ["LIMITS", "Measurement", "Probe", "measure_limits"]
@@ -80,7 +81,7 @@ class Measurement:
             found.append(f"it was not measured whether these limits hold: {', '.join(untold)}")
         return (*found, *self.problems)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
             "readiness": self.readiness,

@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
@@ -91,12 +92,12 @@ class KataEngine(ContainerdEngine):
         """Implement `ContainerEngine.enforces`: the machine's size bounds what no cgroup of the host sees."""
         return LimitsEnforced(memory=True, cpus=True, pids=True, disk=True)
 
-    async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
+    async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> JSONDict:
         """Implement `ContainerdEngine.configure`."""
         settings = await asyncio.to_thread(self._settings)
         annotations = kata_annotations(self._kata, spec, settings)
 
-        def make() -> dict[str, Any]:
+        def make() -> JSONDict:
             bundle = oci_config(spec, "rootfs", cgroups_path=cgroup, annotations=annotations)
             # The filter is written for the host's kernel; that of the guest is another, and the code's own.
             bundle["linux"].pop("seccomp", None)

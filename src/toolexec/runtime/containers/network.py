@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.model.json_value import JSONDict
 from toolexec.runtime.containers.spec import WORK
 from toolexec.runtime.protocol.tunnel import Connect
 
@@ -115,7 +116,7 @@ class Reach:
         if len(self._records) < _MOST_TOLD:
             self._records.append(record)
 
-    def told(self) -> list[dict[str, Any]]:
+    def told(self) -> list[JSONDict]:
         """Return the requests since the last time, as results show them: at most a hundred."""
         told = [
             {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import InvalidRequestError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.runtime.containers.builder import SHARED_MEMORY
 from toolexec.runtime.containers.seccomp import oci_seccomp, seccomp_profile
@@ -19,7 +20,7 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 _DEFAULT_SHARED_MEMORY: Final = 64 << 20
 _CAPABILITY_SETS: Final = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _PRIVATE: Final = ("nosuid", "nodev")
-_SYSTEM_MOUNTS: Final[tuple[dict[str, Any], ...]] = (
+_SYSTEM_MOUNTS: Final[tuple[JSONDict, ...]] = (
     {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
     {
         "destination": "/dev",
@@ -62,7 +63,7 @@ def oci_config(
     gid_mappings: Sequence[tuple[int, int, int]] = (),
     annotations: Mapping[str, str] | None = None,
     machine: str = "",
-) -> dict[str, Any]:
+) -> JSONDict:
     """Return the content of config.json for *spec*, which `check_spec` has let pass, over the root file system *root*.
 
     The process has no capability, cannot gain any, and leads no terminal; there is no `/sys`. Memory and swap
@@ -79,7 +80,7 @@ def oci_config(
     if spec.security.network != "none":
         raise InvalidRequestError(f"an OCI bundle has no network {spec.security.network!r}; use none")
     uid, gid = _user(spec.security.user)
-    linux: dict[str, Any] = {
+    linux: JSONDict = {
         "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "cgroup")],
         "resources": _resources(spec),
         "maskedPaths": [*_MASKED],
@@ -105,7 +106,7 @@ def oci_config(
     }
 
 
-def _process(spec: ContainerSpec, uid: int, gid: int) -> dict[str, Any]:
+def _process(spec: ContainerSpec, uid: int, gid: int) -> JSONDict:
     env = {"PATH": DEFAULT_PATH, **spec.env}
     kept = [*spec.security.keep_capabilities]
     limits = [("RLIMIT_CORE", 0)]
@@ -123,14 +124,14 @@ def _process(spec: ContainerSpec, uid: int, gid: int) -> dict[str, Any]:
     }
 
 
-def _mounts(spec: ContainerSpec, uid: int, gid: int) -> list[dict[str, Any]]:
+def _mounts(spec: ContainerSpec, uid: int, gid: int) -> list[JSONDict]:
     mounts = [*spec.mounts]
     if all(mount.target != SHARED_MEMORY for mount in mounts):
         mounts.append(Mount(type="tmpfs", target=SHARED_MEMORY, size_bytes=_DEFAULT_SHARED_MEMORY))
     return [_mount(mount, uid, gid) for mount in mounts]
 
 
-def _mount(mount: Mount, uid: int, gid: int) -> dict[str, Any]:
+def _mount(mount: Mount, uid: int, gid: int) -> JSONDict:
     """Programs may be run from all of them: compilers put theirs there."""
     access = "ro" if mount.read_only else "rw"
     match mount.type:
@@ -144,12 +145,12 @@ def _mount(mount: Mount, uid: int, gid: int) -> dict[str, Any]:
             raise InvalidRequestError(f"an OCI bundle has no volumes, such as {mount.source!r}; use a bind mount")
 
 
-def _resources(spec: ContainerSpec) -> dict[str, Any]:
+def _resources(spec: ContainerSpec) -> JSONDict:
     asked = spec.resources
-    devices: list[dict[str, Any]] = [{"allow": False, "access": "rwm"}]
+    devices: list[JSONDict] = [{"allow": False, "access": "rwm"}]
     devices += [{"allow": True, "type": "c", "major": a, "minor": b, "access": "rwm"} for a, b in _DEVICES]
     devices.append({"allow": True, "type": "c", "major": _PSEUDO_TERMINALS, "access": "rwm"})
-    data: dict[str, Any] = {"devices": devices}
+    data: JSONDict = {"devices": devices}
     if asked.memory_bytes:
         data["memory"] = {"limit": asked.memory_bytes, "swap": asked.memory_bytes}  # memory and swap together
     if asked.pids:

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.containers.seccomp_calls import ALLOWED
 
 __all__ = [
@@ -150,19 +151,19 @@ def seccomp_profile(setting: str, machine: str = "") -> Profile | None:
     return default_profile() if setting == "default" else read_profile(Path(setting), machine)
 
 
-def oci_seccomp(profile: Profile, machine: str = "") -> dict[str, Any]:
+def oci_seccomp(profile: Profile, machine: str = "") -> JSONDict:
     """Return *profile* as `linux.seccomp` of an OCI config.json, for *machine* (by default this one).
 
     Only its native system calls are named: a program for another architecture of the same processor (i386, x32) is
     killed at its first call. Docker takes it as a profile, too. Raises ConfigurationError for an unknown machine.
     """
-    data: dict[str, Any] = {
+    data: JSONDict = {
         **_action_data(profile.default, "defaultAction", "defaultErrnoRet"),
         "architectures": [_MACHINES[machine_name(machine)][0]],
         "syscalls": [],
     }
     for rule in profile.rules:
-        item: dict[str, Any] = {"names": [*rule.names], **_action_data(rule.action, "action", "errnoRet")}
+        item: JSONDict = {"names": [*rule.names], **_action_data(rule.action, "action", "errnoRet")}
         if rule.when:
             item["args"] = [_condition_data(condition) for condition in rule.when]
         data["syscalls"].append(item)
@@ -224,7 +225,7 @@ class _Reader:
         self._arch = _MACHINES[machine][1]
         self._kernel = _version(platform.release())
 
-    def profile(self, data: Any) -> Profile:
+    def profile(self, data: JSONValue) -> Profile:
         data = _object(data, "the file")
         if data.get("listenerPath") or data.get("listenerMetadata"):
             raise _FormError("a listener is not supported")
@@ -234,11 +235,11 @@ class _Reader:
             raise _FormError(f"syscalls must be a list of at most {_MAX_RULES} rules")
         return Profile(default, tuple(rule for number, item in enumerate(items) for rule in self._rules(number, item)))
 
-    def _rules(self, number: int, data: Any) -> Iterator[Rule]:
+    def _rules(self, number: int, data: JSONValue) -> Iterator[Rule]:
         """The rules that one entry stands for; none if it is for other machines, kernels or capabilities."""
         where = f"syscalls[{number}]"
         item = _object(data, where)
-        names: Any = item.get("names") or [item.get("name")]
+        names: JSONValue = item.get("names") or [item.get("name")]
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise _FormError(f"{where} must have names, a list of strings")
         action = _action(item, where, "action", "errnoRet", errno.EPERM)
@@ -253,7 +254,7 @@ class _Reader:
         else:
             yield Rule(tuple(names), action, when)
 
-    def _applies(self, item: Mapping[str, Any], where: str) -> bool:
+    def _applies(self, item: JSONObject, where: str) -> bool:
         includes = _object(item.get("includes") or {}, f"{where}.includes")
         excludes = _object(item.get("excludes") or {}, f"{where}.excludes")
         if includes.get("caps"):
@@ -270,7 +271,7 @@ def _is(index: int, value: int) -> Condition:
     return Condition(index, "masked", value, _INT)
 
 
-def _action(data: Mapping[str, Any], where: str, name: str, errno_name: str, default_errno: int) -> Action:
+def _action(data: JSONObject, where: str, name: str, errno_name: str, default_errno: int) -> Action:
     said = data.get(name)
     if said == "SCMP_ACT_ERRNO":
         number = data.get(errno_name)
@@ -283,7 +284,7 @@ def _action(data: Mapping[str, Any], where: str, name: str, errno_name: str, def
     return _ACTIONS[said]
 
 
-def _condition(data: Any, where: str) -> Condition:
+def _condition(data: JSONValue, where: str) -> Condition:
     item = _object(data, where)
     index, value, second, op = item.get("index", 0), item.get("value", 0), item.get("valueTwo", 0), item.get("op")
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in (index, value, second)):
@@ -297,32 +298,32 @@ def _condition(data: Any, where: str) -> Condition:
     return Condition(index, _OPS[op], value)
 
 
-def _action_data(action: Action, name: str, errno_name: str) -> dict[str, Any]:
+def _action_data(action: Action, name: str, errno_name: str) -> JSONDict:
     if action.kind == "errno":
         return {name: "SCMP_ACT_ERRNO", errno_name: action.errno}
     return {name: _ACTION_NAMES[action]}
 
 
-def _condition_data(condition: Condition) -> dict[str, Any]:
-    data: dict[str, Any] = {"index": condition.index, "value": condition.value, "op": _OP_NAMES[condition.op]}
+def _condition_data(condition: Condition) -> JSONDict:
+    data: JSONDict = {"index": condition.index, "value": condition.value, "op": _OP_NAMES[condition.op]}
     if condition.op == "masked":
         data |= {"value": condition.mask, "valueTwo": condition.value}
     return data
 
 
-def _object(data: Any, where: str) -> dict[str, Any]:
+def _object(data: JSONValue, where: str) -> JSONDict:
     if not isinstance(data, dict):
         raise _FormError(f"{where} must be an object")
     return data
 
 
-def _strings(data: Any, where: str) -> list[str]:
+def _strings(data: JSONValue, where: str) -> list[str]:
     if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
         raise _FormError(f"{where} must be a list of strings")
     return data
 
 
-def _version(text: Any) -> tuple[int, int]:
+def _version(text: JSONValue) -> tuple[int, int]:
     """The first two numbers of a kernel's version."""
     found = re.match(r"(\d{1,5})\.(\d{1,5})", text) if isinstance(text, str) else None
     if found is None:

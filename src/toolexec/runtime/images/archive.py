@@ -9,8 +9,9 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
+from toolexec.model.json_value import JSONValue
 from toolexec.runtime.containers.spec import NOBODY, WORK
 from toolexec.runtime.images.layer import write_layer
 
@@ -139,5 +140,5 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _json(value: Any) -> bytes:
+def _json(value: JSONValue) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

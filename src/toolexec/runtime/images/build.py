@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.steps import BuildStep, OnStep
 from toolexec.runtime.images.clean import make_small, settle
 from toolexec.runtime.images.debian import install_debian, installed, upstream
@@ -66,7 +67,7 @@ class Recipe:
         if lock is not None and ours != (lock.suite, lock.requirements, lock.node, lock.go):
             raise ConfigurationError("the lock is that of an image with something else in it; write a new one")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSONDict:
         """Return it as JSON-able data, without the lock."""
         return {
             "format": _FORMAT,

@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONValue
 from toolexec.runtime.images.packages import Pin
 
 __all__ = ["Lock"]
@@ -82,7 +83,7 @@ class Lock:
         return json.dumps({"version": _VERSION, **asdict(self)}, indent=1, sort_keys=True) + "\n"
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONValue
 from toolexec.process.steps import OnStep, run_command
 from toolexec.runtime.images.debian import build_environment, in_tree
 from toolexec.runtime.images.tree import open_to_all
@@ -174,7 +175,7 @@ def _missing(made: Path, target: Target, work: Path, progress: OnStep | None) ->
     return json.loads(output) if code == 0 else []
 
 
-def _pins(report: Any) -> dict[str, Pin]:
+def _pins(report: JSONValue) -> dict[str, Pin]:
     found: dict[str, Pin] = {}
     for item in report["install"]:
         name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.images.archive import machine
 from toolexec.runtime.images.contents import MAX_BYTES, MAX_ENTRIES, Contents, Node
 from toolexec.runtime.images.region import Region
@@ -118,10 +119,10 @@ class _Reader:
         names = images[0].get("Layers")
         if not isinstance(names, list):
             raise _damaged("the list of layers is missing")
-        self._layers([_needed(find, str(name)) for name in cast("list[Any]", names)], config)
+        self._layers([_needed(find, str(name)) for name in cast("list[JSONValue]", names)], config)
         return Source(form="docker", env=_environment(config))
 
-    def _manifest(self, find: _Find, index: Any) -> dict[str, Any]:
+    def _manifest(self, find: _Find, index: JSONValue) -> JSONDict:
         """The one image for this machine in an index, or in an index in it."""
         for _ in range(3):
             fits = [item for item in _items(_object(index).get("manifests")) if _fits(item)]
@@ -135,7 +136,7 @@ class _Reader:
             index = found
         raise _damaged("its indexes go on and on")
 
-    def _blob(self, find: _Find, described: Mapping[str, Any]) -> Region:
+    def _blob(self, find: _Find, described: JSONObject) -> Region:
         digest = described.get("digest")
         name = digest.removeprefix(_DIGEST) if isinstance(digest, str) else ""
         if f"{_DIGEST}{name}" != digest or len(name) != 64 or not name.isalnum():
@@ -145,15 +146,19 @@ class _Reader:
             raise _damaged(f"the content of {digest} is another one")
         return blob
 
-    def _layers(self, layers: list[Region], config: Mapping[str, Any]) -> None:
+    def _layers(self, layers: list[Region], config: JSONObject) -> None:
         """Put the layers on top of each other, each checked against what the image says about it."""
         given = config.get("architecture")
         if given not in (None, "", machine()):
             raise ConfigurationError(f"the image is for {str(given)[:50]}, and this machine is {machine()}")
         known = _object(config.get("rootfs")).get("diff_ids")
-        if not isinstance(known, list) or len(cast("list[Any]", known)) != len(layers) or len(layers) > _MAX_LAYERS:
+        if (
+            not isinstance(known, list)
+            or len(cast("list[JSONValue]", known)) != len(layers)
+            or len(layers) > _MAX_LAYERS
+        ):
             raise _damaged("its layers are not those that it names")
-        for number, (layer, digest) in enumerate(zip(layers, cast("list[Any]", known), strict=True)):
+        for number, (layer, digest) in enumerate(zip(layers, cast("list[JSONValue]", known), strict=True)):
             plain = self.unpacked(layer, f"layer {number + 1}")
             if plain.digest(self._report) != digest:
                 raise _damaged(f"the content of layer {number + 1} is another one")
@@ -247,7 +252,7 @@ def _needed(find: _Find, name: str) -> Region:
     return region
 
 
-def _document(region: Region) -> Any:
+def _document(region: Region) -> JSONValue:
     if region.size > _MAX_DOCUMENT:
         raise _damaged("a description is too long")
     with region.open() as file:
@@ -258,33 +263,33 @@ def _document(region: Region) -> Any:
         raise _damaged("a description is not JSON") from error
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: JSONValue) -> JSONDict:
     if not isinstance(value, dict):
         raise _damaged("a description lacks a part")
-    return cast("dict[str, Any]", value)
+    return cast("JSONDict", value)
 
 
-def _items(value: Any) -> list[dict[str, Any]]:
+def _items(value: JSONValue) -> list[JSONDict]:
     if not isinstance(value, list):
         raise _damaged("a description lacks a part")
-    return [_object(item) for item in cast("list[Any]", value)]
+    return [_object(item) for item in cast("list[JSONValue]", value)]
 
 
-def _fits(item: Mapping[str, Any]) -> bool:
+def _fits(item: JSONObject) -> bool:
     """Whether an index has this for our kind of machine; what it does not say is taken to fit."""
     place = item.get("platform")
     if not isinstance(place, dict):
         return True
-    found = cast("dict[str, Any]", place)
+    found = cast("JSONDict", place)
     return found.get("os") in (None, "linux") and found.get("architecture") in (None, machine())
 
 
-def _environment(config: Mapping[str, Any]) -> dict[str, str]:
+def _environment(config: JSONObject) -> dict[str, str]:
     inner = config.get("config")
-    given = cast("dict[str, Any]", inner).get("Env") if isinstance(inner, dict) else None
+    given = cast("JSONDict", inner).get("Env") if isinstance(inner, dict) else None
     if not isinstance(given, list):
         return {}
-    pairs = [item.split("=", 1) for item in cast("list[Any]", given)[:_MAX_VARIABLES] if isinstance(item, str)]
+    pairs = [item.split("=", 1) for item in cast("list[JSONValue]", given)[:_MAX_VARIABLES] if isinstance(item, str)]
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0]}
 
 

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.private import PrivateDirectory, cache_directory
 from toolexec.process.steps import OnStep
@@ -60,7 +61,7 @@ class Facts:
     node: str = ""
     go: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    recipe: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    recipe: JSONObject = field(default_factory=JSONDict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ class StoredImage:
     go: str = ""
     system: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    recipe: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    recipe: JSONObject = field(default_factory=JSONDict)
     layer_bytes: int = 0
     """The size of the tar that `digest` is of."""
 

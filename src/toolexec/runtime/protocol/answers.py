@@ -4,7 +4,6 @@ is missing or of the wrong type counts as absent."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from toolexec.code.handles import HANDLE_KEY
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -13,6 +12,7 @@ from toolexec.discovery.summary import Summary
 from toolexec.errors import OutputValidationError, ToolExecError
 from toolexec.model.binding import Binding, LocalBinding, MCPBinding, ProviderBinding, binding_from_dict
 from toolexec.model.content import ToolReply
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def read_result(payload: Mapping[str, Any], tool_id: str) -> Result:
+def read_result(payload: JSONObject, tool_id: str) -> Result:
     """Return the result of a `run_tool` request for *tool_id*."""
     reply = payload.get("mcpResult")
     return Result(
@@ -44,7 +44,7 @@ def read_result(payload: Mapping[str, Any], tool_id: str) -> Result:
     )
 
 
-def read_value(payload: Mapping[str, Any]) -> Any:
+def read_value(payload: JSONObject) -> JSONValue:
     """Return the value in an answer; for one that stays on the host a dict that stands for it in the arguments of other
     calls: `{"$handle": id, "type": ..., "bytes": ..., "length": ..., "preview": ...}`."""
     handle = payload.get("handle")
@@ -54,7 +54,7 @@ def read_value(payload: Mapping[str, Any]) -> Any:
     return payload.get("structured")
 
 
-def read_failure(payload: Mapping[str, Any], tool_id: str) -> Result | None:
+def read_failure(payload: JSONObject, tool_id: str) -> Result | None:
     """Return the result of a tool that was called and failed, from an `error` message; None when it could not be
     called.
     """
@@ -68,10 +68,10 @@ def read_failure(payload: Mapping[str, Any], tool_id: str) -> Result | None:
     return result
 
 
-def read_chain(payload: Mapping[str, Any], steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
+def read_chain(payload: JSONObject, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
     """Return what came of a chain of *steps*; of more outcomes than steps the surplus is left out."""
     outcomes: list[StepResult] = []
-    previous: Any = None
+    previous: JSONValue = None
     for index, (step, item) in enumerate(zip(steps, _mappings(payload.get("stepResults")), strict=False)):
         outcome = _step(index, step, item, previous)
         outcomes.append(outcome)
@@ -85,7 +85,7 @@ def read_chain(payload: Mapping[str, Any], steps: Sequence[ChainStep]) -> tuple[
     return result, outcomes
 
 
-def _step(index: int, step: ChainStep, data: Mapping[str, Any], previous: Any) -> StepResult:
+def _step(index: int, step: ChainStep, data: JSONObject, previous: JSONValue) -> StepResult:
     args = dict(step.args or {}) | ({"previous": previous} if step.use_previous else {})
     result = read_result(data, step.tool_id)
     result.tool_id = _text(data.get("toolId")) or step.tool_id
@@ -107,12 +107,12 @@ def _step(index: int, step: ChainStep, data: Mapping[str, Any], previous: Any) -
     )
 
 
-def read_summaries(payload: Mapping[str, Any]) -> list[Summary]:
+def read_summaries(payload: JSONObject) -> list[Summary]:
     """Return the tools that a search found."""
     return [_summary(item) for item in _mappings(payload.get("results")) if _text(item.get("id"))]
 
 
-def _summary(data: Mapping[str, Any]) -> Summary:
+def _summary(data: JSONObject) -> Summary:
     score = data.get("score")
     return Summary(
         id=_text(data.get("id")),
@@ -131,12 +131,12 @@ def _summary(data: Mapping[str, Any]) -> Summary:
     )
 
 
-def read_namespaces(payload: Mapping[str, Any]) -> list[str]:
+def read_namespaces(payload: JSONObject) -> list[str]:
     """Return the namespaces of a `list_namespaces` request."""
     return list(_strings(payload.get("namespaces")))
 
 
-def read_examples(payload: Mapping[str, Any]) -> list[ToolExample]:
+def read_examples(payload: JSONObject) -> list[ToolExample]:
     """Return the examples in an answer."""
     return [
         ToolExample(
@@ -150,7 +150,7 @@ def read_examples(payload: Mapping[str, Any]) -> list[ToolExample]:
     ]
 
 
-def read_doc(payload: Mapping[str, Any], tool_id: str, level: DetailLevel) -> ToolDoc:
+def read_doc(payload: JSONObject, tool_id: str, level: DetailLevel) -> ToolDoc:
     """Return the documentation of *tool_id* at *level*; a tool whose definition cannot be used counts as absent."""
     tool = _tool(payload.get("tool"))
     return ToolDoc(
@@ -167,7 +167,7 @@ def read_doc(payload: Mapping[str, Any], tool_id: str, level: DetailLevel) -> To
     )
 
 
-def _described(data: Mapping[str, Any]) -> Tool | None:
+def _described(data: JSONObject) -> Tool | None:
     """A tool that has what its summary says, without its schemas."""
     schemes = _text(data.get("securitySummary"))
     meta = {
@@ -181,14 +181,14 @@ def _described(data: Mapping[str, Any]) -> Tool | None:
     return Tool(name="tool", input_schema={"type": "object"}, annotations=annotations, meta=meta)
 
 
-def _tool(data: Any) -> Tool | None:
+def _tool(data: JSONValue) -> Tool | None:
     try:
         return Tool.from_dict(data) if isinstance(data, Mapping) else None
     except (ToolExecError, TypeError):
         return None
 
 
-def _binding(data: Mapping[str, Any], tool_id: str) -> Binding | None:
+def _binding(data: JSONObject, tool_id: str) -> Binding | None:
     """Where a tool ran; a host that names only the kind gets a binding of that kind with the tool's ID as its name."""
     whole = _binding_of(data.get("binding"))
     if whole is not None:
@@ -204,30 +204,30 @@ def _binding(data: Mapping[str, Any], tool_id: str) -> Binding | None:
             return None
 
 
-def _binding_of(data: Any) -> Binding | None:
+def _binding_of(data: JSONValue) -> Binding | None:
     try:
         return binding_from_dict(data) if isinstance(data, Mapping) else None
     except ToolExecError:
         return None
 
 
-def _annotations(data: Mapping[str, Any]) -> ToolAnnotations:
+def _annotations(data: JSONObject) -> ToolAnnotations:
     annotations = data.get("annotations")
     return ToolAnnotations.from_mcp(annotations) if isinstance(annotations, Mapping) else ToolAnnotations()
 
 
-def _seconds(data: Mapping[str, Any]) -> float:
+def _seconds(data: JSONObject) -> float:
     value = data.get("durationMs")
     return value / 1000 if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0.0
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
+def _mappings(value: JSONValue) -> list[JSONObject]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _strings(value: Any) -> tuple[str, ...]:
+def _strings(value: JSONValue) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from toolexec.backend.failures import cancel_begun
 from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.stream import Stream
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending
@@ -75,7 +76,7 @@ class Conversation:
         self._sender = Sender(stream)
         self._nothing_new = False
         self._tunnels = Tunnels(connect, self._sender) if connect is not None else None
-        self._hello: Mapping[str, Any] = MappingProxyType({})
+        self._hello: JSONObject = MappingProxyType({})
         self._offences = 0
         self._run: _Run | None = None
         self._runs = 0
@@ -94,7 +95,7 @@ class Conversation:
             raise _gone(self._ending)
 
     @property
-    def hello(self) -> Mapping[str, Any]:
+    def hello(self) -> JSONObject:
         """What the guest said of itself in its first message (at most 64 KiB of JSON), unchecked; empty before."""
         return self._hello
 
@@ -136,7 +137,7 @@ class Conversation:
             raise _gone(self._ending)
         return found
 
-    async def run(self, request: ExecuteRequest, extra: Mapping[str, Any] | None = None) -> Ending:
+    async def run(self, request: ExecuteRequest, extra: JSONObject | None = None) -> Ending:
         """Have the guest run one program and answer its calls with the gateway of *request*, until its result is there.
 
         The prints of the program go to the output of *request*. What is known about the end comes back: the result if
@@ -409,11 +410,11 @@ def _gone(ending: Ending) -> GatewayError:
     return kind(ending.stderr or "the guest has hung up")
 
 
-def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
+def execute_payload(request: ExecuteRequest) -> JSONDict:
     """Return what an `execute` message says about *request*; its files and its working directory are the backend's
     affair.
     """
-    payload: dict[str, Any] = {
+    payload: JSONDict = {
         "code": request.code,
         "language": request.language or "python",
         "env": dict(request.env),
@@ -427,12 +428,12 @@ def execute_payload(request: ExecuteRequest) -> dict[str, Any]:
     return payload
 
 
-def execute_text(request: ExecuteRequest, extra: Mapping[str, Any]) -> str:
+def execute_text(request: ExecuteRequest, extra: JSONObject) -> str:
     """Return the payload of an `execute` message as JSON, with *extra* beside what it says of *request*.
 
     Raises InvalidRequestError for what does not fit into a message.
     """
-    payload: Mapping[str, Any] = {**execute_payload(request), **extra}
+    payload: JSONObject = {**execute_payload(request), **extra}
     text = json.dumps(payload)
     if len(text) > MAX_FRAME_BYTES - 1024:
         raise InvalidRequestError(

@@ -21,6 +21,7 @@ from toolexec.backend.failures import cancel_begun, is_cancelled
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
 from toolexec.errors import ProtocolError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import Job, NoThreadError, WorkerThreads
 from toolexec.runtime.protocol.messages import (
     MAX_FRAME_BYTES,
@@ -439,7 +440,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def result_payload(text: str) -> dict[str, Any]:
+def result_payload(text: str) -> JSONDict:
     """Return the payload of a guest's `result` message; raises ProtocolError for any other message."""
     try:
         message = decode_json(text)

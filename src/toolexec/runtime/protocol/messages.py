@@ -38,10 +38,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from toolexec.errors import InvalidRequestError, ProtocolError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = [
     "MAX_CONTAINERS",
@@ -104,7 +105,7 @@ class Message(NamedTuple):
 
     type: str
     id: str
-    payload: Mapping[str, Any]
+    payload: JSONObject
     refused: InvalidRequestError | None = None
     """Why the payload was not read, and is empty; see `decode_frame`."""
 
@@ -140,7 +141,7 @@ class JSONCodec:
         return [read_message(item) for item in (data if isinstance(data, list) else [data])]
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> JSONValue:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -169,7 +170,7 @@ def check_parts(text: str, count: int) -> None:
             raise TooManyPartsError
 
 
-def decode_json(text: str) -> Any:
+def decode_json(text: str) -> JSONValue:
     """Return what JSON *text* of a guest says; halves of characters, which no text may have and only escapes can make,
     are replaced by a question mark. Raises ValueError, RecursionError, and TooManyPartsError, which is a ValueError,
     for over `MAX_CONTAINERS` lists and objects.
@@ -221,24 +222,24 @@ def _sorted_out(text: str, error: TooManyPartsError) -> list[Message]:
     return messages
 
 
-def too_large_result(error: object) -> dict[str, Any]:
+def too_large_result(error: object) -> JSONDict:
     """Return the payload of a `result` in place of one that is too large, as *error* says: the program failed, and can
     do better.
     """
     return {"error": {"kind": "ValueError", "message": f"the program's value is too large: {error}"}}
 
 
-def decode_first(text: str) -> tuple[Any, int]:
+def decode_first(text: str) -> tuple[JSONValue, int]:
     """Return the value that JSON *text* begins with, and where it ends; otherwise as `decode_json`."""
     data, end = _decoder.raw_decode(text)
     return _whole(data, text), end
 
 
-def _whole(value: Any, text: str) -> Any:
+def _whole(value: JSONValue, text: str) -> JSONValue:
     return _replace(value) if "\\ud" in text or "\\uD" in text else value
 
 
-def _replace(value: Any) -> Any:
+def _replace(value: JSONValue) -> JSONValue:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -246,7 +247,7 @@ def _replace(value: Any) -> Any:
     return [_replace(item) for item in value] if isinstance(value, list) else value
 
 
-def read_message(data: Any) -> Message:
+def read_message(data: JSONValue) -> Message:
     """Return a message from decoded JSON; raises ProtocolError that names what is wrong with it."""
     if not isinstance(data, dict):
         raise ProtocolError(f"a message is an object, not {type(data).__name__}")
@@ -299,8 +300,8 @@ def encode_data_frame(kind: str, message_id: str, payload_text: str, data: bytes
     return b"".join((size.to_bytes(4, "big"), b"\0", len(message).to_bytes(4, "big"), message, data))
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    data: dict[str, Any] = {"type": message.type, "id": message.id}
+def _plain(message: Message) -> JSONDict:
+    data: JSONDict = {"type": message.type, "id": message.id}
     if message.payload:
         data["payload"] = message.payload
     return data
@@ -467,5 +468,5 @@ class HostState:
         self.phase = "ready"
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: JSONValue) -> bool:
     return isinstance(value, str) and len(value) <= _MAX_IDS

@@ -10,9 +10,10 @@ import asyncio
 import codecs
 import re
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ProtocolError
+from toolexec.model.json_value import JSONValue
 from toolexec.runtime.protocol.messages import (
     Message,
     TooManyPartsError,
@@ -58,7 +59,7 @@ async def messages_in_pieces(frame: bytes) -> list[Message]:
     return [read_message(item) for item in (data if isinstance(data, list) else [data])]
 
 
-async def decode_in_pieces(frame: bytes) -> Any:
+async def decode_in_pieces(frame: bytes) -> JSONValue:
     """Return what `decode_json` makes of *frame*, which is UTF-8: invalid bytes are replaced.
 
     Raises ValueError, also for a large container inside of two hundred others, and RecursionError.
@@ -82,12 +83,12 @@ async def decode_in_pieces(frame: bytes) -> Any:
         await asyncio.sleep(0)
 
 
-def _decode(text: str) -> Generator[None, None, Any]:
+def _decode(text: str) -> Generator[None, None, JSONValue]:
     """Decode *text*; yields now and then. Whatever fits into a piece is left to the standard library, which is the one
     that knows what is right."""
-    value: Any = None
+    value: JSONValue = None
     key = ""
-    around: list[Any] = []
+    around: list[JSONValue] = []
     at, begun, steps = _skip(text, 0), 0, 0
     while True:
         steps += 1
@@ -121,7 +122,7 @@ def _decode(text: str) -> Generator[None, None, Any]:
             return value
 
 
-def _begin(text: str, at: int) -> Generator[None, None, tuple[Any, int]]:
+def _begin(text: str, at: int) -> Generator[None, None, tuple[JSONValue, int]]:
     """The value that begins at a place, and where it ends. Of a large container only the beginning is read: an empty
     one that ends after one character."""
     for size in _SIZES:
@@ -168,7 +169,7 @@ def _without_half(piece: str) -> str:
     return rest if rest and not escaped and _FIRST_HALF.fullmatch(piece, len(rest)) else piece
 
 
-def _next(text: str, at: int, container: Any) -> Generator[None, None, tuple[int, str]]:
+def _next(text: str, at: int, container: JSONValue) -> Generator[None, None, tuple[int, str]]:
     """Read what there is of a container in one piece. Gives the place of the value after that, and its key."""
     is_list = isinstance(container, list)
     found = (_ITEMS if is_list else _MEMBERS).match(text, at, at + PIECE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from toolexec.code.gateway import checkpoint
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -18,6 +18,7 @@ from toolexec.errors import (
     ProtocolError,
     ToolExecError,
 )
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol import answers
@@ -66,7 +67,7 @@ class ProxyGateway:
         self._receiver: asyncio.Task[None] | None = None
         self._closed = False
         self._lost = ""
-        self.limits: Mapping[str, Any] = {}
+        self.limits: JSONObject = {}
         """The caps that the other side announced in its greeting, such as `max_tool_calls`."""
 
     # -- lifetime -----------------------------------------------------------------------------------------------
@@ -136,15 +137,13 @@ class ProxyGateway:
         """Return a tool's examples, at most *limit*; raises as `DocStore.list_examples` does."""
         return answers.read_examples(await self._ask("list_tool_examples", {"id": tool_id, "max": limit or 0}))
 
-    async def run_tool(
-        self, tool_id: str, args: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None, *, timeout: float | None = None) -> Result:
         """Run one tool; raises as `Gateway.run_tool` does. *timeout* (seconds) is for the tool, on the other side.
 
         A value that is too large for the other side's byte budget stays there: the result's value is then a dict with
         the key `$handle`, which stands for it as an argument of other calls; `read_result` reads it.
         """
-        payload: dict[str, Any] = {"id": tool_id, "args": args if args is None else dict(args)}
+        payload: JSONDict = {"id": tool_id, "args": args if args is None else dict(args)}
         if timeout is not None:
             payload["timeout"] = timeout
         answer = await self._request("run_tool", payload)
@@ -163,7 +162,9 @@ class ProxyGateway:
         items = [{"toolId": each.tool_id, "args": each.args, "usePrevious": each.use_previous} for each in steps]
         return answers.read_chain(await self._ask("run_chain", {"steps": items}), steps)
 
-    async def read_result(self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
+    async def read_result(
+        self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None
+    ) -> JSONValue:
         """Return a part of a value that stays on the other side; see `Handles.read`. What is again too large is again a
         dict with the key `$handle`."""
         payload = {"handle": handle_id, "path": path, "offset": offset, "limit": limit}
@@ -176,19 +177,17 @@ class ProxyGateway:
 
     # -- one request --------------------------------------------------------------------------------------------
 
-    async def _ask(self, kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, kind: str, payload: JSONObject) -> JSONObject:
         answer = await self._request(kind, payload)
         if answer.type == "error":
             raise read_error(answer.payload)
         return answer.payload
 
-    async def _request(self, kind: str, payload: Mapping[str, Any]) -> Message:
+    async def _request(self, kind: str, payload: JSONObject) -> Message:
         self._last_id += 1
         return await self._await_answer(Message(kind, str(self._last_id), payload), self._timeout)
 
-    async def _exchange(
-        self, message_id: str, kind: str, payload: Mapping[str, Any], timeout: float
-    ) -> Mapping[str, Any]:
+    async def _exchange(self, message_id: str, kind: str, payload: JSONObject, timeout: float) -> JSONObject:
         answer = await self._await_answer(Message(kind, message_id, payload), timeout)
         if answer.type == "error":
             raise read_error(answer.payload)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
 
 from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
@@ -17,6 +16,7 @@ from toolexec.code.tools import AdmittedCall, Tools
 from toolexec.discovery.docs import DetailLevel
 from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.large import MAX_STEPS, Budget, encode_large, is_small, off_loop
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, Message, encode_message
@@ -34,7 +34,9 @@ _MAX_TEXT = 10_000
 class ResultReader(Protocol):
     """A gateway whose large results stay elsewhere and can be read there."""
 
-    async def read_result(self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None) -> Any:
+    async def read_result(
+        self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None
+    ) -> JSONValue:
         """Return a part of a result; raises InvalidRequestError as `Handles.read` does."""
         ...
 
@@ -177,7 +179,7 @@ class RequestServer:
             case _:
                 raise ProtocolError(f"unknown message type {message.type[:50]!r}")
 
-    async def _run_tool(self, payload: Mapping[str, Any]) -> str:
+    async def _run_tool(self, payload: JSONObject) -> str:
         if self._tools is not None:
             admitted = self._admit(self._tools, payload)
             return self._result(await self._tools.finish(admitted), admitted)
@@ -193,10 +195,10 @@ class RequestServer:
                 f"{tool_id} did not finish within {timeout} s", tool_id=tool_id, op="execute"
             ) from None
 
-    def _admit(self, tools: Tools, payload: Mapping[str, Any]) -> AdmittedCall:
+    def _admit(self, tools: Tools, payload: JSONObject) -> AdmittedCall:
         return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload))
 
-    def _tool_id(self, payload: Mapping[str, Any]) -> str:
+    def _tool_id(self, payload: JSONObject) -> str:
         """The tool that is meant; a path of Python names may stand for an unknown ID."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
@@ -224,13 +226,13 @@ class RequestServer:
 
     def _chain(self, result: Result | None, steps: list[StepResult]) -> str:
         parts = [step_payload(step, self._most) for step in steps]
-        handle: dict[str, Any] | None = None
+        handle: JSONDict | None = None
         for part in parts:
             handle = self._handle(part["structured"])
             if handle is not None:
                 del part["structured"]
                 part["handle"] = handle
-        data: dict[str, Any] = {"stepResults": parts}
+        data: JSONDict = {"stepResults": parts}
         if result is not None and handle is not None:
             data["handle"] = handle
         else:
@@ -240,14 +242,14 @@ class RequestServer:
             data["failed"] = failed["error"]
         return json.dumps(data, allow_nan=False)
 
-    def _handle(self, value: Any) -> dict[str, Any] | None:
+    def _handle(self, value: JSONValue) -> JSONDict | None:
         """What stands for a value that is over the byte budget."""
         if self._tools is None or value is None:
             return None
         handle = self._tools.keep(value, encode_large(value))
         return handle.to_dict() if handle is not None else None
 
-    async def _read_result(self, payload: Mapping[str, Any]) -> str:
+    async def _read_result(self, payload: JSONObject) -> str:
         request, tools = _ReadRequest(payload), self._tools
         if tools is not None:
             budget = Budget(_READ_SECONDS, steps=MAX_STEPS, is_over=tools.is_closed)
@@ -263,9 +265,9 @@ class RequestServer:
 class _ReadRequest:
     """What a guest wants of a result that is kept; raises ProtocolError for what makes no sense."""
 
-    def __init__(self, payload: Mapping[str, Any]) -> None:
+    def __init__(self, payload: JSONObject) -> None:
         self.handle = _text(payload, "handle")
-        self.page: Mapping[str, Any] | None = payload.get("page")
+        self.page: JSONObject | None = payload.get("page")
         if self.page is not None and not isinstance(self.page, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ProtocolError("a page is described by an object")
         wanted = payload if self.page is None else self.page
@@ -311,14 +313,14 @@ def _binding_text(binding: Binding | None) -> str:
     return f'"backendKind":"{binding.kind}","binding":{json.dumps(binding.to_dict())},'
 
 
-def _args(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _args(payload: JSONObject) -> JSONObject | None:
     args = payload.get("args")
     if args is not None and not isinstance(args, dict):
         raise ProtocolError("the args of a call are an object")
     return args
 
 
-def _timeout(payload: Mapping[str, Any]) -> float | None:
+def _timeout(payload: JSONObject) -> float | None:
     timeout = payload.get("timeout")
     if timeout is None:
         return None
@@ -327,7 +329,7 @@ def _timeout(payload: Mapping[str, Any]) -> float | None:
     return timeout
 
 
-def _text(payload: Mapping[str, Any], key: Literal["id", "query", "handle"]) -> str:
+def _text(payload: JSONObject, key: Literal["id", "query", "handle"]) -> str:
     value = payload.get(key)
     if not isinstance(value, str):
         raise ProtocolError(f"{key} must be a text")
@@ -336,7 +338,7 @@ def _text(payload: Mapping[str, Any], key: Literal["id", "query", "handle"]) -> 
     return value
 
 
-def _limit(payload: Mapping[str, Any], key: str) -> int:
+def _limit(payload: JSONObject, key: str) -> int:
     value = payload.get(key)
     if value is None:
         return 10
@@ -345,5 +347,5 @@ def _limit(payload: Mapping[str, Any], key: str) -> int:
     return min(value, _MAX_LIMIT)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: JSONValue) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from toolexec.errors import InvalidRequestError, ProtocolError
+from toolexec.model.json_value import JSONObject
 from toolexec.process.directory import MAX_FILES, check_names
 from toolexec.runtime.protocol.messages import HostState, Message, encode_data_frame, encode_message
 from toolexec.runtime.protocol.sender import PIECE, Sender
@@ -143,7 +144,7 @@ class _Received:
         self._pieces: dict[str, list[bytes]] = {}
         self._unfinished = ""
 
-    def add(self, payload: Mapping[str, Any], data: bytes) -> None:
+    def add(self, payload: JSONObject, data: bytes) -> None:
         """Add one more piece of a file."""
         path, last = payload.get("path"), payload.get("last")
         if not isinstance(path, str) or not isinstance(last, bool):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import toolexec.errors as errors
 from toolexec.errors import CodeError, ProtocolError, ToolExecError, Violation
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
@@ -41,14 +40,14 @@ _OLD_CODES = {"program_failed": "code_error", "resource_limit": "limit_exceeded"
 _BY_CODE = _classes(ToolExecError)
 
 
-def error_payload(error: BaseException) -> dict[str, Any]:
+def error_payload(error: BaseException) -> JSONDict:
     """Return the payload of an `error` message; one that is not toolexec's says only its class, as its text may hold
     what a sandbox must not see.
     """
     if not isinstance(error, ToolExecError):
         return {"error": f"the host failed: {type(error).__name__}", "code": ToolExecError.code, "retryable": False}
     error = error.public()
-    payload: dict[str, Any] = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
+    payload: JSONDict = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
     fields = (("op", error.op), ("toolId", error.tool_id), ("backend", error.backend))
     payload |= {key: value[:_MAX_TEXT] for key, value in fields if value}
     if error.details and _jsonable(error.details, _MAX_DETAILS) is not None:
@@ -56,7 +55,7 @@ def error_payload(error: BaseException) -> dict[str, Any]:
     return payload
 
 
-def read_error(payload: Mapping[str, Any]) -> ToolExecError:
+def read_error(payload: JSONObject) -> ToolExecError:
     """Return the error that the payload of an `error` message describes, of the class that its code names (a
     ToolExecError with that code, if none has it); fields of the wrong type count as absent.
     """
@@ -88,7 +87,7 @@ def read_error(payload: Mapping[str, Any]) -> ToolExecError:
     return error
 
 
-def read_violations(data: Any) -> tuple[Violation, ...]:
+def read_violations(data: JSONValue) -> tuple[Violation, ...]:
     """Return violations as an error's details or a result list them; what is not a violation is left out."""
     return tuple(
         Violation(
@@ -103,7 +102,7 @@ def read_violations(data: Any) -> tuple[Violation, ...]:
     )
 
 
-def read_code_error(payload: Any) -> CodeError:
+def read_code_error(payload: JSONValue) -> CodeError:
     """Return the failure that a guest reports in its `result`; its `__cause__` is the tool's error that was not
     caught.
     """
@@ -124,7 +123,7 @@ def read_code_error(payload: Any) -> CodeError:
     return error
 
 
-def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
+def read_steps(payload: JSONObject) -> list[ChainStep]:
     """Return the steps of a `run_chain` request; raises ProtocolError that names the first wrong one."""
     items = payload.get("steps")
     if not isinstance(items, list):
@@ -144,11 +143,11 @@ def read_steps(payload: Mapping[str, Any]) -> list[ChainStep]:
     return steps
 
 
-def result_fields(result: Result, most: int) -> dict[str, Any]:
+def result_fields(result: Result, most: int) -> JSONDict:
     """Return what travels of a result beside its value and its error; a raw reply of more than *most* bytes stays
     behind.
     """
-    data: dict[str, Any] = {"tool": result.tool_id, "durationMs": round(result.duration * 1000, 3)}
+    data: JSONDict = {"tool": result.tool_id, "durationMs": round(result.duration * 1000, 3)}
     if result.binding is not None:
         data |= {"backendKind": result.binding.kind, "binding": result.binding.to_dict()}
     if result.warnings:
@@ -160,9 +159,9 @@ def result_fields(result: Result, most: int) -> dict[str, Any]:
     return data
 
 
-def step_payload(step: StepResult, most: int = MAX_FRAME_BYTES) -> dict[str, Any]:
+def step_payload(step: StepResult, most: int = MAX_FRAME_BYTES) -> JSONDict:
     """Return one step's outcome as it travels; see `result_fields` for *most*."""
-    data: dict[str, Any] = result_fields(step.result, most) if step.result is not None else {}
+    data: JSONDict = result_fields(step.result, most) if step.result is not None else {}
     data.pop("tool", None)
     data |= {"toolId": step.tool_id, "structured": step.value, "durationMs": round(step.duration * 1000, 3)}
     if step.attempts > 1:
@@ -174,7 +173,7 @@ def step_payload(step: StepResult, most: int = MAX_FRAME_BYTES) -> dict[str, Any
     return data
 
 
-def _jsonable(value: Any, most: int) -> Any:
+def _jsonable(value: object, most: int) -> JSONValue:
     """*value*, or None when it is not JSON or longer than *most* bytes."""
     try:
         return value if len(json.dumps(value, allow_nan=False)) <= most else None
@@ -182,9 +181,9 @@ def _jsonable(value: Any, most: int) -> Any:
         return None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: JSONValue) -> str | None:
     return value[:_MAX_TEXT] if isinstance(value, str) else None
 
 
-def _number(value: Any) -> int:
+def _number(value: JSONValue) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -9,9 +9,10 @@ import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.process.cgroup import mounted_controllers
 from toolexec.process.owner import OWNER_LABEL, this_owner
@@ -137,7 +138,7 @@ class ContainerdEngine(DaemonLauncher[_Connection]):
             raise not_started(error, image.name) from error
         return container
 
-    async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> dict[str, Any]:
+    async def configure(self, spec: ContainerSpec, runtime: Runtime, cgroup: str) -> JSONDict:
         """Return config.json of a container; raises InvalidRequestError and ConfigurationError as `oci_config` does."""
         return await asyncio.to_thread(bundle_for, runtime, spec, cgroup)
 

@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Final, TypeAlias
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.containerd.api import (
     content_pb2,
@@ -36,7 +37,7 @@ _MOST_JSON: Final = 4 << 20
 _UNPACKS: Final = 600.0
 _LEASE_HOLDS: Final = timedelta(hours=1)
 _REFERS: Final = "containerd.io/gc.ref."
-_Blob: TypeAlias = Mapping[str, Any]
+_Blob: TypeAlias = JSONObject
 _INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -150,7 +151,7 @@ class Images:
             raise SandboxUnavailableError(f"the image {image.name} is empty: there is nothing to run in it")
         return _Layers(blobs=document["layers"], contents=[*map(str, contents)], config=config)
 
-    async def _json(self, digest: str, name: str) -> dict[str, Any]:
+    async def _json(self, digest: str, name: str) -> JSONDict:
         try:
             data = await self._client.in_thread(lambda _: self._blob(digest))
             document = json.loads(data)
@@ -320,7 +321,7 @@ def _path(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
-def _fits(platform: Mapping[str, Any] | None) -> bool:
+def _fits(platform: JSONObject | None) -> bool:
     """Whether what is for *platform* runs on this machine; what says nothing of it does."""
     return not platform or (platform.get("os") == "linux" and platform.get("architecture") == machine())
 

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict
 from toolexec.runtime.containers.gvisor.runsc import bundle_config, host_bounds
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.oci import oci_config
@@ -97,7 +98,7 @@ def find_runtime(name: str, address: str, runsc: str) -> Runtime:
     return replace(RUNTIMES["runc"], isolation="gvisor", binary=found)
 
 
-def bundle_for(runtime: Runtime, spec: ContainerSpec, cgroup: str) -> dict[str, Any]:
+def bundle_for(runtime: Runtime, spec: ContainerSpec, cgroup: str) -> JSONDict:
     """Return config.json of a container for *runtime*, in the control group *cgroup*; raises as `oci_config` does.
 
     gVisor counts the processes of the code by itself: the host's bounds are for all of it.

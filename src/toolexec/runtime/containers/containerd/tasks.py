@@ -17,6 +17,7 @@ from typing import Any, Final
 from google.protobuf.any_pb2 import Any as Packed
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONObject
 from toolexec.process.cgroup import group_at
 from toolexec.process.child import to_the_end
 from toolexec.process.stream import Stream
@@ -54,7 +55,7 @@ class Plan:
     parent: str
     snapshotter: str
     runtime: Runtime
-    spec: Mapping[str, Any]
+    spec: JSONObject
     directory: Path
     cgroup: str
     user: tuple[int, int] = (0, 0)

@@ -16,6 +16,7 @@ import aiohttp
 from aiodocker import Docker, DockerError
 
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.owner import OWNER_LABEL
 from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
 from toolexec.runtime.containers.docker.host import DockerHost, unreachable
@@ -77,7 +78,7 @@ class DockerAPI:
             self.podman: bool = "Libpod-Api-Version" in answer.headers
             self.system: str = answer.headers.get("Ostype", "linux")
 
-    async def info(self) -> dict[str, Any]:
+    async def info(self) -> JSONDict:
         """Return what the daemon says about itself; raises SandboxUnavailableError when it says nothing."""
         try:
             return dict(await self._call(self._docker.system.info()))
@@ -86,7 +87,7 @@ class DockerAPI:
         except OSError as error:
             raise unreachable(self.host, error) from error
 
-    async def create(self, name: str, body: Mapping[str, Any]) -> None:
+    async def create(self, name: str, body: JSONObject) -> None:
         """Make the container *name*."""
         await self._call(self._docker.containers.create(dict(body), name=name), _START)
 
@@ -114,7 +115,7 @@ class DockerAPI:
         answer = await self._call(self._docker.containers.container(name).wait(), None)
         return int(answer["StatusCode"])
 
-    async def inspect(self, name: str) -> dict[str, Any]:
+    async def inspect(self, name: str) -> JSONDict:
         """Return what is known about a container."""
         return await self._call(self._docker.containers.container(name).show(), _QUICK)
 
@@ -133,7 +134,7 @@ class DockerAPI:
         data: Any = await self._call(self._get_json("containers/json", all="true", filters=filters))
         return [Owned(id=str(each["Id"]), owner=str(each["Labels"][OWNER_LABEL])) for each in data]
 
-    async def image(self, name: str) -> dict[str, Any] | None:
+    async def image(self, name: str) -> JSONDict | None:
         """Return what is known about an image that the daemon has; None if it has none of that name."""
         try:
             return await self._call(self._docker.images.inspect(name), _QUICK)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.errors import SandboxUnavailableError
+from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.docker.host import DockerHost, explain
 
@@ -30,7 +30,7 @@ def isolation_of(runtime: str) -> Isolation:
     return "gvisor" if name.startswith("runsc") else "vm" if name.startswith("kata") else "container"
 
 
-def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool) -> Availability | None:
+def problem(info: JSONObject, runtime: str, *, version: str, podman: bool) -> Availability | None:
     """Return what keeps a daemon that answers from running our containers."""
     numbers = tuple(int(part) for part in version.split("."))
     if numbers < _OLDEST:
@@ -46,7 +46,7 @@ def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool
         )
     if podman:
         return _podmans_runtime(info, runtime)
-    known: Mapping[str, Any] = info.get("Runtimes") or {}
+    known: JSONObject = info.get("Runtimes") or {}
     if not runtime or runtime.startswith(_SHIM):  # a shim is looked for when it is used
         return None
     if runtime in known:
@@ -59,7 +59,7 @@ def problem(info: Mapping[str, Any], runtime: str, *, version: str, podman: bool
     )
 
 
-def _podmans_runtime(info: Mapping[str, Any], runtime: str) -> Availability | None:
+def _podmans_runtime(info: JSONObject, runtime: str) -> Availability | None:
     """Podman says yes to any runtime that a container is to have, and runs it with its own."""
     there = str(info.get("DefaultRuntime") or "")
     if not runtime or runtime == there:
@@ -71,12 +71,12 @@ def _podmans_runtime(info: Mapping[str, Any], runtime: str) -> Availability | No
     )
 
 
-def runtime_of(info: Mapping[str, Any], runtime: str) -> str:
+def runtime_of(info: JSONObject, runtime: str) -> str:
     """Return the OCI runtime that is used when *runtime* is asked for."""
     return runtime or str(info.get("DefaultRuntime") or "")
 
 
-def enforced(info: Mapping[str, Any], runtime: str) -> LimitsEnforced:
+def enforced(info: JSONObject, runtime: str) -> LimitsEnforced:
     """Return which limits hold, by what the daemon found in its kernel: in rootless mode without delegated control
     groups, none of those that need one.
     """

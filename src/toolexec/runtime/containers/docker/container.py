@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONObject
 from toolexec.process.cgroup import cgroup_cpu_seconds
 from toolexec.process.child import to_the_end, uncut
 from toolexec.runtime.containers.daemon import DaemonContainer
@@ -38,7 +38,7 @@ class DockerContainer(DaemonContainer):
         self._stream: AttachedStream | None = None
         self._process: tuple[int, str] | None = None
 
-    async def open(self, body: Mapping[str, Any]) -> None:
+    async def open(self, body: JSONObject) -> None:
         """Make it by the request *body*, and start it; nothing of it stays if that fails. Raises OSError and
         DockerError."""
         try:
@@ -81,7 +81,7 @@ class DockerContainer(DaemonContainer):
         lost = ""
         try:
             code = await self._api.wait(self.id)
-            state: Mapping[str, Any] = (await self._api.inspect(self.id))["State"]
+            state: JSONObject = (await self._api.inspect(self.id))["State"]
             oom = bool(state.get("OOMKilled"))
         except Exception as error:
             if self._closing is None:

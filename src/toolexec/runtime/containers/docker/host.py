@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.json_value import JSONValue
 from toolexec.runtime.containers.launcher import unavailable
 
 __all__ = ["DockerHost", "explain", "find_host", "unreachable"]
@@ -159,7 +160,8 @@ def _host_of_context(name: str, home: Path) -> DockerHost:
     directory = hashlib.sha256(name.encode()).hexdigest()
     contexts = home / ".docker/contexts"
     try:
-        endpoint: Any = json.loads((contexts / "meta" / directory / "meta.json").read_bytes())["Endpoints"]["docker"]
+        data: JSONValue = json.loads((contexts / "meta" / directory / "meta.json").read_bytes())
+        endpoint: JSONValue = data["Endpoints"]["docker"]
         address = str(endpoint["Host"])
         unverified = bool(endpoint.get("SkipTLSVerify"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.containers.docker.api import DockerAPI, DockerError
 from toolexec.runtime.containers.docker.host import unreachable
 from toolexec.runtime.containers.engine import Image
@@ -97,7 +97,7 @@ class DockerImages:
         self._pulled.add(name)
         return _describe(reference, name, data)
 
-    async def _local(self, api: DockerAPI, reference: Reference) -> dict[str, Any] | None:
+    async def _local(self, api: DockerAPI, reference: Reference) -> JSONDict | None:
         """What the daemon knows of the image, by the pinned name or by the plain one; None for another platform's."""
         data = None
         if reference.path and reference.digest:
@@ -146,18 +146,18 @@ def login_for(reference: Reference, home: Path | None = None) -> dict[str, str] 
     """
     registry = reference.full.partition("/")[0]
     try:
-        data: Any = json.loads(((home or Path.home()) / ".docker/config.json").read_bytes())
-        kept: Any = data["auths"][_HUB if registry == "docker.io" else registry]
+        data: JSONValue = json.loads(((home or Path.home()) / ".docker/config.json").read_bytes())
+        kept: JSONValue = data["auths"][_HUB if registry == "docker.io" else registry]
         secret = str(kept["auth"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return {"auth": secret} if secret else None
 
 
-def _describe(reference: Reference, name: str, data: Mapping[str, Any]) -> _Found:
+def _describe(reference: Reference, name: str, data: JSONObject) -> _Found:
     digests = _digests(data)
     check_pin(reference, digests, name)
-    config: Mapping[str, Any] = data.get("Config") or {}
+    config: JSONObject = data.get("Config") or {}
     identity = str(data["Id"])
     own = reference.digest or next(iter(_repository_digests(data)), "")
     layers = _layer_digests(data)
@@ -166,7 +166,7 @@ def _describe(reference: Reference, name: str, data: Mapping[str, Any]) -> _Foun
     return _Found(image, tuple(sorted(config.get("Volumes") or {})), monotonic() + _HOLDS)
 
 
-def _digests(data: Mapping[str, Any]) -> set[str]:
+def _digests(data: JSONObject) -> set[str]:
     """All digests that an image can be pinned to: that of its manifest, that of its configuration, which is its ID, and
     that of its only layer, which is what the store calls its digest. The daemon has checked each against the content.
     """
@@ -174,13 +174,13 @@ def _digests(data: Mapping[str, Any]) -> set[str]:
     return {*_repository_digests(data), str(data["Id"]), *(layers if len(layers) == 1 else ())}
 
 
-def _repository_digests(data: Mapping[str, Any]) -> list[str]:
+def _repository_digests(data: JSONObject) -> list[str]:
     return [str(each).partition("@")[2] for each in data.get("RepoDigests") or ()]
 
 
-def _layer_digests(data: Mapping[str, Any]) -> list[str]:
+def _layer_digests(data: JSONObject) -> list[str]:
     return [str(each) for each in (data.get("RootFS") or {}).get("Layers") or ()]
 
 
-def _is_ours(data: Mapping[str, Any]) -> bool:
+def _is_ours(data: JSONObject) -> bool:
     return DIGEST_LABEL in ((data.get("Config") or {}).get("Labels") or {})

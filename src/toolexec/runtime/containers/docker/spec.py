@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.cgroup import CPU_PERIOD, cpu_quota
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.containers.builder import SHARED_MEMORY
@@ -32,7 +33,7 @@ def create_body(
     seccomp: str = "",
     volumes: Collection[str] = (),
     podman: bool = False,
-) -> dict[str, Any]:
+) -> JSONDict:
     """Return the request that makes the container of *spec* from *image*.
 
     *runtime* is used when the spec names none, "" is the daemon's own. *seccomp* is a profile in Docker's JSON format.
@@ -82,10 +83,10 @@ def seccomp_option(setting: str, *, podman: bool) -> str:
 
 def _host_config(
     spec: ContainerSpec, runtime: str, seccomp: str, volumes: Collection[str], *, podman: bool
-) -> dict[str, Any]:
+) -> JSONDict:
     security, resources = spec.security, spec.resources
     own = {mount.target for mount in spec.mounts}
-    config: dict[str, Any] = {
+    config: JSONDict = {
         "ReadonlyRootfs": security.read_only_root,
         "Tmpfs": {
             mount.target: _tmpfs(mount, security.user, podman=podman)
@@ -146,7 +147,7 @@ def _tmpfs(mount: Mount, user: str, *, podman: bool) -> str:
     return ",".join(options)
 
 
-def _ulimit(name: str, value: int) -> dict[str, Any]:
+def _ulimit(name: str, value: int) -> JSONDict:
     return {"Name": name, "Soft": value, "Hard": value}
 
 
