@@ -19,6 +19,7 @@ from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteReq
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.run.runner import Runner
 
@@ -67,7 +68,7 @@ class CodeConfig:
             raise _two_values("max_tool_calls", max_tool_calls, "limits.max_tool_calls", self.limits.max_tool_calls)
         if timeout is not None and self.default_timeout not in (None, timeout):
             raise _two_values("timeout", timeout, "default_timeout", self.default_timeout)
-        found: dict[str, Any] = {
+        found: JSONDict = {
             "index": index,
             "docs": self.docs if self.docs is not None else InMemoryDocStore(index),
             "engine": self.engine if self.engine is not None else _EmbeddedEngine(),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.summary import Summary
+from toolexec.model.json_value import JSONObject
 from toolexec.run.chain import ChainStep
 from toolexec.run.types import Result, StepResult
 
@@ -39,7 +40,7 @@ class Gateway(Protocol):
         """Return a tool's examples, at most *limit*; raises as `DocStore.describe` does."""
         ...
 
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Run one tool; raises as `Runner.run` does, and LimitExceededError or PolicyError with nothing run."""
         ...
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from toolexec.code.limits import DEFAULT_RESULT_BYTES
 from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.large import Budget, BudgetExceededError, is_small, json_pieces, search
 
 __all__ = ["DEFAULT_RESULT_BYTES", "HANDLE_KEY", "Handle", "Handles", "PageOf"]
@@ -64,7 +65,7 @@ class Handle:
     length: int
     preview: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the handle as JSON-able data."""
         return {
             "id": self.id,
@@ -77,7 +78,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    value: Any
+    value: JSONValue
     bytes: int
     counted: int  # what it adds to the total: a part of a kept value adds little
 
@@ -103,7 +104,7 @@ class Handles:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, value: Any, text: str) -> Handle | None:
+    def keep(self, value: JSONValue, text: str) -> Handle | None:
         """Return a handle for *value*, whose JSON is *text*; None when it fits the budget and needs none.
 
         Raises InvalidRequestError when the handles together would hold more than 256 MiB.
@@ -112,7 +113,7 @@ class Handles:
             return None
         return self._keep(value, len(text), len(text), text[:_PREVIEW_CHARS])
 
-    def _keep(self, value: Any, size: int, counted: int, preview: str) -> Handle:
+    def _keep(self, value: JSONValue, size: int, counted: int, preview: str) -> Handle:
         handle_id = f"h-{secrets.token_urlsafe(12)}"
         with self._lock:
             if self._total + counted > _MAX_KEPT:
@@ -124,7 +125,7 @@ class Handles:
             self.ever_used: bool = True
         return Handle(id=handle_id, type=_type(value), bytes=size, length=len(value), preview=preview)
 
-    def drop(self, ids: Iterable[Any]) -> None:
+    def drop(self, ids: Iterable[JSONValue]) -> None:
         """Forget values that the code holds no longer; unknown IDs are left out."""
         with self._lock:
             for handle_id in ids:
@@ -133,7 +134,7 @@ class Handles:
 
     def read(
         self, handle_id: str, *, path: str = "", offset: int = 0, limit: int | None = None, budget: Budget | None = None
-    ) -> Any:
+    ) -> JSONValue:
         """Return a part of a kept value: what the JMESPath *path* selects, and of a list or text at most *limit* items
         (characters) from *offset* on.
 
@@ -149,7 +150,7 @@ class Handles:
             return value
         return value[offset : None if limit is None else offset + limit]
 
-    def answer(self, value: Any, budget: Budget) -> tuple[str, Handle | None]:
+    def answer(self, value: JSONValue, budget: Budget) -> tuple[str, Handle | None]:
         """Return a value that was read, as JSON, or a handle for it when it is over the budget. Raises as `page`."""
         if is_small(value):
             text = _encode(value)
@@ -203,7 +204,7 @@ class Handles:
 
     def _pack(
         self,
-        entries: Iterator[tuple[str, Any]],
+        entries: Iterator[tuple[str, JSONValue]],
         most: int,
         budget: Budget,
         *,
@@ -241,7 +242,7 @@ class Handles:
             parts.append(f'"held":{_encode({at: handle.to_dict() for at, handle in held.items()})}')
         return f"{{{','.join(parts)}}}"
 
-    def _within(self, item: Any, most: int, budget: Budget) -> str | None:
+    def _within(self, item: JSONValue, most: int, budget: Budget) -> str | None:
         """The JSON of an item that may go into a page: a number, a text that is not long, or what fits."""
         if isinstance(item, str):
             return _encode(item) if len(item) <= max(_TEXT_CHARS, most) else None
@@ -251,11 +252,11 @@ class Handles:
             return _encode(item)
         return _within(item, most, budget)
 
-    def _part(self, value: Any, text: str, length: int) -> Handle:
+    def _part(self, value: JSONValue, text: str, length: int) -> Handle:
         """A handle for a part of a kept value; one that was made by selecting has a *length* of its own."""
         return self._keep(value, len(text), _PART_BYTES + 8 * length, text[:_PREVIEW_CHARS])
 
-    def resolve(self, value: Any) -> Any:
+    def resolve(self, value: JSONValue) -> JSONValue:
         """Return *value* with each `{"$handle": id}` in it (other keys of a handle may be beside it) replaced by what
         it stands for. A value that is not the ID of a handle is data and stays.
 
@@ -267,7 +268,7 @@ class Handles:
         except RecursionError:
             raise InvalidRequestError("the arguments are nested too deep") from None
 
-    def _resolve(self, value: Any, found: list[int]) -> Any:
+    def _resolve(self, value: JSONValue, found: list[int]) -> JSONValue:
         """*found* counts the bytes that the handles stand for."""
         if isinstance(value, Mapping):
             handle_id = value.get(HANDLE_KEY)
@@ -289,7 +290,7 @@ class Handles:
             raise InvalidRequestError(f"there is no result {handle_id!r} in this run") from None
 
 
-def _within(value: Any, most: int, budget: Budget) -> str | None:
+def _within(value: JSONValue, most: int, budget: Budget) -> str | None:
     """The JSON of *value* if it has at most *most* bytes; of a longer one not much more is written than that."""
     if is_small(value):
         text = _encode(value)
@@ -303,7 +304,7 @@ def _within(value: Any, most: int, budget: Budget) -> str | None:
     return "".join(pieces)
 
 
-def _head(value: Any) -> str:
+def _head(value: JSONValue) -> str:
     """How the JSON of a value begins."""
     head = ""
     for piece in json_pieces(value):
@@ -313,14 +314,14 @@ def _head(value: Any) -> str:
     return head
 
 
-def _pieces(value: Any, budget: Budget) -> Iterator[str]:
+def _pieces(value: JSONValue, budget: Budget) -> Iterator[str]:
     try:
         yield from json_pieces(value, budget)
     except BudgetExceededError as error:
         raise InvalidRequestError(f"a part of the result could not be read: {error}") from None
 
 
-def _some_keys(value: Mapping[str, Any], offset: int) -> list[str]:
+def _some_keys(value: JSONObject, offset: int) -> list[str]:
     keys: list[str] = []
     room = _PAGE_KEYS_CHARS
     for key in islice(value, offset, None):
@@ -331,7 +332,7 @@ def _some_keys(value: Mapping[str, Any], offset: int) -> list[str]:
     return keys
 
 
-def _select(value: Any, path: str, budget: Budget) -> Any:
+def _select(value: JSONValue, path: str, budget: Budget) -> JSONValue:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
@@ -359,7 +360,7 @@ def _check_path(node: Any, *, compared: bool = False) -> None:
         _check_path(child, compared=compared)
 
 
-def _type(value: Any) -> str:
+def _type(value: JSONValue) -> str:
     if isinstance(value, str):
         return "string"
     return "object" if isinstance(value, Mapping) else "array"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -17,6 +17,7 @@ from toolexec.errors import (
     ToolNotAllowedError,
     ToolNotFoundError,
 )
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Limits:
                 raise InvalidLimitsError(f"{name} must be 0 (no bound) or more, not {value!r}")
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: JSONObject) -> Self:
         """Limits from JSON data; raises InvalidLimitsError for unknown names too."""
         return cls(**data)
 
@@ -87,7 +88,7 @@ class Limits:
         """Return the names of the bounds that are set."""
         return tuple(name for name in _NAMES if getattr(self, name))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the bounds that are set, as JSON-able data."""
         return {name: getattr(self, name) for name in self.set_names()}
 
@@ -245,7 +246,7 @@ class CountedGateway:
         """Implement `Gateway.list_tool_examples`."""
         return await self.inner.list_tool_examples(tool_id, limit)
 
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Run one tool; raises ToolCallLimitError with nothing run, and as `Gateway.run_tool` does."""
         self._count.reserve()
         return await self.inner.run_tool(tool_id, args)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from toolexec.code.stub_text import quoted
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["MAX_PROPERTIES", "Record", "either", "is_record", "literal", "merge", "shapes"]
 
@@ -40,14 +41,14 @@ class Record:
     """An object's keys: the schema of each, which of them must be there, the schemas of keys that match a pattern, and
     the schema of all others (`extra`; False: there are none, None: it is left open)."""
 
-    properties: Mapping[str, Any]
+    properties: JSONObject
     required: frozenset[str]
     patterns: Sequence[Any] = ()
-    extra: Any = None
+    extra: JSONValue = None
 
-    def to_schema(self) -> dict[str, Any]:
+    def to_schema(self) -> JSONDict:
         """Return the same as one schema."""
-        schema: dict[str, Any] = {
+        schema: JSONDict = {
             "type": "object",
             "properties": self.properties,
             "required": [name for name in self.properties if name in self.required],
@@ -56,23 +57,23 @@ class Record:
         return schema if self.extra is None else {**schema, "additionalProperties": self.extra}
 
 
-def shapes(schema: Mapping[str, Any]) -> frozenset[str]:
+def shapes(schema: JSONObject) -> frozenset[str]:
     """Return the keywords of *schema* that say which type a value has."""
     return _SHAPES & schema.keys()
 
 
-def is_record(schema: Mapping[str, Any]) -> bool:
+def is_record(schema: JSONObject) -> bool:
     """Return whether *schema* describes an object by its keys, and nothing else."""
     found = shapes(schema)
     return bool(found) and found <= _OF_RECORDS and schema.get("type", "object") == "object"
 
 
-def merge(parts: Sequence[Mapping[str, Any]], keep: Callable[[Any], object]) -> Record:
+def merge(parts: Sequence[JSONObject], keep: Callable[[Any], object]) -> Record:
     """Return the object that fits all *parts*; *keep* is given each schema that is made on the way."""
-    properties: dict[str, Any] = {}
+    properties: JSONDict = {}
     required: set[str] = set()
     patterns: list[Any] = []
-    extra: Any = None
+    extra: JSONValue = None
     for part in parts:
         for name, schema in _mapping(part.get("properties")).items():
             properties[name] = _kept({"allOf": [properties[name], schema]}, keep) if name in properties else schema
@@ -133,10 +134,10 @@ def literal(values: Iterable[Any]) -> str:
     return " | ".join([*parts, *sorted(set(others), key=lambda kind: (kind == "None", kind))]) or "Any"
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: JSONValue) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
-def _kept(schema: dict[str, Any], keep: Callable[[Any], object]) -> dict[str, Any]:
+def _kept(schema: JSONDict, keep: Callable[[Any], object]) -> JSONDict:
     keep(schema)
     return schema

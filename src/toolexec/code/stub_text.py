@@ -11,8 +11,10 @@ import keyword
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
+
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = [
     "constraints",
@@ -49,7 +51,7 @@ _BOUNDS: Final = (
 )
 
 
-def one_line(text: Any, limit: int) -> str:
+def one_line(text: JSONValue, limit: int) -> str:
     """Return the printable characters of *text* on one line, at most *limit*; empty when it is not text."""
     if not isinstance(text, str):
         return ""
@@ -115,7 +117,7 @@ def joined_words(*strings: str) -> str:
     return f"T{name}" if name[:1].isdigit() else name
 
 
-def constraints(schema: Mapping[str, Any]) -> str:
+def constraints(schema: JSONObject) -> str:
     """Return what a type cannot say of a value, in a few words: format, bounds, pattern, default; without a leading
     `#`.
     """
@@ -144,7 +146,7 @@ def harmless_comment(text: str) -> str:
     return f"note: {safe}" if _ORDER.match(safe) else safe
 
 
-def _json(value: Any) -> str:
+def _json(value: JSONValue) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:  # nested deeper than any default that helps a reader

@@ -6,13 +6,14 @@ too long, the type is `Any`, which accepts everything. The work is bounded by a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from toolexec.code.stub_shapes import MAX_PROPERTIES, Record, either, is_record, literal, merge, shapes
 from toolexec.code.stub_text import constraints, one_line
 from toolexec.errors import InvalidSchemaError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema_graph import SchemaGraph
 
 __all__ = ["ANY", "Budget", "Definition", "Field", "Parameters", "SchemaTypes"]
@@ -88,7 +89,7 @@ class SchemaTypes:
     *tokens* numbers the definitions, one iterator for all documents that are put together.
     """
 
-    def __init__(self, document: Any, budget: Budget, tokens: Iterable[int]) -> None:
+    def __init__(self, document: JSONValue, budget: Budget, tokens: Iterable[int]) -> None:
         self.definitions: list[Definition] = []
         self._document = document
         self._budget = budget
@@ -101,7 +102,7 @@ class SchemaTypes:
         self._titles: dict[int, str] = {}
         self._made: list[Any] = []  # kept, for what is known of a schema is known by its id()
 
-    def type_of(self, schema: Any, words: tuple[str, ...]) -> str:
+    def type_of(self, schema: JSONValue, words: tuple[str, ...]) -> str:
         """Return the type of the values that *schema*, a part of the document, accepts; *words* name where it is."""
         if not isinstance(schema, dict):
             return ANY
@@ -139,7 +140,7 @@ class SchemaTypes:
         rest = self._rest(record, words) if named else ANY
         return Parameters(fields=tuple(sorted(found, key=lambda field: not field.required)), rest=rest)
 
-    def _arguments(self, parts: Sequence[dict[str, Any]]) -> Record:
+    def _arguments(self, parts: Sequence[JSONDict]) -> Record:
         """The whole document, taken apart, as the object that it has to be."""
         keep = self._made.append
         record = merge(parts, keep)
@@ -151,7 +152,7 @@ class SchemaTypes:
 
     # -- one schema ---------------------------------------------------------------------------------------------
 
-    def _type(self, schema: dict[str, Any], words: tuple[str, ...]) -> str:
+    def _type(self, schema: JSONDict, words: tuple[str, ...]) -> str:
         ref = schema.get("$ref")
         if isinstance(ref, str) and len(shapes(schema)) == 1:
             return self.type_of(self._target(schema, ref), words)
@@ -169,7 +170,7 @@ class SchemaTypes:
         named = kinds if isinstance(kinds, list) else [kinds] if kinds is not None else _implied(schema)
         return union(self._one(kind, schema, words) for kind in named[:_MAX_BRANCHES]) if named else ANY
 
-    def _one(self, kind: Any, schema: dict[str, Any], words: tuple[str, ...]) -> str:
+    def _one(self, kind: JSONValue, schema: JSONDict, words: tuple[str, ...]) -> str:
         match kind:
             case "object":
                 return self._object(schema, words)
@@ -180,7 +181,7 @@ class SchemaTypes:
             case _:
                 return ANY
 
-    def _either(self, schema: dict[str, Any], branches: list[Any], words: tuple[str, ...]) -> str:
+    def _either(self, schema: JSONDict, branches: list[Any], words: tuple[str, ...]) -> str:
         """One of several; what says nothing of its type has that of the whole."""
         chosen = [branch for branch in branches if branch is not False]
         if len(chosen) > _MAX_BRANCHES or not chosen:
@@ -195,7 +196,7 @@ class SchemaTypes:
             found.append(self.type_of(whole, words))
         return union(found)
 
-    def _array(self, schema: dict[str, Any], words: tuple[str, ...]) -> str:
+    def _array(self, schema: JSONDict, words: tuple[str, ...]) -> str:
         words = (*words, "item")
         items = schema.get("items")
         first = schema.get("prefixItems", items)
@@ -209,7 +210,7 @@ class SchemaTypes:
             types.append(f"*tuple[{self.type_of(more, words)}, ...]")
         return f"tuple[{', '.join(types)}]"
 
-    def _object(self, schema: dict[str, Any], words: tuple[str, ...], owner: int = 0) -> str:
+    def _object(self, schema: JSONDict, words: tuple[str, ...], owner: int = 0) -> str:
         record = merge([schema], self._made.append)
         if not record.properties:
             return f"dict[str, {self._rest(record, words) or ANY}]"
@@ -241,7 +242,7 @@ class SchemaTypes:
                 continue
             if len(found) == MAX_PROPERTIES:
                 break
-            part: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+            part: JSONObject = schema if isinstance(schema, dict) else {}
             comment, description = constraints(part), self._description(part)
             type = self.type_of(schema, (*words, name))
             if not self._budget.take(characters=len(name) + len(comment) + len(description)):
@@ -249,7 +250,7 @@ class SchemaTypes:
             found.append(Field(name=name, type=type, required=required, comment=comment, description=description))
         return found
 
-    def _description(self, schema: Mapping[str, Any]) -> str:
+    def _description(self, schema: JSONObject) -> str:
         own = one_line(schema.get("description"), _MAX_DESCRIPTION)
         ref = schema.get("$ref")
         if own or not isinstance(ref, str):
@@ -259,7 +260,7 @@ class SchemaTypes:
 
     # -- schemas that belong together ---------------------------------------------------------------------------
 
-    def _combined(self, schema: dict[str, Any], words: tuple[str, ...]) -> str:
+    def _combined(self, schema: JSONDict, words: tuple[str, ...]) -> str:
         """A reference, or several schemas that all hold: one type when they make up one object, or one of them says
         it all."""
         parts = self._parts([schema])
@@ -272,9 +273,9 @@ class SchemaTypes:
             return ANY
         return self.type_of(kinds[0], words)
 
-    def _parts(self, schemas: Sequence[Any]) -> list[dict[str, Any]]:
+    def _parts(self, schemas: Sequence[Any]) -> list[JSONDict]:
         """The schemas and all that hold with them, references and `allOf` taken apart; too many give none."""
-        found: list[dict[str, Any]] = []
+        found: list[JSONDict] = []
         pending = list(reversed(schemas))
         seen: set[int] = set()
         while pending:
@@ -296,7 +297,7 @@ class SchemaTypes:
                 pending.append(self._target(schema, ref))
         return found
 
-    def _target(self, schema: Any, ref: str) -> Any:
+    def _target(self, schema: JSONValue, ref: str) -> JSONValue:
         """What a reference points at; None when it dangles or is ambiguous."""
         try:
             if self._graph is None:
@@ -311,7 +312,7 @@ class SchemaTypes:
             self._titles.setdefault(id(targets[0]), name)
         return targets[0]
 
-    def _keep(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, schema: JSONDict) -> JSONDict:
         self._made.append(schema)
         return schema
 
@@ -339,7 +340,7 @@ def _nameable(key: str) -> bool:
     return 0 < len(key) <= _MAX_NAME
 
 
-def _implied(schema: Mapping[str, Any]) -> list[str]:
+def _implied(schema: JSONObject) -> list[str]:
     """The type that a schema without one has in mind."""
     if schema.keys() & {"properties", "additionalProperties", "patternProperties"}:
         return ["object"]

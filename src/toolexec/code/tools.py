@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from time import perf_counter
@@ -28,6 +28,7 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
 from toolexec.run.chain import ChainStep, run_chain
 from toolexec.run.large import Budget, encode_large, is_small, off_loop
@@ -160,9 +161,7 @@ class Tools:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    async def run_tool(
-        self, tool_id: str, args: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None, *, timeout: float | None = None) -> Result:
         """Run one tool; raises as `Runner.run` does, and ToolCallLimitError or ToolNotAllowedError, with nothing run.
 
         Whatever comes of it is in `tool_calls`, except for a call over the cap.
@@ -170,7 +169,7 @@ class Tools:
         await checkpoint()
         return await self.finish(self.admit(tool_id, args, timeout))
 
-    def admit(self, tool_id: str, args: Mapping[str, Any] | None = None, timeout: float | None = None) -> AdmittedCall:
+    def admit(self, tool_id: str, args: JSONObject | None = None, timeout: float | None = None) -> AdmittedCall:
         """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
         self._check_open()
         self._count.reserve()
@@ -291,11 +290,11 @@ class Tools:
         """Use those of an earlier run of the same session."""
         self._handles = handles
 
-    def keep(self, value: Any, text: str) -> Handle | None:
+    def keep(self, value: JSONValue, text: str) -> Handle | None:
         """Return a handle for *value*, whose JSON is *text*; None when it fits. Raises as `Handles.keep`."""
         return self.handles.keep(value, text) if len(text) > self.result_bytes else None
 
-    def resolve(self, value: Any) -> Any:
+    def resolve(self, value: JSONValue) -> JSONValue:
         """Return *value* with what the handles in it stand for. Raises as `Handles.resolve`."""
         return self._handles.resolve(value) if self._handles is not None and len(self._handles) else value
 

@@ -12,6 +12,7 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.discovery.examples import copy_json
 from toolexec.errors import InvalidRequestError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
 
@@ -50,9 +51,9 @@ class BackendInfo:
     kind: str
     readiness: Readiness = "beta"
     isolation: str = "none"
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    details: JSONObject = field(default_factory=JSONDict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
             "kind": self.kind,
@@ -106,7 +107,7 @@ class Output:
         if kept and self._tell is not None:
             self._tell(stream, kept)
 
-    def drop(self, characters: Any, stream: Stream = "stdout") -> None:
+    def drop(self, characters: JSONValue, stream: Stream = "stdout") -> None:
         """Count what the sandbox itself has dropped; a number that makes no sense counts as none."""
         if isinstance(characters, int) and characters > 0:
             with self._lock:
@@ -216,9 +217,9 @@ class ToolCallRecord:
     def __init__(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
-        value: Any = None,
+        value: JSONValue = None,
         text: str | None = None,
         error: ToolExecError | None = None,
         error_op: str = "",
@@ -228,7 +229,7 @@ class ToolCallRecord:
     ) -> None:
         """*value* must be the record's own; *text* is the value as JSON, parsed at the first access."""
         self.tool_id: str = tool_id
-        self.args: Mapping[str, Any] | None = args
+        self.args: JSONObject | None = args
         self.error: ToolExecError | None = error
         self.error_op: str = error_op
         self.duration: float = duration
@@ -244,7 +245,7 @@ class ToolCallRecord:
         self._text = text
 
     @property
-    def value(self) -> Any:
+    def value(self) -> JSONValue:
         """What the tool returned; None after a failure, unless the tool ran and only broke its output schema."""
         if self._text is not None:
             self._value, self._text = json.loads(self._text), None
@@ -259,9 +260,9 @@ class ToolCallRecord:
         outcome = f"error={self.error.code}" if self.error is not None else "ok"
         return f"<ToolCallRecord {self.tool_id} {outcome}, {self.duration * 1000:.2f} ms>"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the record as JSON-able data."""
-        data: dict[str, Any] = {"toolId": self.tool_id}
+        data: JSONDict = {"toolId": self.tool_id}
         if self.args is not None:
             data["args"] = dict(self.args)
         if self.error is None or self.value is not None:
@@ -292,7 +293,7 @@ class CodeResult:
     (3, 'adding\\n', ['math:add'])
     """
 
-    value: Any = None
+    value: JSONValue = None
     stdout: str = ""
     stderr: str = ""
     tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
@@ -314,9 +315,9 @@ class CodeResult:
             raise self.error
         return self
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data; of files only the sizes."""
-        data: dict[str, Any] = {"ok": self.ok, "value": self.value}
+        data: JSONDict = {"ok": self.ok, "value": self.value}
         if self.error is not None:
             data["error"] = self.error.to_dict()
         data |= {key: text for key, text in (("stdout", self.stdout), ("stderr", self.stderr)) if text}
@@ -343,7 +344,7 @@ def _is_above_zero(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[str, Any] | None, bool]:
+def snapshot(args: JSONObject | None, room: list[int]) -> tuple[JSONObject | None, bool]:
     """Return a copy of *args*, or None where there is no *room* for it, and whether there was none."""
     before = room[0]
     try:
@@ -356,7 +357,7 @@ def snapshot(args: Mapping[str, Any] | None, room: list[int]) -> tuple[Mapping[s
         return None, True
 
 
-def _copied(value: Any, room: list[int]) -> Any:
+def _copied(value: JSONValue, room: list[int]) -> JSONValue:
     """A copy that shares no dict or list; the usual types first, as most values are of them. Raises OverflowError when
     there is no *room* for it: what a program sends in a few bytes can take twenty times as many here."""
     kind = type(value)
