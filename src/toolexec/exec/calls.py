@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from toolexec.model.call import ProgressCallback, ToolCall
-from toolexec.model.json_value import own_parts
+from toolexec.model.json_value import JSONObject, own_parts
 from toolexec.model.origin import current_origin
 from toolexec.run.layers.timeout import Timeout
 from toolexec.run.runner import DefaultRunner, Runner
@@ -56,7 +56,7 @@ class Calls:
     async def run(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
@@ -71,7 +71,7 @@ class Calls:
         return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
 
     async def _run_with_progress(
-        self, tool_id: str, args: Mapping[str, Any] | None, timeout: float | None, on_progress: ProgressCallback
+        self, tool_id: str, args: JSONObject | None, timeout: float | None, on_progress: ProgressCallback
     ) -> Result:
         from toolexec.run.chain import notify
 
@@ -91,7 +91,7 @@ class Calls:
     async def stream(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         fallback: bool = True,

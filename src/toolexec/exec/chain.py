@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
 from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.settings import checked, unknown_setting
 from toolexec.run.chain import notify, run_step
@@ -53,7 +54,7 @@ class Step:
     """
 
     tool_id: str
-    args: Mapping[str, Any] | None = None
+    args: JSONObject | None = None
     _: KW_ONLY
     use_previous: bool = False
     stop_on_error: bool = True
@@ -63,7 +64,7 @@ class Step:
     retry_pause: float = 0.1
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Step:
+    def from_dict(cls, data: JSONObject) -> Step:
         """Read a step from JSON data: the fields above, with `tool` as another word for `tool_id`.
 
         Raises InvalidChainError for unknown keys, values of the wrong type, or a missing tool.
@@ -97,7 +98,7 @@ class ChainResult:
     (7, 2)
     """
 
-    value: Any = None
+    value: JSONValue = None
     error: ToolExecError | None = None
     tool_id: str = ""
     duration: float = 0.0
@@ -114,9 +115,9 @@ class ChainResult:
             raise self.error
         return self
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data."""
-        data: dict[str, Any] = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
+        data: JSONDict = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
         if self.error is not None:
             data["error"] = self.error.to_dict()
         return data | {"steps": [step.to_dict() for step in self.steps]}
@@ -132,7 +133,7 @@ class Chains:
         self._runner = runner
 
     async def run(
-        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+        self, steps: Sequence[Step | JSONObject], *, on_progress: ProgressCallback | None = None
     ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`."""
         if self._sources.pending:
@@ -163,8 +164,8 @@ async def execute_chain(
     names, referring = _check(index, steps)
     started = perf_counter()
     outcome = ChainResult()
-    values: list[Any] = []
-    previous: Any = None
+    values: list[JSONValue] = []
+    previous: JSONValue = None
     task = asyncio.current_task()
     notify(on_progress, 0, len(steps), "started")
     for number, step in enumerate(steps):
@@ -239,7 +240,7 @@ def _repeatable(index: Index, tool_id: str) -> bool:
     return hints is not None and (hints.read_only or hints.idempotent) and not hints.destructive
 
 
-def _arguments(step: Step, previous: Any) -> dict[str, Any]:
+def _arguments(step: Step, previous: JSONValue) -> JSONDict:
     """A mapping of the step's own: its arguments, or the previous value in their place."""
     if step.args is None:
         if not step.use_previous:

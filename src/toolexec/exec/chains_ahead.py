@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from toolexec.discovery.index import get_tool
 from toolexec.discovery.links.plan import literal, plan_chain, set_argument
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.chain import Step
+from toolexec.model.json_value import JSONDict, JSONObject
 
 if TYPE_CHECKING:
     from toolexec.discovery.links.plan import MissingArgument
@@ -41,7 +41,7 @@ class ChainSuggestion:
     reasons: tuple[str, ...] = ()
     needs_confirmation: tuple[str, ...] = ()
 
-    def with_args(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> ChainSuggestion:
+    def with_args(self, values: JSONObject | None = None, /, **named: Any) -> ChainSuggestion:
         """Return the suggestion with values for missing arguments, by their names, in all the steps that need them.
 
         *values* is for names that are not Python names (`body.issue_id`). A value is data: something in it that looks
@@ -64,14 +64,14 @@ class ChainSuggestion:
             missing=tuple(each for each in self.missing if each.name not in given),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the suggestion as JSON-able data, without what is empty; its `steps` can be given to `run_chain`."""
-        data: dict[str, Any] = {
+        data: JSONDict = {
             "goal": self.goal,
             "steps": [{"tool": step.tool_id, "args": copy.deepcopy(dict(step.args or {}))} for step in self.steps],
             "confidence": round(self.confidence, 3),
         }
-        rest: dict[str, Any] = {
+        rest: JSONDict = {
             "missing": [each.to_dict() for each in self.missing],
             "reasons": list(self.reasons),
             "needsConfirmation": list(self.needs_confirmation),
@@ -87,7 +87,7 @@ class ChainPlanner:
         self._sources = sources
         self._links = links
 
-    async def suggest(self, goal: str, args: Mapping[str, Any] | None, *, depth: int) -> ChainSuggestion:
+    async def suggest(self, goal: str, args: JSONObject | None, *, depth: int) -> ChainSuggestion:
         """Return a chain whose last step is the tool *goal*; see `Exec.suggest_chain`."""
         if self._sources.pending:
             await self._sources.start()
@@ -98,7 +98,7 @@ class ChainPlanner:
             hidden = index.find(tool_id) is None
             return not hidden and (tool_id == found.id or not self._sources.unavailable(tool_id))
 
-        def example(tool_id: str) -> Mapping[str, Any]:
+        def example(tool_id: str) -> JSONObject:
             try:
                 examples = docs.list_examples(tool_id, 1)
             except ToolExecError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolexec.errors import InvalidChainError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import shorten
+from toolexec.model.json_value import JSONObject, JSONValue, shorten
 from toolexec.run.large import Budget, search, spend_on
 
 __all__ = ["check_references", "resolve_references"]
@@ -23,14 +23,14 @@ _NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(|[.\[].*)", re.DOTAL
 _MAX_DEPTH = 100
 
 
-def check_references(args: Any, index: int, names: Mapping[str, int]) -> bool:
+def check_references(args: JSONValue, index: int, names: Mapping[str, int]) -> bool:
     """Return whether there is anything to resolve in *args*. Raises InvalidChainError for a reference of step *index*
     that is malformed or names no earlier step, and for arguments nested more than 100 levels deep.
     """
     return _check(args, index, names, 0)
 
 
-def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
+def _check(args: JSONValue, index: int, names: Mapping[str, int], depth: int) -> bool:
     if depth > _MAX_DEPTH:
         raise InvalidChainError(f"step {index}: its arguments are nested more than {_MAX_DEPTH} levels deep")
     if isinstance(args, dict):
@@ -48,7 +48,9 @@ def _check(args: Any, index: int, names: Mapping[str, int], depth: int) -> bool:
     return found
 
 
-def resolve_references(args: Any, index: int, names: Mapping[str, int], values: Sequence[Any], budget: Budget) -> Any:
+def resolve_references(
+    args: JSONValue, index: int, names: Mapping[str, int], values: Sequence[JSONValue], budget: Budget
+) -> JSONValue:
     """*args* with every reference replaced; a path that leads nowhere gives None.
 
     Raises InvalidChainError for a path that fails on the value it meets, such as `length(@)` of a number, or takes or
@@ -69,7 +71,7 @@ def resolve_references(args: Any, index: int, names: Mapping[str, int], values: 
     return args
 
 
-def _is_reference(value: Mapping[str, Any]) -> bool:
+def _is_reference(value: JSONObject) -> bool:
     target = value.get("$ref")
     return isinstance(target, str) and not target.startswith("#") and "://" not in target
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from toolexec.code.tools import ACTIVE
 from toolexec.code.types import CodeEvent
 from toolexec.errors import ConfigurationError, ExecutionError
 from toolexec.model.handler import Handler, ToolContext
+from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.workflow.checker import check
 from toolexec.workflow.findings import check_error
@@ -82,7 +83,7 @@ class Skills:
             open_world=any("open_world" in each for each in hints),
         )
 
-    async def _run(self, skill: Skill, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def _run(self, skill: Skill, args: JSONObject, context: ToolContext) -> Any:
         """Run a skill; raises ExecutionError, whose cause is what went wrong in it."""
         around = _RUNNING.get()
         if skill.id in around:
@@ -121,7 +122,7 @@ class _Reports:
             self._context.report(self._done, None, event.call.tool_id)
 
 
-def _settings(skill: Skill, args: Mapping[str, Any]) -> CodeSettings:
+def _settings(skill: Skill, args: JSONObject) -> CodeSettings:
     header = skill.header
     settings: CodeSettings = {
         "language": "workflow",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from toolexec.adapter.names import NameMap
 from toolexec.adapter.strict import without_nulls
 from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError, ExecutionError, InputValidationError, ToolExecError, Violation
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
@@ -67,7 +68,7 @@ async def answers(
     skip_unknown: bool,
     max_bytes: int,
     max_media_bytes: int,
-) -> list[dict[str, Any]]:
+) -> list[JSONDict]:
     """Return the answers in the order of the calls, each in the form that fits it.
 
     *store* has the results that were too large to be shown. With *skip_unknown*, calls of tools that are not here have
@@ -140,7 +141,7 @@ class _Answering:
             logger.exception("answering a call of %s failed", call.name[:200])
             return _failed(ExecutionError(f"the call could not be made: {type(error).__name__}"), max_bytes)
 
-    def _prepared(self, tool_id: str, args: dict[str, Any]) -> dict[str, Any]:
+    def _prepared(self, tool_id: str, args: JSONDict) -> JSONDict:
         """The arguments by the tool's own names, and without nulls that only say "not given"."""
         done = self._tools.converted.get(tool_id) if self._tools is not None else None
         if done is not None and done.renamed:
@@ -169,7 +170,7 @@ class _Answering:
         return Answer(value=page, text=encode(page))
 
 
-def _check(schema: Mapping[str, Any], call: VendorCall) -> None:
+def _check(schema: JSONObject, call: VendorCall) -> None:
     """Raise InputValidationError for arguments that do not fit."""
     expected = Schema.of(schema)
     if not expected.accepts(call.args):
@@ -208,10 +209,10 @@ def _answer_of(result: Result, max_bytes: int, max_media_bytes: int) -> Answer:
 def _failed(error: ToolExecError, max_bytes: int, ran: Any = None) -> Answer:
     """The answer that an error is: what went wrong, whether trying again makes sense, and what there is of a value."""
     error = error.public()
-    data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    data: JSONDict = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.details and len(_json(error.details)) <= _MAX_DETAILS:
         data["details"] = error.details
-    value: dict[str, Any] = {"error": data}
+    value: JSONDict = {"error": data}
     if ran is not None:
         value["value"] = ran
     return _cut(Answer(value=value, text=_json(value), is_error=True), [], max_bytes)
@@ -229,5 +230,5 @@ def _cut(answer: Answer, notes: Sequence[str], max_bytes: int) -> Answer:
     return Answer(value=text, text=text, is_error=answer.is_error, media=answer.media)
 
 
-def _json(value: Any) -> str:
+def _json(value: JSONValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
