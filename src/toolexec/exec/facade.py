@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
-    from toolexec.exec.providers import AddedHTTP
+    from toolexec.exec.providers import AddedHTTP, AddedOpenAPI
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
     from toolexec.exec.vendor_calls import Unknown
@@ -240,6 +240,27 @@ class Exec:
         return self._parts.sources.add_provider(
             "http", name, {**({"base_url": base_url} if base_url else {}), **settings}
         )
+
+    def add_openapi(self, name: str, spec: str | Path | Mapping[str, Any], **settings: Unpack[AddedOpenAPI]) -> Added:
+        """Add the operations of an HTTP API: *spec* is the path or the URL of its OpenAPI document, or the document.
+
+        *settings* are those of `OpenAPIProvider` (base_url, auth, headers, include, exclude, tags, rename, ...) and of
+        every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:operation` once it is read:
+        when the Exec starts, at the first call that needs it, or now: `await ex.add_openapi(...)`. Raises
+        ConfigurationError and BackendError, and MissingExtraError where it is read without the `openapi` extra.
+
+        >>> import asyncio
+        >>> async def main():
+        ...     async with Exec() as ex:
+        ...         get = {"operationId": "get_user", "description": "Reads a user."}
+        ...         servers = [{"url": "https://api.example.com"}]
+        ...         spec = {"openapi": "3.1.0", "servers": servers, "paths": {"/users/{id}": {"get": get}}}
+        ...         await ex.add_openapi("users", spec)
+        ...         return (await ex.get_tool_doc("users:get_user", "schema")).tool.input_schema.to_json()["required"]
+        >>> asyncio.run(main())
+        ['id']
+        """
+        return self._parts.sources.add_provider("openapi", name, {"spec": spec, **settings})
 
     async def refresh(self, name: str | None = None) -> list[BackendStatus]:
         """Read the tools of the backend *name* again, or those of all providers and servers; return how these are.

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from toolexec.backend.providers.http import HTTPSettings
 from toolexec.backend.providers.kinds import ProviderSettings
+from toolexec.backend.providers.openapi import OpenAPISettings
 
-__all__ = ["AddedHTTP"]
+__all__ = ["AddedHTTP", "AddedOpenAPI"]
 
 
 class AddedHTTP(HTTPSettings, ProviderSettings, total=False):
     """What `Exec.add_http` takes beside the name and the base URL."""
+
+
+class AddedOpenAPI(OpenAPISettings, ProviderSettings, total=False):
+    """What `Exec.add_openapi` takes beside the name and the document."""

@@ -37,7 +37,7 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
-    from toolexec.exec.providers import AddedHTTP
+    from toolexec.exec.providers import AddedHTTP, AddedOpenAPI
     from toolexec.workflow.skill import Skill
 
 __all__ = ["SyncCodeSession", "SyncExec"]
@@ -125,6 +125,12 @@ class SyncExec:
     def add_http(self, name: str, base_url: str = "", **settings: Unpack[AddedHTTP]) -> BackendStatus:
         """Add endpoints of an HTTP service; see `Exec.add_http`. Returns how it is, also when it cannot be read."""
         return self._wait(_added(lambda: self.exec.add_http(name, base_url, **settings)))[0]
+
+    def add_openapi(
+        self, name: str, spec: str | Path | Mapping[str, Any], **settings: Unpack[AddedOpenAPI]
+    ) -> BackendStatus:
+        """Add an HTTP API; see `Exec.add_openapi`. Returns how it is, also when its document cannot be read."""
+        return self._wait(_added(lambda: self.exec.add_openapi(name, spec, **settings)))[0]
 
     def refresh(self, name: str | None = None) -> list[BackendStatus]:
         """Read the tools of a backend, or of all, again; see `Exec.refresh`."""

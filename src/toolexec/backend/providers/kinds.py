@@ -18,6 +18,7 @@ __all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend
 
 PROVIDER_KINDS: Final[dict[str, str]] = {
     "http": "toolexec.backend.providers.http:http_source",
+    "openapi": "toolexec.backend.providers.openapi:openapi_source",
 }
 """Where the source of each kind is made: `module:function`, which is a `MakeSource`."""
 

@@ -1,0 +1,141 @@
+"""The settings of an OpenAPI provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from toolexec.backend.providers.openapi.security import Credential
+from toolexec.backend.providers.openapi.selection import Selection
+from toolexec.backend.providers.openapi.servers import host_of
+from toolexec.errors import ConfigurationError
+from toolexec.model.ids import check_segment
+from toolexec.model.settings import checked
+
+__all__ = ["OpenAPIProvider", "OpenAPISettings"]
+
+
+class OpenAPISettings(TypedDict, total=False):
+    """The settings of an `OpenAPIProvider` by keyword, beside its name and its `spec`; for type checkers."""
+
+    namespace: str
+    base_url: str
+    server: int | str | None
+    variables: Mapping[str, str]
+    headers: Mapping[str, str]
+    auth: Mapping[str, str | Mapping[str, str]]
+    include: Sequence[str]
+    exclude: Sequence[str]
+    tags: Sequence[str]
+    rename: Mapping[str, str]
+    allow_refs: bool | Sequence[str]
+    spec_headers: Mapping[str, str]
+    allow_private: bool
+    ca_file: str
+    timeout: float
+    max_spec_bytes: int
+    max_response_bytes: int
+    max_schema_bytes: int
+    max_connections: int
+
+
+@checked("OpenAPI provider")
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OpenAPIProvider:
+    """One API, described by an OpenAPI document: 3.0, 3.1 or Swagger 2.0, in JSON or YAML.
+
+    `spec` is a path, a URL or the document itself; `spec_headers` are sent to that URL. Tool IDs are `namespace:name`;
+    the default is the provider's name.
+
+    Requests go to `base_url`, else to the document's server `server` (by number from 0, URL or description), else to
+    the first; `variables` are values for the variables in servers' URLs. No other host is reached. `headers` are sent
+    with each request. `auth` has a credential for each security scheme in use: a key or a token, or a mapping with
+    `username` and `password`, or with `client_id`, `client_secret` and perhaps `scope`, `audience` and `token_url`.
+
+    `include`, `exclude` and `tags` select operations: patterns such as `pets-*` or `GET /pets/*`, and tags of the
+    document. `rename` has new names by operation ID or name.
+
+    References to other documents are refused unless `allow_refs`: true for files in the document's directory and below
+    and for its own host, or a list of further directories and hosts. Private addresses are refused unless
+    `allow_private` or `base_url` names one. `timeout` bounds a request, in seconds; `max_spec_bytes` the documents,
+    `max_response_bytes` a response, `max_schema_bytes` the definitions in the schema of one tool.
+
+    The repr shows neither headers nor credentials. Raises ConfigurationError for what cannot work.
+    """
+
+    name: str
+    spec: str | Path | Mapping[str, Any]
+    namespace: str = ""
+    base_url: str = ""
+    server: int | str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict[str, Credential])
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    allow_refs: bool | Sequence[str] = False
+    spec_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    allow_private: bool = False
+    ca_file: str = ""
+    timeout: float = 30.0
+    max_spec_bytes: int = 64 * 2**20
+    max_response_bytes: int = 16 * 2**20
+    max_schema_bytes: int = 65_536
+    max_connections: int = 100
+
+    def __post_init__(self) -> None:
+        for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
+            problem = check_segment(segment)
+            if problem:
+                raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
+        if not self.spec:
+            raise ConfigurationError(f"OpenAPI provider {self.name}: spec must name a document")
+        if self.base_url and not host_of(self.base_url) and "$" not in self.base_url:
+            raise ConfigurationError(f"OpenAPI provider {self.name}: base_url must be http:// or https:// with a host")
+        for label, url in (("spec", str(self.spec)), ("base_url", self.base_url)):
+            if host_of(url) and "@" in url.partition("://")[2].partition("/")[0]:
+                what = f"{label} has a user or a password in it"
+                raise ConfigurationError(f"OpenAPI provider {self.name}: {what}; send these in a header")
+        limits = (self.timeout, self.max_spec_bytes, self.max_response_bytes, self.max_schema_bytes)
+        if not all(limit > 0 for limit in limits) or self.max_connections < 1:
+            raise ConfigurationError(f"OpenAPI provider {self.name}: its limits must be above 0")
+        try:
+            self.selection()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"OpenAPI provider {self.name}: {error.message}") from None
+
+    def __repr__(self) -> str:
+        return f"OpenAPIProvider(name={self.name!r}, spec={self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """Where the document is, without user, password and query; empty for one that is given as data."""
+        if isinstance(self.spec, Mapping):
+            return ""
+        text = str(self.spec)
+        if not host_of(text):
+            return text
+        scheme, _, rest = text.partition("://")
+        return f"{scheme}://{host_of(text)}/{rest.partition('?')[0].partition('#')[0].partition('/')[2]}"
+
+    def selection(self) -> Selection:
+        """Return the rules that select and rename operations."""
+        return Selection(include=self.include, exclude=self.exclude, tags=self.tags, rename=self.rename)
+
+    def strings(self) -> dict[str, str]:
+        """Return all strings that may hold references to secrets, by label."""
+        found = {"base_url": self.base_url, "spec": "" if isinstance(self.spec, Mapping) else str(self.spec)}
+        for label, values in (
+            ("headers", self.headers),
+            ("spec_headers", self.spec_headers),
+            ("variables", self.variables),
+        ):
+            found |= {f"{label}.{name}": value for name, value in values.items()}
+        for name, credential in self.auth.items():
+            parts = {"": credential} if isinstance(credential, str) else credential
+            found |= {f"auth.{name}{'.' if part else ''}{part}": value for part, value in parts.items()}
+        return found

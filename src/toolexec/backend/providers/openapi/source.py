@@ -1,0 +1,344 @@
+"""A source of tools that are operations of an HTTP API, read from its OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from toolexec.backend.providers.openapi.auth import Auth, Client
+from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
+from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
+from toolexec.backend.providers.openapi.references import read_references
+from toolexec.backend.providers.openapi.request import draft_of
+from toolexec.backend.providers.openapi.response import reply_of
+from toolexec.backend.providers.openapi.security import Schemes
+from toolexec.backend.providers.openapi.servers import Servers, host_of
+from toolexec.backend.providers.openapi.settings import OpenAPIProvider
+from toolexec.backend.providers.openapi.swagger import from_swagger
+from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
+from toolexec.errors.base import reworded
+from toolexec.model.call import ToolCall
+from toolexec.model.content import ToolReply
+from toolexec.model.json_value import JSONDict
+from toolexec.model.secret_keys import is_telling
+from toolexec.net.http import HTTPClient, HTTPRequest
+
+__all__ = ["OpenAPISource", "openapi_source", "upgraded"]
+
+_LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
+MakeClient = Callable[..., Client]
+
+
+def openapi_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> OpenAPISource:
+    """Return the source of provider *name*; the settings are those of `OpenAPIProvider`, `spec` among them."""
+    if "spec" not in settings:
+        raise ConfigurationError(f"OpenAPI provider {name}: set spec to the path or the URL of its document")
+    return OpenAPISource(OpenAPIProvider(name=name, **settings), secrets=secrets)
+
+
+class OpenAPISource:
+    """Reads the document of a provider, and makes the calls of its operations.
+
+    *make_client* makes what sends requests, with the settings of an `HTTPClient`.
+    """
+
+    kind: str = "openapi"
+
+    def __init__(
+        self,
+        provider: OpenAPIProvider,
+        *,
+        secrets: SecretResolver | None = None,
+        make_client: MakeClient = HTTPClient,
+    ) -> None:
+        self._provider = provider
+        self._secrets = secrets
+        self._make_client = make_client
+        self._clients: dict[tuple[str, ...], Client] = {}
+        self._info: dict[str, Any] = {}
+
+    def info(self) -> Mapping[str, Any]:
+        """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
+        return {"spec": self._provider.location or "(given as data)", **self._info}
+
+    async def load(self) -> Definition:
+        """Read the document; see `Source.load`."""
+        provider, hidden = await asyncio.to_thread(self._resolved)
+        scrubber = Scrubber(hidden)
+        try:
+            document = await self._document(provider)
+            schemes = Schemes(document, provider.auth, provider.headers)
+            operations = await asyncio.to_thread(_operations, provider, document, schemes)
+        except ToolExecError as error:
+            raise _scrubbed(error, scrubber, f"OpenAPI provider {provider.name}: ") from error
+        hosts = _hosts(provider, operations, schemes)
+        client = self._client(provider, hosts)
+        about = mapping_of(document.root.get("info"))
+        self._info = {"title": string_of(about.get("title"), 200), "version": string_of(about.get("version"), 60)}
+        self._info["hosts"] = list(hosts)
+        caller = _Caller(client, Auth(schemes, provider.headers, client), hidden, scrubber)
+        tools = [ProvidedTool(each.tool, partial(caller.call, each)) for each in operations.found]
+        return Definition(tools=tools, skipped=operations.skipped)
+
+    async def aclose(self) -> None:
+        """Close the connections; see `Source.aclose`."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.aclose()
+
+    def _resolved(self) -> tuple[OpenAPIProvider, frozenset[str]]:
+        """Return the provider with its references to secrets filled in, and all values that stay secret."""
+        provider = self._provider
+        hidden = _credentials(provider)
+        if self._secrets is None:
+            return provider, hidden
+        where = f"OpenAPI provider {provider.name}"
+        found = self._secrets.expand(provider.strings(), where, public={"base_url", "spec"})
+        values = found.strings
+        for label, value in values.items():
+            if label.startswith(("headers.", "spec_headers.", "auth.")) and any(each in value for each in "\r\n\0"):
+                raise SecretError(f"{where}: {label}: what was filled in has a line break, which a header cannot have")
+        auth: dict[str, str | Mapping[str, str]] = {}
+        for name, credential in provider.auth.items():
+            if isinstance(credential, str):
+                auth[name] = values[f"auth.{name}"]
+            else:
+                auth[name] = {part: values[f"auth.{name}.{part}"] for part in credential}
+        filled = replace(
+            provider,
+            base_url=values["base_url"],
+            spec=provider.spec if isinstance(provider.spec, Mapping) else values["spec"],
+            headers={name: values[f"headers.{name}"] for name in provider.headers},
+            spec_headers={name: values[f"spec_headers.{name}"] for name in provider.spec_headers},
+            variables={name: values[f"variables.{name}"] for name in provider.variables},
+            auth=auth,
+        )
+        return filled, found.secrets | _credentials(filled)
+
+    # -- the document ------------------------------------------------------------------------------------------------
+
+    async def _document(self, provider: OpenAPIProvider) -> Document:
+        location = "" if isinstance(provider.spec, Mapping) else str(provider.spec)
+        if isinstance(provider.spec, Mapping):
+            root: JSONDict = copy.deepcopy(dict(provider.spec)) if provider.allow_refs else dict(provider.spec)
+        else:
+            data = (
+                await self._fetch(provider, location) if host_of(location) else await asyncio.to_thread(_file, provider)
+            )
+            root = await asyncio.to_thread(read_document, data, location)
+        others: dict[str, Any] = {}
+        if provider.allow_refs:
+            fetch = partial(self._fetch, provider)
+            limit = provider.max_spec_bytes
+            others = await read_references(root, location, provider.allow_refs, fetch, limit)
+        return Document(upgraded(root, location, others), location=location, others=others)
+
+    async def _fetch(self, provider: OpenAPIProvider, url: str) -> bytes:
+        """Return what is at *url*; the headers for the document go to its own host only."""
+        client = self._make_client(
+            hosts=[host_of(url)],
+            allow_private=provider.allow_private,
+            timeout=provider.timeout,
+            max_response_bytes=provider.max_spec_bytes,
+            ca_file=provider.ca_file,
+        )
+        own = host_of(url) == host_of(str(provider.spec))
+        headers = [("Accept", "application/json, application/yaml, */*;q=0.5")]
+        headers += provider.spec_headers.items() if own else ()
+        try:
+            response = await client.send(HTTPRequest("GET", url, headers))
+        finally:
+            await client.aclose()
+        if response.status != 200:
+            message = f"its document cannot be read: the server answered {response.status}"
+            raise BackendUnavailableError(message, retryable=response.status >= 500)
+        return response.body
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def _client(self, provider: OpenAPIProvider, hosts: tuple[str, ...]) -> Client:
+        """Return the client for *hosts*. Earlier ones stay open for the calls that are under way."""
+        client = self._clients.get(hosts)
+        if client is None:
+            client = self._clients[hosts] = self._make_client(
+                hosts=hosts,
+                allow_private=provider.allow_private,
+                timeout=provider.timeout,
+                max_response_bytes=provider.max_response_bytes,
+                max_connections=provider.max_connections,
+                ca_file=provider.ca_file,
+            )
+        return client
+
+
+class _Caller:
+    """Makes the calls of the operations of one reading."""
+
+    def __init__(self, client: Client, auth: Auth, hidden: frozenset[str], scrubber: Scrubber) -> None:
+        self._client = client
+        self._auth = auth
+        self._hidden = hidden
+        self._tokens = frozenset[str]()
+        self._hide = scrubber
+
+    async def call(self, operation: Operation, call: ToolCall) -> Any:
+        """Send the request of a call and return what the response means."""
+        try:
+            return self._clean(await self._answer(operation, call))
+        except ToolExecError as error:
+            raise _scrubbed(error, self._scrubber()) from error
+
+    async def _answer(self, operation: Operation, call: ToolCall) -> Any:
+        args = call.args or {}
+        if not operation.server:
+            raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
+        draft = draft_of(operation, args)
+        used = await self._auth.apply(operation.security, draft)
+        response = await self._client.send(draft.request())
+        if response.status == 401 and self._auth.forget(used):  # refused before anything was done: try a fresh token
+            draft = draft_of(operation, args)
+            await self._auth.apply(operation.security, draft)
+            response = await self._client.send(draft.request())
+        return reply_of(operation, response, self._scrubber())
+
+    def _scrubber(self) -> Scrubber:
+        """Return what takes the credentials out of answers, the tokens in use among them."""
+        tokens = self._auth.secrets()
+        if tokens != self._tokens:
+            self._tokens, self._hide = tokens, Scrubber(self._hidden | tokens)
+        return self._hide
+
+    def _clean(self, answer: Any) -> Any:
+        scrubber = self._scrubber()
+        if not scrubber or answer is None:
+            return answer
+        if not isinstance(answer, ToolReply):
+            return scrubber.value(answer)
+        content = [scrubber.value(part) for part in answer.content]
+        meta = scrubber.value(answer.meta)
+        return replace(answer, content=content, structured=scrubber.value(answer.structured), meta=meta)
+
+
+def upgraded(root: JSONDict, location: str = "", others: Mapping[str, Any] | None = None) -> JSONDict:
+    """Return a document as one of OpenAPI 3. Raises ConfigurationError for one that is neither that nor Swagger 2.0."""
+    version = root.get("openapi")
+    swagger = str(root.get("swagger", ""))
+    if not version and swagger.startswith("2"):
+        return from_swagger(root, location, others)
+    if not str(version or "").startswith("3"):
+        said = f"is of version {str(version or swagger)[:40]}" if version or swagger else "does not say its version"
+        raise ConfigurationError(f"the document {said}; OpenAPI 3.0, 3.1 and Swagger 2.0 can be read")
+    if not isinstance(root.get("paths", {}), dict):
+        raise ConfigurationError("the document has no paths: they are not an object")
+    return root
+
+
+def _operations(provider: OpenAPIProvider, document: Document, schemes: Schemes) -> Operations:
+    """Return the operations of a document, without those that a document from elsewhere must not have."""
+    servers = Servers(
+        document.root,
+        location=document.location,
+        base_url=provider.base_url,
+        chosen=provider.server,
+        variables=provider.variables,
+    )
+    found = read_operations(
+        document,
+        namespace=provider.namespace or provider.name,
+        servers=servers,
+        schemes=schemes,
+        selection=provider.selection(),
+        max_schema_bytes=provider.max_schema_bytes,
+    )
+    own = host_of(document.location)
+    if not own or provider.base_url or provider.allow_private:
+        return found
+    kept: list[Operation] = []
+    skipped = dict(found.skipped)
+    for each in found.found:
+        host = host_of(each.server)
+        if host != own and _is_local(host):
+            skipped[each.tool.name] = f"its server {host} is one of this machine or network; set base_url to use it"
+        else:
+            kept.append(each)
+    return Operations(found=tuple(kept), skipped=skipped)
+
+
+def _hosts(provider: OpenAPIProvider, operations: Operations, schemes: Schemes) -> tuple[str, ...]:
+    """Return the hosts that may be reached: those of servers, and those that give tokens.
+
+    Raises ConfigurationError where there are none, and for tokens from this network that only a document from elsewhere
+    names.
+    """
+    found = {host_of(each.server) for each in operations.found} - {""}
+    if operations.found and not found:
+        raise ConfigurationError(
+            f"OpenAPI provider {provider.name}: the document names no server with a host; set base_url"
+        )
+    own = host_of(provider.location)
+    for name, credential in schemes.auth.items():
+        host = host_of(schemes.token_url(name))
+        named = isinstance(credential, Mapping) and "token_url" in credential
+        if host and own and host != own and not named and not provider.allow_private and _is_local(host):
+            raise ConfigurationError(
+                f"OpenAPI provider {provider.name}: the tokens of {name} come from {host}, which is of this machine or"
+                " network; set token_url to use it"
+            )
+        found |= {host} - {""}
+    return tuple(sorted(found))
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a host is written as an address that is not of the Internet, or as this machine."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+    name = name.strip("[]").lower().rstrip(".")
+    if name in _LOCAL_NAMES or name.endswith(".localhost"):
+        return True
+    try:
+        return not ipaddress.ip_address(name).is_global
+    except ValueError:
+        return False
+
+
+def _file(provider: OpenAPIProvider) -> bytes:
+    path = Path(str(provider.spec)).expanduser()
+    try:
+        if path.stat().st_size > provider.max_spec_bytes:
+            raise ConfigurationError(f"{path} has more than {provider.max_spec_bytes} bytes, the most for a document")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _credentials(provider: OpenAPIProvider) -> frozenset[str]:
+    """Return the values in the settings that are credentials, whether they came from a reference or not."""
+    found: set[str] = set()
+    for name, value in (*provider.headers.items(), *provider.spec_headers.items()):
+        if is_telling(name):
+            found |= {value, value.partition(" ")[2]}  # of `Bearer abc` also the token itself
+    for credential in provider.auth.values():
+        if isinstance(credential, str):
+            found |= {credential, *credential.split(":")}
+        else:
+            found |= {credential[part] for part in ("password", "client_secret") if part in credential}
+    return frozenset(found)
+
+
+def _scrubbed(error: ToolExecError, scrubber: Scrubber, before: str = "") -> ToolExecError:
+    """Return an error without secrets, with *before* at the start of its message."""
+    message = error.message if error.message.startswith(before) else before + error.message
+    clean = scrubber.text(message)
+    details = scrubber.value(error.details) if scrubber and error.details else error.details
+    if clean == error.message and details is error.details:
+        return error
+    made = reworded(error, clean)
+    made.details = dict(details)
+    return made

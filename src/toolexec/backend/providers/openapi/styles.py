@@ -1,0 +1,135 @@
+"""How a parameter's value is written in a path, a query, a header or a cookie (RFC 6570, and OpenAPI's own styles)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
+
+from toolexec.errors import InputValidationError, Violation
+
+__all__ = ["Parameter", "Place", "encoded", "plain_text", "query_pairs", "refused", "written"]
+
+Place: TypeAlias = Literal["path", "query", "header", "cookie"]
+
+_RESERVED: Final = ":/?@!$'()*,="
+"""What `allowReserved` leaves as it is. `&`, `#`, `+` and `;` would begin something else in most servers' eyes, and
+square brackets are not allowed in a query."""
+_DELIMITERS: Final[Mapping[str, str]] = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of an operation: its `name` in the request, and the `argument` that has its value.
+
+    `media_type` is set for one whose value is written as a document, in JSON.
+    """
+
+    name: str
+    place: Place
+    argument: str
+    style: str
+    explode: bool
+    required: bool = False
+    allow_reserved: bool = False
+    media_type: str = ""
+
+
+def refused(parameter: str, keyword: str, message: str) -> InputValidationError:
+    """Return the error for an argument that must not be sent as it is."""
+    return InputValidationError([Violation(path=f"/{parameter}", keyword=keyword, message=message)])
+
+
+def plain_text(value: Any) -> str:
+    """Return one value as text: numbers and booleans as in JSON, and so are arrays and objects inside of others."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def encoded(value: Any, *, allow_reserved: bool = False) -> str:
+    """Return one value percent-encoded: nothing of it can be taken for the structure of a URL."""
+    return quote(plain_text(value), safe=_RESERVED if allow_reserved else "", errors="replace")
+
+
+def written(parameter: Parameter, value: Any) -> str:
+    """Return a value in a path, or in a header (there without percent-encoding)."""
+    as_text: Callable[[Any], str] = plain_text if parameter.place == "header" else encoded
+    if parameter.media_type:
+        return as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    if parameter.style == "label":
+        return _label(parameter, value, as_text)
+    if parameter.style == "matrix":
+        return _matrix(parameter, value, as_text)
+    if isinstance(value, dict):
+        pairs = _pairs(value, as_text)
+        return ",".join(f"{key}={item}" if parameter.explode else f"{key},{item}" for key, item in pairs)
+    return ",".join(_listed(value, as_text))
+
+
+def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
+    """Return a value of a query or a cookie as names and values, both percent-encoded; none for an empty array."""
+
+    def as_text(item: Any) -> str:
+        return encoded(item, allow_reserved=parameter.allow_reserved)
+
+    name = encoded(parameter.name)
+    if parameter.media_type:
+        return [(name, as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))]
+    if parameter.style == "deepObject" and isinstance(value, dict | list):
+        return [(encoded(path), as_text(item)) for path, item in _deep(parameter.name, value)]
+    if isinstance(value, dict):
+        pairs = _pairs(value, as_text)
+        if parameter.explode and parameter.style not in _DELIMITERS:
+            return pairs
+        delimiter = _DELIMITERS.get(parameter.style, ",")
+        return [(name, delimiter.join(part for pair in pairs for part in pair))] if pairs else []
+    if isinstance(value, list):
+        parts = _listed(value, as_text)
+        if parameter.explode:
+            return [(name, part) for part in parts]
+        return [(name, _DELIMITERS.get(parameter.style, ",").join(parts))] if parts else []
+    return [(name, as_text(value))]
+
+
+def _label(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> str:
+    """Write `.3.4.5`, `.3,4,5`, `.a=1.b=2` or `.a,1,b,2`."""
+    between = "." if parameter.explode else ","
+    if isinstance(value, dict):
+        joint = "=" if parameter.explode else ","
+        return "." + between.join(f"{key}{joint}{item}" for key, item in _pairs(value, as_text))
+    return "." + between.join(_listed(value, as_text))
+
+
+def _matrix(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> str:
+    """Write `;id=3;id=4`, `;id=3,4`, `;a=1;b=2` or `;id=a,1,b,2`."""
+    name = encoded(parameter.name)
+    if isinstance(value, dict):
+        pairs = _pairs(value, as_text)
+        if parameter.explode:
+            return "".join(f";{key}={item}" for key, item in pairs)
+        return f";{name}={','.join(part for pair in pairs for part in pair)}"
+    parts = _listed(value, as_text)
+    if parameter.explode:
+        return "".join(f";{name}={part}" for part in parts)
+    return f";{name}={','.join(parts)}"
+
+
+def _listed(value: Any, as_text: Callable[[Any], str]) -> list[str]:
+    return [as_text(item) for item in value if item is not None] if isinstance(value, list) else [as_text(value)]
+
+
+def _pairs(value: Mapping[str, Any], as_text: Callable[[Any], str]) -> list[tuple[str, str]]:
+    """Return the members of an object as text, without those that are null: they are not there."""
+    return [(as_text(key), as_text(item)) for key, item in value.items() if item is not None]
+
+
+def _deep(path: str, value: Any) -> list[tuple[str, Any]]:
+    """Return the leaves of an object with their paths: `filter[owner][name]`, and `tags[]` for items of an array."""
+    if isinstance(value, dict):
+        return [pair for key, item in value.items() for pair in _deep(f"{path}[{key}]", item)]
+    if isinstance(value, list):
+        return [pair for item in value for pair in _deep(f"{path}[]", item)]
+    return [] if value is None else [(path, value)]
