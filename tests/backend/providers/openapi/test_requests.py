@@ -182,7 +182,7 @@ def body(schema: Any, media_type: str = "application/json", **media: Any) -> dic
 
 
 def test_the_properties_of_a_json_body_are_arguments() -> None:
-    """They stand beside the parameters; only what is given is sent."""
+    """Properties stand beside the parameters; only what is given is sent."""
     node = body(PET) | {"parameters": [{"name": "dry", "in": "query", "schema": {"type": "boolean"}}]}
     found = operation(node, method="post")
     schema = found.tool.input_schema.to_json()
@@ -195,7 +195,7 @@ def test_the_properties_of_a_json_body_are_arguments() -> None:
 
 
 def test_a_body_whose_names_clash_is_one_argument() -> None:
-    """So is one that is not an object, or is more than its properties."""
+    """The same goes for one that is not an object, or is more than its properties."""
     clashing = body(PET) | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {}}]}
     found = operation(clashing, path="/x/{id}", method="put")
     assert list(found.tool.input_schema.to_json()["properties"]) == ["id", "body"]
@@ -292,7 +292,7 @@ def test_a_file_that_is_not_one_is_refused(file: Any) -> None:
 
 
 def test_text_and_binary_bodies_are_sent_as_they_are() -> None:
-    """They are the argument `body`."""
+    """Both are the argument `body`."""
     assert request(body({}, "text/plain"), {"body": "a\r\né"}, method="post").body == "a\r\né".encode()
     sent = request(body({}, "application/octet-stream"), {"body": base64.b64encode(b"\0\1").decode()}, method="post")
     assert sent.body == b"\0\1"
@@ -307,7 +307,7 @@ def test_json_is_preferred_among_media_types() -> None:
     assert sent.headers[-1] == ("Content-Type", "application/merge-patch+json")
 
 
-def test_operations_that_a_fragment_or_a_query_tells_apart() -> None:
+def test_operations_may_differ_in_a_fragment_or_a_query() -> None:
     """The fragment is never sent, the query always."""
     node = {"parameters": [{"name": "q", "in": "query", "schema": {}}]}
     assert request(node, {"q": 1}, path="/#Action=List").url == f"{HOST}/?q=1"

@@ -40,7 +40,7 @@ def test_a_body_is_read_as_what_it_says_to_be(response: HTTPResponse, expected: 
 
 
 def test_images_are_parts_of_content() -> None:
-    """They are kept byte for byte."""
+    """Bytes are kept as they are."""
     picture = reply(answer(b"\x89PNG", content_type="image/png"))
     assert picture.content == [{"type": "image", "data": "iVBORw==", "mimeType": "image/png"}]
 
@@ -86,7 +86,7 @@ def test_a_refusal_that_says_when_to_come_back_may_be_retried() -> None:
 
 
 def test_the_next_page_is_in_the_metadata() -> None:
-    """It has the arguments that turn to it."""
+    """The arguments that turn to it are given."""
     parameters = [{"name": name, "in": "query", "schema": {}} for name in ("page", "per_page")]
     paged = operation({"parameters": parameters})
     link = (

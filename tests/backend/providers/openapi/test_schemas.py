@@ -127,7 +127,7 @@ def test_what_is_read_only_is_not_asked_for() -> None:
     assert answered["required"] == ["id", "name"]
 
 
-def test_a_discriminator_tells_alternatives_apart() -> None:
+def test_a_discriminator_separates_alternatives() -> None:
     """Its mapping becomes the values of the property, so that exactly one alternative fits."""
     pet = {
         "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
@@ -143,7 +143,7 @@ def test_a_discriminator_tells_alternatives_apart() -> None:
 
 
 def test_references_that_lead_nowhere_end_an_input_and_open_an_output() -> None:
-    """What is in an answer may be anything where its schema is not there."""
+    """An answer may be anything where its schema is not there."""
     broken = {"properties": {"a": {"$ref": "#/components/schemas/Gone"}}}
     with pytest.raises(InvalidPartError, match="'#/components/schemas/Gone', which is not in the document"):
         converted(broken)

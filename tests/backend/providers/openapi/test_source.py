@@ -164,7 +164,7 @@ async def test_a_document_from_elsewhere_does_not_lead_into_this_network() -> No
     ids=str,
 )
 async def test_each_scheme_adds_its_credential(scheme: Any, credential: Any, expected: tuple[str, str]) -> None:
-    """It is sent where the document says."""
+    """The document says where it goes."""
     found = API(secured("s", s=scheme), auth={"s": credential})
     await found.call("get_x")
     assert expected in found.requests[0].headers
@@ -283,7 +283,7 @@ async def test_a_token_that_cannot_be_had_makes_no_call() -> None:
 
 
 async def test_secrets_are_filled_in_when_the_document_is_read() -> None:
-    """They reach the server, and nothing else: not the tools, the status, answers or errors."""
+    """Secrets reach the server, and nothing else: not the tools, the status, answers or errors."""
     environment = {"API_TOKEN": "s3cret-token-value", "KEY": "k3y-value-12345", "HOST": "https://h.example.com"}
     secrets = SecretResolver(environment=environment, redact=Redactor())
 
@@ -317,7 +317,7 @@ async def test_secrets_are_filled_in_when_the_document_is_read() -> None:
 
 
 async def test_reading_again_keeps_the_connections() -> None:
-    """They are closed with the source."""
+    """Closing the source closes them."""
     found = API(ONE)
     await found.call("get_x")
     await found.load()

@@ -43,7 +43,7 @@ _BINARY: Final = "application/octet-stream"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
     """How a body is made: of the argument `argument` as a whole or, where that is empty, of those in `names` (and with
-    `extras` of all that are no parameters).
+    `extras` of all that are not parameters).
 
     `encodings` are those of a form's fields; `files` its fields that are files.
     """

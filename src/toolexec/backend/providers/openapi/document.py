@@ -144,7 +144,7 @@ def _size(node: Any, known: dict[int, int]) -> int:
         return 1
     if id(node) in known:
         return known[id(node)]
-    known[id(node)] = _MAX_NODES + 1  # until it is known: whoever meets it now is inside of it
+    known[id(node)] = _MAX_NODES + 1  # until it is known: a node that meets it now is inside of it
     total = 1
     for child in node.values() if isinstance(node, dict) else node:
         total += _size(child, known) if isinstance(child, dict | list) else 1

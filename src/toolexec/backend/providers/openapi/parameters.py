@@ -51,7 +51,7 @@ class ParameterReader:
         self._document = document
         self._table = table
         self._withheld = frozenset(withheld)
-        self._texts: dict[int, tuple[str, Refs, JSONDict]] = {}  # each with its node, whose id must stay in use
+        self._written: dict[int, tuple[str, Refs, JSONDict]] = {}  # each with its node, whose id must stay in use
 
     def read(self, path: str, shared: Any, own: Any) -> tuple[list[Parameter], dict[str, Argument]]:
         """Return the parameters of an operation and their arguments: *shared* are those of its path, *own* its own.
@@ -111,10 +111,10 @@ class ParameterReader:
         )
 
     def _text_of(self, node: JSONDict) -> tuple[str, Refs]:
-        known = self._texts.get(id(node))
+        known = self._written.get(id(node))
         if known is None:
             refs: Refs = {}
-            known = self._texts[id(node)] = encode(self._schema_of(node, refs)), refs, node
+            known = self._written[id(node)] = encode(self._schema_of(node, refs)), refs, node
         return known[:2]
 
     def _schema_of(self, node: JSONDict, refs: Refs) -> JSONDict:

@@ -84,8 +84,8 @@ def _in_header(parameter: Parameter, value: Any) -> str:
 
 
 def _path(operation: Operation, values: dict[str, str]) -> str:
-    """Return the path with *values* in it. Some documents tell operations apart by a fragment, or by a query that all
-    requests have."""
+    """Return the path with *values* in it. Some documents distinguish operations by a fragment, or by a query that
+    all requests have."""
     template, mark, query = operation.path.partition("#")[0].partition("?")
     segments: list[str] = []
     for segment in template.split("/"):

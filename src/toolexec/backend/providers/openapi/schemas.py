@@ -303,7 +303,7 @@ def _discriminate(value: JSONDict, node: JSONDict, out: JSONDict) -> None:
     for keyword in ("oneOf", "anyOf"):
         for number, branch in enumerate(items_of(node.get(keyword))):
             ref = branch.get("$ref") if isinstance(branch, dict) else None
-            keys = [key for key, target in mapping.items() if ref and _same(target, ref)]
+            keys = [key for key, target in mapping.items() if isinstance(ref, str) and _same(target, ref)]
             if keys and keyword in out:
                 required = {"properties": {name: {"enum": keys}}, "required": [name]}
                 out[keyword][number] = out[keyword][number] | required

@@ -9,6 +9,9 @@ import yaml
 
 __all__ = ["load_yaml"]
 
+_MAX_DEPTH: Final = 600
+_DEEP_BLOCKS: Final = re.compile(r"^ {150}|(?:[-?] +){30}", re.MULTILINE)
+_BRACKETS: Final = re.compile(r"[\[\]{}]")
 _Base: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
 
 
@@ -57,5 +60,32 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
 def load_yaml(text: str) -> Any:
-    """Return the one document in *text*. Raises yaml.YAMLError."""
+    """Return the one document in *text*. Raises yaml.YAMLError, and RecursionError for too many levels."""
+    if _may_be_deep(text):
+        _check_depth(text)
     return yaml.load(text, _Loader)  # noqa: S506 - a safe loader: it builds plain data only
+
+
+def _may_be_deep(text: str) -> bool:
+    """Return whether *text* may be nested beyond some hundred levels; quick, and rarely true of what is not."""
+    if _DEEP_BLOCKS.search(text):
+        return True
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > _MAX_DEPTH // 3:
+            return True
+        depth = max(depth, 0)
+    return False
+
+
+def _check_depth(text: str) -> None:
+    """Raise RecursionError for what the loader in C would crash on: it recurses without a limit of its own."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise RecursionError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
