@@ -33,7 +33,7 @@ async def read_references(
     """
     found: dict[str, Any] = {}
     may = _Allowed(location, () if isinstance(allowed, bool) else allowed)
-    pending = _absolute(root, location, may, is_root=True)
+    pending = await asyncio.to_thread(_absolute, root, location, may, is_root=True)
     left = max_bytes
     while pending:
         address = pending.pop()
@@ -46,7 +46,8 @@ async def read_references(
         if left < 0:
             raise ConfigurationError(f"the document and those that it refers to have more than {max_bytes} bytes")
         found[address] = await asyncio.to_thread(read_document, data, address)
-        pending |= _absolute(found[address], address, may, is_root=False) - found.keys()
+        further = await asyncio.to_thread(_absolute, found[address], address, may, is_root=False)
+        pending |= further - found.keys()
     return found
 
 

@@ -139,7 +139,8 @@ class OpenAPISource:
             fetch = partial(self._fetch, provider)
             limit = provider.max_spec_bytes
             others = await read_references(root, location, provider.allow_refs, fetch, limit)
-        return Document(upgraded(root, location, others), location=location, others=others)
+        root = await asyncio.to_thread(upgraded, root, location, others)
+        return Document(root, location=location, others=others)
 
     async def _fetch(self, provider: OpenAPIProvider, url: str) -> bytes:
         """Return what is at *url*; the headers for the document go to its own host only."""
