@@ -415,6 +415,17 @@ class TestSessions:
             with pytest.raises(SandboxFailedError, match="state is lost"):
                 await session.execute_code("x")
 
+    async def test_a_workflow_in_a_session(self, ex: Exec) -> None:
+        """It runs beside the sandbox, within the settings of the session; the state of the sandbox stays."""
+        async with ex.session(max_tool_calls=2, allowed_tools=["math:add"]) as session:
+            await session.execute_code("x = 5")
+            result = await session.execute_code('return run("math:add", {a: 1})', language="workflow")
+            assert result.raise_for_error().backend is not None
+            assert (result.backend.kind, len(result.tool_calls)) == ("workflow", 1)  # type: ignore[union-attr]
+            result = await session.execute_code('collect i in range(3) { run("math:add", {a: i}) }', language="dsl")
+            assert isinstance(result.error, ToolCallLimitError)
+            assert (await session.execute_code("x")).value == 5
+
     async def test_two_sessions_share_nothing(self, ex: Exec) -> None:
         """Each has a guest of its own."""
         async with ex.session() as one, ex.session() as two:

@@ -116,6 +116,23 @@ class TestCalls:
         ]
 
 
+class TestWithoutCode:
+    """A workflow needs no sandbox."""
+
+    async def test_skills_and_workflows_run_where_code_is_switched_off(self) -> None:
+        """Other code does not."""
+        async with Exec(enable_code_execution=False, runtime_backends=[]) as ex:
+            ex.add(get)
+            ex.add_skill(text("one", 'return run("a:get", {n: 4}).n'))
+            assert (await ex.run_tool("skill:one")).value == 4
+            assert (await ex.run_workflow('return run("skill:one") + 1')).value == 5
+            assert (await ex.execute_code("return 1 + 1", language="dsl")).value == 2
+            with pytest.raises(ConfigurationError, match="switched off"):
+                await ex.execute_code('return tools.run("skill:one", {})')
+        with pytest.raises(ConfigurationError, match="closed"):
+            await ex.run_workflow("return 1")
+
+
 class TestLimits:
     """A skill keeps its own limits and its caller's."""
 

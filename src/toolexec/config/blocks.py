@@ -168,7 +168,7 @@ class LimitsBlock(Block):
 class CodeBlock(Block):
     """Code that calls tools, in a sandbox."""
 
-    enabled: bool = _key(True, "Whether code can be run at all.")
+    enabled: bool = _key(True, "Whether code can be run; workflows, which need no sandbox, always can.")
     profile: Literal["dev", "standard", "hardened", "wasm"] = _key(
         "standard", "The security profile of code that asks for none."
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
-from toolexec.code.engine import Engine
+from toolexec.code.engine import ALIASES, Engine
 from toolexec.code.executor import CodeConfig, Executor
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
@@ -75,17 +75,17 @@ class _Languages:
 
     keeps_deadline = True
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Callable[[], Runtime]) -> None:
         self._runtime = runtime
         self._workflows: Engine | None = None
 
     @property
     def languages(self) -> frozenset[str]:
-        return self._runtime.languages | {"workflow"}
+        return self._runtime().languages | {"workflow"}
 
     async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
         if request.language != "workflow":
-            return await self._runtime.execute(request, tools)
+            return await self._runtime().execute(request, tools)
         if self._workflows is None:
             from toolexec.workflow.engine import WorkflowEngine
 
@@ -119,24 +119,31 @@ class CodeRuns:
     def runtime(self) -> Runtime:
         """The router that chooses the sandbox; raises ConfigurationError when code is switched off or the Exec is
         closed."""
-        options = self._options
-        if not options.enable_code_execution:
+        if not self._options.enable_code_execution:
             raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
-        if self._closed or self._sources.closed:
-            raise ConfigurationError("this Exec is closed; make a new one")
+        self._check_open()
         if self._runtime is None:
-            backends = options.runtime_backends
+            backends = self._options.runtime_backends
             if backends is None or isinstance(backends, SandboxSettings):
                 self._runtime = make_runtime(backends)
             else:
                 self._runtime = Runtime(backends)
         return self._runtime
 
+    def _check_open(self) -> None:
+        if self._closed or self._sources.closed:
+            raise ConfigurationError("this Exec is closed; make a new one")
+
     @contextmanager
     def run(self, request: ExecuteRequest) -> Generator[CodeRun, None, None]:
         """Open one run, with what its origin may know of; set its `failure` when it failed. Raises as `runtime` and
-        `enter` do."""
+        `enter` do; a workflow needs no runtime."""
         self.enter()
+        language = request.language or self._options.default_language
+        if ALIASES.get(language.lower(), language.lower()) == "workflow":
+            self._check_open()
+        else:
+            _ = self.runtime
         executor, gate, origin = self.executor, self._options.gate, CURRENT.get()
         if gate is None:
             origin = origin.within("code", "") if origin is not HERE else HERE
@@ -144,7 +151,6 @@ class CodeRuns:
             return
         code = request.code.encode(errors="surrogatepass")
         digest = hashlib.sha256(code).hexdigest()
-        language = request.language or self._options.default_language
         with gate.group("code", origin, {"language": language, "bytes": len(code), "sha256": digest}) as scope:
             config = executor.config
             assert config.index is not None
@@ -156,8 +162,7 @@ class CodeRuns:
 
     @property
     def executor(self) -> Executor:
-        """What counts, limits and traces; raises as `runtime` does."""
-        runtime = self.runtime
+        """What counts, limits and traces."""
         if self._executor is None:
             options = self._options
             self._executor = Executor(
@@ -165,7 +170,7 @@ class CodeRuns:
                     index=self._scope.index,
                     docs=self._scope.docs,
                     run=self._runner,
-                    engine=_Languages(runtime),
+                    engine=_Languages(lambda: self.runtime),
                     default_timeout=options.default_timeout,
                     default_language=options.default_language,
                     limits=options.code_limits.narrow(Limits(max_tool_calls=options.max_tool_calls or 100)),
@@ -295,10 +300,11 @@ class CodeSession:
     async def __aenter__(self) -> Self:
         """Raises ConfigurationError and SandboxError."""
         self._runs.enter()
+        runtime = self._runs.runtime
         tools, request = self._runs.executor.prepare(self._runs.request("", self._settings))
         self._handles = tools.handles
         request = replace(request, gateway=tools, output=tools.output)
-        self._session = await self._runs.runtime.open_session(request)
+        self._session = await runtime.open_session(request)
         return self
 
     async def __aexit__(
@@ -313,6 +319,7 @@ class CodeSession:
 
         *settings* as for `Exec.execute_code`; what concerns the sandbox itself (env, files, seed, clock, memory) holds
         from its start on. After a run that had to be stopped the state is lost: then this raises SandboxFailedError.
+        A workflow (`language="workflow"`) runs beside the sandbox, and within the settings of the session.
         """
         session = self._session
         if session is None:
@@ -322,7 +329,9 @@ class CodeSession:
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles
             request = replace(request, gateway=tools, output=tools.output)
-            result = await run.executor.run(request, tools, session.execute(request))
+            engine = run.executor.config.engine if request.language == "workflow" else None
+            work = session.execute(request) if engine is None else engine.execute(request, tools)
+            result = await run.executor.run(request, tools, work)
             run.failure = result.error
             return result
 

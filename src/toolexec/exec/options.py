@@ -63,11 +63,11 @@ class Options:
     Limits: `default_timeout` in seconds for a call and for each step of a chain (None: none);
     `start_timeout` bounds how long a start waits for slow servers (they go on connecting).
 
-    Code: `enable_code_execution` false refuses all code. `security_profile` is that of code which asks for none;
-    `unsafe_opt_in` allows the profile `dev`, which runs code on this machine without isolation. `runtime_backends` are
-    the sandboxes in place of all that there are: a list, a mapping from profiles, or settings. `default_language`;
-    `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower; `result_bytes` is how
-    long a tool's result may be, as JSON, before code gets a handle in its place.
+    Code: `enable_code_execution` false refuses all code but workflows, which need no sandbox. `security_profile` is
+    that of code which asks for none; `unsafe_opt_in` allows the profile `dev`, which runs code on this machine without
+    isolation. `runtime_backends` are the sandboxes in place of all that there are: a list, a mapping from profiles, or
+    settings. `default_language`; `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower;
+    `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 
