@@ -24,8 +24,8 @@ def names(expose: Any, code_enabled: bool = True) -> set[str]:
 
 
 def test_all_are_there() -> None:
-    """Eleven tools, each with a name of its own."""
-    assert len(EVERY) == len(names("meta")) == 11
+    """Twelve tools, each with a name of its own."""
+    assert len(EVERY) == len(names("meta")) == 12
     assert names("meta", code_enabled=False) == names("meta") - {"execute_code", "stubs"}
 
 
@@ -56,7 +56,7 @@ def test_schemas_are_closed(tool: Any) -> None:
 def test_what_acts_says_so() -> None:
     """Tools that run others may destroy, repeat badly and reach out, which is what MCP takes a tool without hints for;
     all others only read."""
-    acting = {"run_tool", "run_chain", "execute_code"}
+    acting = {"run_tool", "run_chain", "run_workflow", "execute_code"}
     for tool in EVERY:
         hints = tool.to_mcp().get("annotations", {})
         assert hints == ({} if tool.name in acting else {"readOnlyHint": True})

@@ -1,4 +1,4 @@
-"""execute_code."""
+"""execute_code and run_workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.waiting import until
 
 from toolexec.code.types import CodeResult, ToolCallRecord
 from toolexec.errors import HandlerError
-from toolexec.server.tools.coding import EXECUTE_CODE
+from toolexec.server.tools.coding import EXECUTE_CODE, RUN_WORKFLOW
 
 from .conftest import Counter, refuses
 
@@ -170,6 +170,76 @@ class TestTrace:
         assert told[0] == (0, "started")
         assert told[-1] == (len(told) - 1, "finished")
         assert (1, "shop:nothing") in told
+
+
+class TestWorkflows:
+    """Programs that need no sandbox."""
+
+    async def test_as_the_description_teaches(self) -> None:
+        """Its example runs, and all that it names; where code is switched off, too."""
+        counter = Counter(enable_code_execution=False)
+        reminded: list[int] = []
+        counter.ex.add(lambda: [{"id": 1, "days": 3}, {"id": 2, "days": 40}], "shop:orders")
+
+        def remind(id: int) -> None:
+            reminded.append(id)
+
+        counter.ex.add(remind, "shop:remind")
+        body = RUN_WORKFLOW.description.partition("it runs. ")[2].partition(" if a {}")[0]
+        text = f"""input n: integer = 1
+            {body}
+            xs := late
+            if n {{}}; for x in xs {{}}; try {{}} catch e {{}}; print("${{len(xs)}}"); return late
+        """
+        value = await counter.value(RUN_WORKFLOW, workflow=text, inputs={"n": 2})
+        assert (value["value"], value["stdout"], reminded) == ([2], "1\n", [2])
+        assert [(call["tool"], call["ok"]) for call in value["toolCalls"]] == [
+            ("shop:orders", True),
+            ("shop:remind", True),
+        ]
+        assert value["backend"] == {"kind": "workflow", "isolation": "interpreter"}
+        await counter.ex.aclose()
+
+    async def test_mistakes_are_data(self, counter: Counter) -> None:
+        """All of them come with place and suggestion, and nothing has run."""
+        text = 'x := run("shop:nothing")\ny := run("shop:ordr", {item: "tea"})\nrun("shop:greet", {nam: 1})\n'
+        reply = await counter.ask(RUN_WORKFLOW, workflow=text)
+        error = reply.value["error"]
+        assert error["code"] == "workflow_check"
+        found = [(each["kind"], each["line"]) for each in error["details"]["findings"]]
+        assert found == [("unknown-tool", 2), ("extra-argument", 3)]
+        assert "shop:order" in error["details"]["findings"][0]["suggestion"]
+        assert "toolCalls" not in reply.value
+
+    async def test_text_that_is_no_workflow(self, counter: Counter) -> None:
+        """The error has the place, what was expected and what to write."""
+        error = await counter.error(RUN_WORKFLOW, workflow="for (x in [1]) {}")
+        assert error["code"] == "workflow_syntax"
+        assert (error["details"]["line"], error["details"]["suggestion"]) == (1, "write `for x in xs { ... }`")
+
+    async def test_wrong_inputs_and_failures(self, counter: Counter) -> None:
+        """Inputs are checked before anything runs; the failure of a tool points at its line."""
+        error = await counter.error(RUN_WORKFLOW, workflow="input n: integer\nreturn n", inputs={"n": "x"})
+        assert error["code"] == "validation_input"
+        reply = await counter.ask(RUN_WORKFLOW, workflow='run("shop:nothing")\nrun("shop:fail")')
+        assert reply.value["error"]["details"]["line"] == 2
+        assert [call["ok"] for call in reply.value["toolCalls"]] == [True, False]
+
+    async def test_a_time_limit(self, counter: Counter) -> None:
+        """A time limit ends the workflow."""
+        error = await counter.error(RUN_WORKFLOW, workflow='run("shop:slow")', timeout_ms=100)
+        assert error["code"] == "code_timeout"
+        assert refuses(RUN_WORKFLOW, workflow="1", timeout_ms=0)
+        assert refuses(RUN_WORKFLOW)
+
+    async def test_progress_of_calls(self, counter: Counter) -> None:
+        """Each call is told when it ended."""
+        await counter.value(RUN_WORKFLOW, workflow='run("shop:nothing")')
+        assert [(each.done, each.message) for each in counter.progress] == [
+            (0, "started"),
+            (1, "shop:nothing"),
+            (2, "finished"),
+        ]
 
 
 def test_the_description_is_short() -> None:

@@ -10,7 +10,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.server.settings import Expose
 from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.chaining import RUN_CHAIN
-from toolexec.server.tools.coding import EXECUTE_CODE
+from toolexec.server.tools.coding import EXECUTE_CODE, RUN_WORKFLOW
 from toolexec.server.tools.finding import LIST_NAMESPACES, LIST_TOOLS, SEARCH_TOOLS
 from toolexec.server.tools.places import LIST_BACKENDS
 from toolexec.server.tools.reading import DESCRIBE_TOOL, LIST_TOOL_EXAMPLES, STUBS
@@ -31,7 +31,7 @@ def meta_tools(expose: Expose, *, code_enabled: bool) -> list[MetaTool]:
 
     match expose:
         case "meta" | "auto":
-            finding = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_TOOL, RUN_CHAIN]
+            finding = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_TOOL, RUN_CHAIN, RUN_WORKFLOW]
             coding = [EXECUTE_CODE, STUBS] if code_enabled else []
             return [*finding, *coding, READ_RESULT, LIST_TOOLS, LIST_NAMESPACES, LIST_TOOL_EXAMPLES, LIST_BACKENDS]
         case "code":

@@ -157,9 +157,8 @@ _RESULT: Final = closed(
 RUN_CHAIN: Final = MetaTool(
     name="run_chain",
     description=(
-        "Run tools one after the other. use_previous makes the value before the args (with args: adds it as "
-        '`previous`). An arg may be {"$ref": "steps.0.items[0].id"}; steps.0 may be a step\'s name. The first '
-        "failure stops the chain. final is the last value."
+        "Run tools in order. use_previous makes the value before the args (with args: adds it as `previous`). An "
+        'arg may be {"$ref": "steps.0.items[0].id"}; steps.0 may be a step\'s name.'
     ),
     input_schema=closed(
         {

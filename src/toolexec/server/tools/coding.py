@@ -1,21 +1,21 @@
-"""The tool that runs code: execute_code."""
+"""The tools that run programs: execute_code and run_workflow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
-from toolexec.exec.code import CodeSettings
+from toolexec.exec.code import CodeSettings, WorkflowSettings
 from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.running import MAX_BYTES, Notices
-from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, TEXT, TEXTS, closed, count, outcome, text
+from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, TEXTS, closed, count, outcome, text
 from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside
 
-__all__ = ["EXECUTE_CODE"]
+__all__ = ["EXECUTE_CODE", "RUN_WORKFLOW"]
 
 _MAX_CALLS: Final = 1000
 _MAX_TIMEOUT_MS: Final = 600_000
@@ -25,11 +25,23 @@ _OUTPUT_BYTES: Final = 8000
 
 
 async def _execute(call: MetaCall) -> MetaReply:
+    args = call.args
+    own: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
+    return await _run(call, lambda settings: call.ex.execute_code(args["code"], **own, **settings))
+
+
+async def _run_workflow(call: MetaCall) -> MetaReply:
+    args = call.args
+    return await _run(call, lambda settings: call.ex.run_workflow(args["workflow"], args.get("inputs"), **settings))
+
+
+async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeResult]]) -> MetaReply:
+    """Run a program with the limits that were asked for, and report its tool calls as progress."""
     notices = Notices(call.on_progress)
     notices.start()
     ending = "failed"
     try:
-        result = await call.ex.execute_code(call.args["code"], **_settings(call, notices))
+        result = await run(_settings(call.args, notices))
         ending = "finished" if result.ok else ending
     except ToolExecError as error:
         return error_reply(error)
@@ -38,9 +50,8 @@ async def _execute(call: MetaCall) -> MetaReply:
     return await beside_loop(lambda: _reply(call, result), result.value, result.stdout, result.stderr)
 
 
-def _settings(call: MetaCall, notices: Notices) -> CodeSettings:
-    args = call.args
-    settings: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
+def _settings(args: Mapping[str, Any], notices: Notices) -> WorkflowSettings:
+    settings: WorkflowSettings = {}
     if "timeout_ms" in args:
         settings["timeout"] = args["timeout_ms"] / 1000
     if "max_tool_calls" in args:
@@ -88,16 +99,32 @@ def _traced(record: ToolCallRecord) -> dict[str, Any]:
     return data if record.error is None else {**data, "code": record.error.code}
 
 
+_OUTPUT: Final = outcome(
+    {
+        "value": ANY,
+        **CUT,
+        "stdout": TEXT,
+        "stderr": TEXT,
+        "durationMs": NUMBER,
+        "toolCalls": {
+            "type": "array",
+            "items": closed({"tool": TEXT, "ok": FLAG, "ms": ANY, "code": ANY}, ["tool", "ok"]),
+        },
+        "toolCallCount": ANY,
+        "backend": closed({"kind": ANY, "isolation": ANY}),
+    },
+    "value",
+)
+
 EXECUTE_CODE: Final = MetaTool(
     name="execute_code",
     description=(
-        "Run a program that calls tools, in a sandbox: loops, filters, many calls; only what it returns comes back. "
-        'Python: issues = tools.github.list_issues(repo="a/b") calls github:list_issues; arguments go by name, '
-        "characters that names cannot have become _; tools.run(id, {...}) takes any id; "
-        'tools.search("words"), tools.describe(id). In parallel: import asyncio; '
-        "a, b = await asyncio.gather(tools.x.f(), tools.x.g()), and then await every call. A failed tool raises "
-        "ToolError (.code, .message). Answer by a top-level return or the last expression, in JSON. No network, no "
-        "host files. Know a tool's arguments before you use it."
+        "Run a program that calls tools, in a sandbox; only its answer comes back. "
+        'Python: tools.github.list_issues(repo="a/b") calls github:list_issues; arguments go by name, '
+        "odd characters become _; tools.run(id, {...}) takes any id; "
+        'tools.search("words"), tools.describe(id). In parallel, and then await every call: import asyncio; '
+        "await asyncio.gather(tools.x.f(), tools.x.g()). A failed tool raises ToolError (.code, .message). Answer by "
+        "a top-level return or the last expression, in JSON. No network, no host files. Know a tool's arguments first."
     ),
     input_schema=closed(
         {
@@ -105,28 +132,33 @@ EXECUTE_CODE: Final = MetaTool(
             "language": text("default python"),
             "timeout_ms": count(1, _MAX_TIMEOUT_MS),
             "max_tool_calls": count(1, _MAX_CALLS),
-            "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids or patterns: github:*"},
+            "allowed_tools": {**TEXTS, "maxItems": _MAX_ALLOWED, "description": "ids, or github:*"},
             "max_bytes": MAX_BYTES,
         },
         ["code"],
     ),
-    output_schema=outcome(
-        {
-            "value": ANY,
-            **CUT,
-            "stdout": TEXT,
-            "stderr": TEXT,
-            "durationMs": NUMBER,
-            "toolCalls": {
-                "type": "array",
-                "items": closed({"tool": TEXT, "ok": FLAG, "ms": ANY, "code": ANY}, ["tool", "ok"]),
-            },
-            "toolCallCount": ANY,
-            "backend": closed({"kind": ANY, "isolation": ANY}),
-        },
-        "value",
-    ),
+    output_schema=_OUTPUT,
     handle=_execute,
+    read_only=False,
+    destructive=True,
+    idempotent=False,
+    once=True,
+)
+
+RUN_WORKFLOW: Final = MetaTool(
+    name="run_workflow",
+    description=(
+        "Run a small program of tool calls, checked before it runs. "
+        'late := collect o in run("shop:orders") where o.days > 9 {o.id}; '
+        'parallel for id in late limit 5 {retry 3 {run("shop:remind", {id})}}; if a {}; for x in xs {}; '
+        'try {} catch e {}; "${len(xs)}"; return late. Inputs: input n: integer = 1'
+    ),
+    input_schema=closed(
+        {"workflow": TEXT, "inputs": OBJECT, "timeout_ms": count(1, _MAX_TIMEOUT_MS), "max_bytes": MAX_BYTES},
+        ["workflow"],
+    ),
+    output_schema=_OUTPUT,
+    handle=_run_workflow,
     read_only=False,
     destructive=True,
     idempotent=False,

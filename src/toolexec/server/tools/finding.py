@@ -224,8 +224,8 @@ _PAGING: Final = {"limit": LIMIT, "cursor": TEXT}
 SEARCH_TOOLS: Final = MetaTool(
     name="search_tools",
     description=(
-        "Start here: find tools by words, best first. "
-        'Each hit has its id and arguments ("?" marks optional ones). query "" lists all; nextCursor gets more.'
+        "Start here: find tools by words. "
+        'Each has its id and arguments ("?": optional). query "" lists all; nextCursor gets more.'
     ),
     input_schema=closed(
         {
@@ -236,7 +236,7 @@ SEARCH_TOOLS: Final = MetaTool(
             "backend": text("kind or name"),
             "read_only": FLAG,
             "destructive": FLAG,
-            "produces": text("argument its result gives, like issue_id"),
+            "produces": text("an argument it gives: issue_id"),
         },
         ["query"],
     ),
@@ -246,7 +246,7 @@ SEARCH_TOOLS: Final = MetaTool(
 
 LIST_TOOLS: Final = MetaTool(
     name="list_tools",
-    description="All tools by id, page by page.",
+    description="All tools, page by page.",
     input_schema=closed(
         {
             **_PAGING,
@@ -261,7 +261,7 @@ LIST_TOOLS: Final = MetaTool(
 
 LIST_NAMESPACES: Final = MetaTool(
     name="list_namespaces",
-    description="Namespaces (the part of an id before the colon) with tool counts.",
+    description="Namespaces with tool counts.",
     input_schema=closed(_PAGING),
     output_schema=closed(
         {

@@ -67,7 +67,7 @@ _SANDBOX: Final = closed(
 
 LIST_BACKENDS: Final = MetaTool(
     name="list_backends",
-    description="Where tools come from, what is down and why, and what runs code.",
+    description="Where tools come from, what is down, and what runs code.",
     input_schema=closed({}),
     output_schema=closed(
         {"backends": {"type": "array", "items": _BACKEND}, "sandboxes": {"type": "array", "items": _SANDBOX}},

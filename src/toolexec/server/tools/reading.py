@@ -145,7 +145,7 @@ _DOC: Final = {
 
 DESCRIBE_TOOL: Final = MetaTool(
     name="describe_tool",
-    description="A tool's arguments and result as JSON Schema; full adds notes, examples and a call to copy.",
+    description="A tool's schemas; full adds notes, examples and a call to copy.",
     input_schema=closed(
         {
             "tool_id": TEXT,
@@ -168,7 +168,7 @@ LIST_TOOL_EXAMPLES: Final = MetaTool(
 
 STUBS: Final = MetaTool(
     name="stubs",
-    description="Typed Python declarations of tools, to write code for execute_code.",
+    description="Typed Python declarations of tools for execute_code.",
     input_schema=closed(
         {"tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED}, "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED}}
     ),

@@ -41,7 +41,7 @@ async def _read(call: MetaCall) -> MetaReply:
 
 READ_RESULT: Final = MetaTool(
     name="read_result",
-    description="Read a result that was too large for one reply, by the handle in its outline.",
+    description="Read a result too large for one reply, by the handle in its outline.",
     input_schema=READ_ARGUMENTS,
     output_schema=_OUTPUT,
     handle=_read,

@@ -181,7 +181,7 @@ def _leaves(value: Any) -> set[str]:
 
 RUN_TOOL: Final = MetaTool(
     name="run_tool",
-    description="Run one tool by its id, with args that fit its input schema (describe_tool has it).",
+    description="Run one tool by its id; describe_tool has the schema of its args.",
     input_schema=closed(
         {
             "tool_id": text("namespace:name"),

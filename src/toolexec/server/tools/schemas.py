@@ -33,7 +33,9 @@ __all__ = [
 
 JSONSchema: TypeAlias = dict[str, Any]
 
-_CHECKED_ONLY: Final = frozenset({"additionalProperties", "exclusiveMinimum", "minItems", "maxItems", "maxLength"})
+_CHECKED_ONLY: Final = frozenset(
+    {"additionalProperties", "exclusiveMinimum", "maxItems", "maxLength", "minimum", "minItems"}
+)
 
 ANY: Final[JSONSchema] = {}
 TEXT: Final[JSONSchema] = {"type": "string"}
@@ -66,8 +68,6 @@ def brief(schema: Mapping[str, Any]) -> JSONSchema:
     """Return *schema* as clients see it: without what only a mistake breaks, such as a limit of 0 items. The server
     checks that all the same, and its error says what is wrong."""
     shown = {key: part for key, part in schema.items() if key not in _CHECKED_ONLY}
-    if shown.get("minimum", 2) < 2:
-        del shown["minimum"]
     if "properties" in shown:
         shown["properties"] = {name: brief(part) for name, part in shown["properties"].items()}
     if "items" in shown:
