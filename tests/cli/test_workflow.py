@@ -1,4 +1,4 @@
-"""The command `workflow`: check, graph, from-chain."""
+"""The command `workflow`: check, graph, record, from-chain."""
 
 from __future__ import annotations
 
@@ -89,6 +89,91 @@ def test_graphs(cli: Cli, written: Written, tmp_path: Path) -> None:
     drawn = tmp_path / "a.svg"
     assert cli("workflow", "graph", file, "--svg", "-o", drawn).exit_code == 0
     assert drawn.read_text().startswith("<svg ")
+
+
+RUN = """input n: integer
+print("begun")
+for i in range(n) {
+  run("math:add", {a: i})
+}
+try { run("slow:count", {n: -1, m: 2}) } catch { null }
+run("math:add", {a: 1})
+"""
+
+
+def test_a_graph_of_a_run(cli: Cli, tools_file: Path, written: Written) -> None:
+    """Each call is at its own node, with its time; what the workflow prints is not in the picture."""
+    file = written("a.workflow", RUN.replace(", m: 2", ""))
+    done = cli("workflow", "graph", file, "n=3", "--run", "-c", tools_file)
+    assert done.exit_code == 0, done.stderr
+    nodes = [line.strip() for line in done.stdout.splitlines() if "<br/>" in line]
+    assert [line.partition("<br/>")[0].partition('"')[2] for line in nodes] == ["math:add", "slow:count", "math:add"]
+    assert "3 calls, " in nodes[0]
+    assert "begun" not in done.stdout
+    assert "begun" in done.stderr
+
+
+def test_a_graph_of_a_saved_result(cli: Cli, tools_file: Path, written: Written) -> None:
+    """The result that --json prints gives the same picture as the run."""
+    file = written("a.workflow", 'run("math:add", {a: 1})\nfail "over"\n')
+    ran = cli("workflow", "graph", file, "--run", "--json", "-c", tools_file)
+    assert ran.exit_code == 1
+    data = json.loads(ran.stdout)
+    assert data["result"]["toolCalls"][0]["line"] == data["result"]["toolCalls"][0]["column"] == 1
+    saved = written("result.json", json.dumps(data["result"]))
+    done = cli("workflow", "graph", file, "--result", saved)
+    assert (done.exit_code, done.stdout) == (0, data["mermaid"])
+    assert "ms" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["n=1"], "give --run, too"),
+        (["--run", "--result", "x.json"], "give it or --run"),
+        (["--result", "x.json"], "cannot read x.json"),
+        (["--result", "a.workflow"], "not JSON"),
+        (["--result", "list.json"], "not the result of a run"),
+        (["--result", "calls.json"], "cannot be read"),
+    ],
+)
+def test_runs_that_cannot_be_drawn(
+    cli: Cli, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    """The command line makes no sense then, and says why."""
+    monkeypatch.chdir(tmp_path)
+    written("a.workflow", "input n: integer = 1\nreturn n\n")
+    written("list.json", "[1]")
+    written("calls.json", '{"ok": true, "toolCalls": [{"line": "x"}]}')
+    done = cli("workflow", "graph", "a.workflow", *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_workflow_of_a_program(cli: Cli, tools_file: Path, written: Written, tmp_path: Path) -> None:
+    """The calls that a program makes become a formatted workflow; a saved result does the same."""
+    program = written(
+        "a.py", 'print("hi")\nx = tools.text.plain(words="some words")\nreturn tools.text.plain(words=x)\n'
+    )
+    expected = 'plain := run("text:plain", {words: "some words"})\nplain_2 := run("text:plain", {words: plain})\n'
+    done = cli("workflow", "record", program, "-c", tools_file)
+    assert (done.exit_code, done.stdout) == (0, f"{expected}return plain_2\n")
+    assert "hi" in done.stderr
+    result = cli("code", program, "-c", tools_file, "--json")
+    saved = written("result.json", result.stdout)
+    made = tmp_path / "made.workflow"
+    assert cli("workflow", "record", "--result", saved, "-o", made).exit_code == 0
+    assert made.read_text() == done.stdout
+    assert cli("workflow", "run", made, "-c", tools_file).stdout.strip() == "some words"
+
+
+def test_a_program_that_fails_is_not_recorded(cli: Cli, tools_file: Path) -> None:
+    """Its failure is shown; one that calls nothing is refused."""
+    done = cli("workflow", "record", "-e", "tools.math.add(a=1)\n1 / 0", "-c", tools_file)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "division" in done.stderr
+    assert cli("workflow", "record", "-e", "1", "-c", tools_file).exit_code == 3
+    assert cli("workflow", "record", "-c", tools_file).exit_code == 2
 
 
 def test_a_workflow_of_a_chain(cli: Cli, written: Written) -> None:

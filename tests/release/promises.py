@@ -45,6 +45,8 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "code program.py -c app.py", 0, r"^4\.5$"),
     ("bare", "workflow check cost.workflow -c app.py", 0, "0 errors"),
     ("bare", "workflow graph cost.workflow", 0, "shop:price"),
+    ("bare", "workflow graph cost.workflow item=tea --run -c app.py", 0, "shop:price<br/>"),
+    ("bare", "workflow record program.py -c app.py", 0, r'run\("shop:price"'),
     ("bare", "workflow from-chain order.json", 0, r'run\("shop:price"'),
     ("bare", "skill list -c cost.workflow", 0, "skill:cost"),
     ("bare", "skill plan cost.workflow item=tea", 0, r'shop:price\(item: "tea"'),

@@ -15,7 +15,7 @@ from toolexec.errors import ConfigurationError, InvalidChainError
 if TYPE_CHECKING:
     from toolexec.exec import Step
 
-__all__ = ["read_args", "read_chain", "read_stdin"]
+__all__ = ["read_args", "read_chain", "read_json", "read_stdin"]
 
 
 def read_stdin() -> str:
@@ -117,6 +117,11 @@ def _read(path: Path) -> str:
         raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise ConfigurationError(f"cannot read {path}: it is not UTF-8 text") from error
+
+
+def read_json(source: str) -> Any:
+    """Return the JSON document in a file (`-`: stdin); raises ConfigurationError when it cannot be read."""
+    return _strict(read_stdin() if source == "-" else _read(Path(source)), source)
 
 
 def read_chain(source: str, stdin: Callable[[], str] = read_stdin) -> list[Step]:

@@ -1,4 +1,4 @@
-"""`toolexec workflow`: check workflows, run, format and draw them, and make them of chains."""
+"""`toolexec workflow`: check workflows, run, format and draw them, and make them of chains and programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from toolexec.cli.session import Session
+    from toolexec.code.types import CodeEvent, CodeResult, EventCallback
     from toolexec.workflow.findings import Finding
 
-__all__ = ["workflow"]
+__all__ = ["read_source", "run_source", "workflow", "write"]
 
 workflow: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Workflows: small programs of tool calls that are checked before they run."
 )
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The workflow; - for stdin.", show_default=False)]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
+]
+Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 
 
 @workflow.command("check")
@@ -43,13 +50,8 @@ def check_files(
 def run_file(
     context: typer.Context,
     file: File,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="INPUTS", help="As the arguments of toolexec run: key=value, ...", show_default=False),
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")
-    ] = None,
+    inputs: Inputs = None,
+    timeout: Timeout = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,14 +79,51 @@ def format_files(
 def graph_file(
     context: typer.Context,
     file: File,
+    inputs: Inputs = None,
+    run: Annotated[bool, typer.Option("--run", help="Run it first, and show how long each call took.")] = False,
+    result: Annotated[
+        str, typer.Option(metavar="FILE", help="Show the calls of this run, as workflow run --json prints it.")
+    ] = "",
     svg: Annotated[bool, typer.Option("--svg", help="SVG, in place of mermaid text.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")] = None,
+    output: Output = None,
+    timeout: Timeout = None,
+    config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a workflow: its calls, choices and loops."""
+    """Draw a workflow: its calls, choices and loops; after a run, with durations and failures."""
+    from toolexec.cli import tracing
     from toolexec.exec import Exec
 
-    perform_command(context, lambda s: graph(s, file, output, as_svg=svg), None, as_json, make=Exec)
+    wanted = tracing.Picture(file, output, svg, run, inputs or (), timeout, result)
+    if run:
+        perform_command(context, lambda s: tracing.draw(s, wanted), config, as_json, tools_needed=False)
+    perform_command(context, lambda s: tracing.draw(s, wanted), None, as_json, make=Exec)
+
+
+@workflow.command("record")
+def record_file(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A program; - for stdin.", show_default=False)
+    ] = None,
+    eval: Annotated[str | None, typer.Option("--eval", "-e", metavar="CODE", help="The program itself.")] = None,
+    result: Annotated[
+        str, typer.Option(metavar="FILE", help="Run nothing: take this run, as toolexec code --json prints it.")
+    ] = "",
+    output: Output = None,
+    timeout: Timeout = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a program, and print a workflow that makes the same tool calls, to start from."""
+    from toolexec.cli import tracing
+    from toolexec.exec import Exec
+
+    if result:
+        perform_command(context, lambda s: tracing.record_saved(s, result, output), None, as_json, make=Exec)
+    perform_command(
+        context, lambda s: tracing.record_run(s, file or "", eval, timeout, output), config, as_json, tools_needed=False
+    )
 
 
 @workflow.command("from-chain")
@@ -151,27 +190,22 @@ async def run(session: Session, file: str, words: Sequence[str], timeout: float 
 
     Raises WorkflowSyntaxError before anything runs, and ConfigurationError for a file that cannot be read.
     """
-    from toolexec.cli.arguments import read_args
     from toolexec.cli.code_output import Printed, show_failure
     from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.cli.finding import connect
     from toolexec.cli.tables import value_text
-    from toolexec.exec.code import WorkflowSettings
-    from toolexec.workflow.inputs import input_schema
-    from toolexec.workflow.parser import parse
 
-    source = read_source(file)
-    inputs = read_args(words, input_schema(parse(source).inputs))
-    await connect(session)
-    screen = session.screen
-    settings = WorkflowSettings(timeout=timeout) if timeout is not None else WorkflowSettings()
+    source, screen = read_source(file), session.screen
     if screen.as_json:
-        result = await session.ex.run_workflow(source, inputs, **settings)
+        result = await run_source(session, source, words, timeout)
         screen.document(result.to_dict())
         return OK if result.ok else FAILED
     printed = Printed(screen)
-    settings["on_event"] = lambda event: printed.event(event) if event.kind == "print" else None
-    result = await session.ex.run_workflow(source, inputs, **settings)
+
+    def hear(event: CodeEvent) -> None:
+        if event.kind == "print":
+            printed.event(event)
+
+    result = await run_source(session, source, words, timeout, hear)
     printed.finish(result)
     if result.error is not None:
         show_failure(screen, result.error)
@@ -179,6 +213,24 @@ async def run(session: Session, file: str, words: Sequence[str], timeout: float 
     if result.value is not None:
         screen.value(value_text(result.value))
     return OK
+
+
+async def run_source(
+    session: Session, source: str, words: Sequence[str], timeout: float | None, on_event: EventCallback | None = None
+) -> CodeResult:
+    """Run a workflow with the inputs that *words* spell; raises WorkflowSyntaxError before anything runs."""
+    from toolexec.cli.arguments import read_args
+    from toolexec.cli.finding import connect
+    from toolexec.exec.code import WorkflowSettings
+    from toolexec.workflow.inputs import input_schema
+    from toolexec.workflow.parser import parse
+
+    inputs = read_args(words, input_schema(parse(source).inputs))
+    await connect(session)
+    settings = WorkflowSettings(on_event=on_event)
+    if timeout is not None:
+        settings["timeout"] = timeout
+    return await session.ex.run_workflow(source, inputs, **settings)
 
 
 async def reformat(session: Session, files: Sequence[str], *, check_only: bool) -> int:
@@ -197,7 +249,7 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
         screen.exact(made.pop("-"))
     for name in changed if not check_only else ():
         if name in made:
-            _write(Path(name), made[name])
+            write(Path(name), made[name])
     if screen.as_json:
         screen.document({"changed": changed})
     else:
@@ -207,35 +259,14 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
     return FAILED if changed and check_only else OK
 
 
-async def graph(session: Session, file: str, output: Path | None, *, as_svg: bool) -> int:
-    """Draw a workflow as mermaid text or SVG. Raises WorkflowSyntaxError, and ConfigurationError for its files."""
-    from toolexec.cli.exit_codes import OK
-    from toolexec.workflow.graph import graph_of, to_mermaid
-    from toolexec.workflow.graph_svg import to_svg
-    from toolexec.workflow.parser import parse
-
-    source = read_source(file)
-    drawn = graph_of(parse(source), source)
-    text = to_svg(drawn) if as_svg else to_mermaid(drawn)
-    if output is not None:
-        _write(output, text)
-    screen = session.screen
-    if screen.as_json:
-        screen.document({"file": str(output)} if output is not None else {"svg" if as_svg else "mermaid": text})
-    elif output is None:
-        screen.exact(text)
-    else:
-        screen.note(f"the graph is in {output}")
-    return OK
-
-
 async def from_chain(session: Session, file: str) -> int:
     """Print the workflow of a chain; raises InvalidChainError, and ConfigurationError for an unreadable file."""
     from toolexec.cli.arguments import read_chain
     from toolexec.cli.exit_codes import OK
+    from toolexec.workflow.formatter import format_workflow
     from toolexec.workflow.from_chain import from_chain as workflow_of
 
-    text = workflow_of(read_chain(file))
+    text = format_workflow(workflow_of(read_chain(file)))
     if session.screen.as_json:
         session.screen.document({"workflow": text})
     else:
@@ -257,7 +288,8 @@ def read_source(name: str) -> str:
         raise ConfigurationError(f"cannot read {name}: {reason}") from error
 
 
-def _write(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
+    """Write a file; raises ConfigurationError when that fails."""
     from toolexec.errors import ConfigurationError
 
     try:

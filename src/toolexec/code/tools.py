@@ -161,13 +161,22 @@ class Tools:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    async def run_tool(self, tool_id: str, args: JSONObject | None = None, *, timeout: float | None = None) -> Result:
+    async def run_tool(
+        self,
+        tool_id: str,
+        args: JSONObject | None = None,
+        *,
+        timeout: float | None = None,
+        at: tuple[int, int] | None = None,
+    ) -> Result:
         """Run one tool; raises as `Runner.run` does, and ToolCallLimitError or ToolNotAllowedError, with nothing run.
 
-        Whatever comes of it is in `tool_calls`, except for a call over the cap.
+        Whatever comes of it is in `tool_calls`, with *at*, except for a call over the cap.
         """
         await checkpoint()
-        return await self.finish(self.admit(tool_id, args, timeout))
+        self._check_open()
+        self._count.reserve()
+        return await self.finish(self._admit(ToolCall(tool_id, args, timeout, origin=self.origin), "run", at))
 
     def admit(self, tool_id: str, args: JSONObject | None = None, timeout: float | None = None) -> AdmittedCall:
         """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
@@ -304,11 +313,11 @@ class Tools:
         if self._closed:
             raise ConnectionClosedError("the run is over; its code cannot call tools any more")
 
-    def _admit(self, call: ToolCall, op: str) -> AdmittedCall:
+    def _admit(self, call: ToolCall, op: str, at: tuple[int, int] | None = None) -> AdmittedCall:
         """Start the record of a call that is counted already."""
         started = perf_counter()
         args, cut = snapshot(call.args, self._room)
-        record = ToolCallRecord(call.tool_id, args, started=started - self._began)
+        record = ToolCallRecord(call.tool_id, args, started=started - self._began, at=at)
         record.cut = cut
         record.is_open = True
         with self._lock:

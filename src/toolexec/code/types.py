@@ -196,14 +196,16 @@ class ToolCallRecord:
 
     `error` is what went wrong, if anything did, and `error_op` whether that was a `run` or a step of a `chain`.
     `duration` is in seconds, `started` seconds after the run began; `backend_kind` says where the tool lives
-    (`local`, `provider`, `mcp`; empty when it was never found). `cut` says that arguments or value were too large to
-    be kept with all the others. `is_open` is true while the call is under way.
+    (`local`, `provider`, `mcp`; empty when it was never found). `at` is the line and column of the call in a workflow;
+    None for other code. `cut` says that arguments or value were too large to be kept with all the others. `is_open` is
+    true while the call is under way.
     """
 
     __slots__ = (
         "_text",
         "_value",
         "args",
+        "at",
         "backend_kind",
         "cut",
         "duration",
@@ -226,6 +228,7 @@ class ToolCallRecord:
         duration: float = 0.0,
         started: float = 0.0,
         backend_kind: str = "",
+        at: tuple[int, int] | None = None,
     ) -> None:
         """*value* must be the record's own; *text* is the value as JSON, parsed at the first access."""
         self.tool_id: str = tool_id
@@ -235,6 +238,7 @@ class ToolCallRecord:
         self.duration: float = duration
         self.started: float = started
         self.backend_kind: str = backend_kind
+        self.at: tuple[int, int] | None = at
         self.cut: bool = False
         self.is_open: bool = False
         self._value = value
@@ -269,6 +273,8 @@ class ToolCallRecord:
             data["structured"] = self.value
         if self.backend_kind:
             data["backendKind"] = self.backend_kind
+        if self.at is not None:
+            data["line"], data["column"] = self.at
         if self.cut:
             data["cut"] = True
         if self.error is not None:

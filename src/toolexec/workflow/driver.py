@@ -142,7 +142,7 @@ class Driver:
     async def _call(self, call: CallRequest) -> None:
         machine, index = self.machine, self._tools.index
         try:
-            result = await self._tools.run_tool(call.tool_id, call.args, timeout=call.timeout)
+            result = await self._tools.run_tool(call.tool_id, call.args, timeout=call.timeout, at=call.at)
             if result.error is not None:
                 raise result.error
         except ToolExecError as error:
