@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from toolexec.cli.replacing import replace_files
 
 Cli = Callable[..., Any]
 
@@ -167,3 +171,37 @@ def test_another_skill_is_not_overwritten(cli: Cli, tools_file: Path, skill: Pat
     assert done.exit_code == 2
     assert "is there already and differs" in done.stderr
     assert (kept / skill.name).read_text() == "mine"
+
+
+def test_a_full_disk_leaves_what_was_there(
+    cli: Cli, tools_file: Path, skill: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No skill is added where one of them cannot be written, and nothing is left behind."""
+    other = tmp_path / "other.workflow"
+    other.write_text(SUM.replace('name = "sum"', 'name = "other"'))
+    kept = tmp_path / "kept"
+    done: list[int] = []
+
+    def full(descriptor: int) -> None:
+        done.append(descriptor)
+        if len(done) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("toolexec.cli.replacing.os.fsync", full)
+    failed = cli("skill", "add", skill, other, "--to", kept, "-c", tools_file)
+    assert failed.exit_code == 2
+    assert "No space left on device" in failed.stderr
+    assert list(kept.iterdir()) == []
+
+
+def test_a_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    """Only its text is another one."""
+    file, link = tmp_path / "a", tmp_path / "link"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    replace_files({link: "new"})
+    assert (file.read_text(), file.stat().st_mode & 0o777, link.is_symlink()) == ("new", 0o640, True)
+    with pytest.raises(OSError):
+        replace_files({file: "newer", tmp_path / "none" / "b": "x"})
+    assert (file.read_text(), sorted(path.name for path in tmp_path.iterdir())) == ("new", ["a", "link"])

@@ -192,7 +192,8 @@ async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
 
 
 def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
-    """Write skills into a directory; raises ConfigurationError, before anything is written, for one that is there."""
+    """Write skills into a directory, all or none; raises ConfigurationError for another one that is there, too."""
+    from toolexec.cli.replacing import replace_files
     from toolexec.errors import ConfigurationError
 
     try:
@@ -200,8 +201,7 @@ def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
             if target.exists() and target.read_text("utf-8") != each.source:
                 raise ConfigurationError(f"{target} is there already and differs; remove it, or rename the skill")
         to.mkdir(parents=True, exist_ok=True)
-        for target, each in found.items():
-            target.write_text(each.source, "utf-8")
+        replace_files({target: each.source for target, each in found.items()})
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot write into {to}: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -247,9 +247,8 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
     screen = session.screen
     if "-" in made and not check_only:
         screen.exact(made.pop("-"))
-    for name in changed if not check_only else ():
-        if name in made:
-            write(Path(name), made[name])
+    if not check_only:
+        _replace({Path(name): made[name] for name in changed if name in made})
     if screen.as_json:
         screen.document({"changed": changed})
     else:
@@ -296,6 +295,16 @@ def write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _replace(texts: Mapping[Path, str]) -> None:
+    from toolexec.cli.replacing import replace_files
+    from toolexec.errors import ConfigurationError
+
+    try:
+        replace_files(texts)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {error.filename}: {error.strerror or error}") from error
 
 
 def _shown(finding: Finding, source: str, name: str) -> Text:
