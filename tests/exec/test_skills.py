@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, Gate, Policy, Rule, tool
+from toolexec import Exec, Gate, Policy, Rule, Tool, tool
+from toolexec.discovery.index import bulk
+from toolexec.discovery.summary import Filters
 from toolexec.errors import (
     ConfigurationError,
     ExecutionError,
@@ -23,6 +25,7 @@ from toolexec.errors import (
     WorkflowCheckError,
     WorkflowSyntaxError,
 )
+from toolexec.model.binding import ProviderBinding
 from toolexec.model.call import Progress
 from toolexec.model.tool import ToolAnnotations
 from toolexec.workflow.skill import Skill
@@ -225,6 +228,40 @@ class TestAdding:
             assert (hints.read_only, hints.idempotent, hints.destructive, hints.open_world) == expected, body
         tool = ex.add_skill(text("s9", 'run("a:drop")', "read_only = true\ndestructive = false\n"))
         assert tool.annotations == ToolAnnotations(read_only=True, destructive=False, open_world=True)
+
+    async def test_hints_follow_tools_that_come_and_change(self, ex: Exec) -> None:
+        """Also by way of another skill; who asks gets them as they are now."""
+        ex.add_skill(text("inner", 'run("b:later")'))
+        ex.add_skill(text("outer", 'run("skill:inner")'))
+        ex.add_skill(text("fixed", 'run("b:later")', "read_only = true\ndestructive = false\n"))
+        ex.add_skill(text("self", 'run("skill:self")'))
+
+        async def found() -> list[str]:
+            return sorted(each.id for each in await ex.search_tools("", 50, filters=Filters(read_only=True)))
+
+        assert await found() == ["a:get", "skill:fixed"]
+        binding = ProviderBinding("b", "later")
+
+        def later(**hints: bool) -> Tool:
+            return Tool(name="later", namespace="b", input_schema={}, annotations=ToolAnnotations(**hints))
+
+        ex.add(later(read_only=True), binding=binding)
+        assert await found() == ["a:get", "b:later", "skill:fixed", "skill:inner", "skill:outer"]
+        doc = await ex.get_tool_doc("skill:outer")
+        assert doc.to_dict()["tool"]["annotations"]["readOnlyHint"] is True
+        bulk(ex.index).replace(later(destructive=True), binding)
+        assert await found() == ["a:get", "skill:fixed"]
+        hints = ex.index.find("skill:outer").tool.annotations  # type: ignore[union-attr]
+        assert (hints.read_only, hints.destructive) == (False, True)
+        ex.index.unregister("b:later")
+        assert ex.index.find("skill:inner").tool.annotations == ToolAnnotations()  # type: ignore[union-attr]
+
+    async def test_a_skill_that_was_taken_out_stays_out(self, ex: Exec) -> None:
+        """A change of its tools does not bring it back."""
+        ex.add_skill(text("one", 'run("b:later")'))
+        ex.index.unregister("skill:one")
+        ex.add(lambda: None, "b:later")
+        assert ex.index.find("skill:one") is None
 
     @pytest.mark.parametrize(
         ("given", "error"),

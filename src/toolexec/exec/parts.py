@@ -131,6 +131,8 @@ class Parts:
                 await self.code.aclose()
         finally:
             self.links.close()
+            if "skills" in self.__dict__:
+                self.skills.close()
             index = self.discovery.index
             close_search = getattr(index, "close_search", None)
             if close_search is None:  # another index, whose searcher is there

@@ -7,12 +7,15 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import ACTIVE
 from toolexec.code.types import CodeEvent
+from toolexec.discovery.index import bulk
 from toolexec.errors import ConfigurationError, ExecutionError
+from toolexec.model.binding import LocalBinding
 from toolexec.model.handler import Handler, ToolContext
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -21,7 +24,7 @@ from toolexec.workflow.findings import check_error
 from toolexec.workflow.skill import Skill
 
 if TYPE_CHECKING:
-    from toolexec.discovery.index import Index
+    from toolexec.discovery.index import ChangeEvent, Index
     from toolexec.exec.adding import Adding
     from toolexec.exec.code import CodeRuns, CodeSettings
 
@@ -58,6 +61,10 @@ class Skills:
         self._code = code
         self.known: dict[str, Skill] = {}
         """The skills that were added, by the IDs of their tools."""
+        self._called: set[str] = set()  # the tools that they name, without versions
+        self._refreshing = Lock()
+        self._is_stale = False
+        self._unwatch: Callable[[], None] | None = None
 
     def add(self, given: Skill | str | Path) -> Tool:
         """Add a skill and return its tool; see `Exec.add_skill`."""
@@ -68,20 +75,57 @@ class Skills:
         handler = Handler(call=partial(self._run, skill), kind="async", wants_context=True)
         tool = self._adding.add(skill.tool(self._hints(skill)), None, handler, None, None)
         self.known[tool.id] = skill
+        self._called |= set(map(_without_version, skill.tools()))
+        if self._unwatch is None:
+            self._unwatch = self._index.on_change(self._changed)
         return tool
 
-    def _hints(self, skill: Skill) -> ToolAnnotations:
-        """Return what follows from the tools that a skill names; nothing where one of them is not known yet."""
-        found = [self._index.find(tool_id) for tool_id in skill.tools()]
+    def close(self) -> None:
+        """Watch the tools no more."""
+        if self._unwatch is not None:
+            self._unwatch()
+
+    def _hints(self, skill: Skill, within: tuple[str, ...] = ()) -> ToolAnnotations:
+        """Return what follows from the tools that a skill names; nothing where one of them is not known yet.
+
+        *within* are the skills that it is a part of: nothing follows from one that would call itself.
+        """
+        found = [self._hints_of(tool_id, (*within, skill.id)) for tool_id in skill.tools()]
         if skill.calls_others or None in found:
             return ToolAnnotations()
-        hints = [set(entry.tool.annotations.on()) for entry in found if entry is not None]
+        hints = [set(each.on()) for each in found if each is not None]
         return ToolAnnotations(
             read_only=all("read_only" in each for each in hints),
             idempotent=all(each & {"read_only", "idempotent"} for each in hints),
             destructive=any("destructive" in each for each in hints),
             open_world=any("open_world" in each for each in hints),
         )
+
+    def _hints_of(self, tool_id: str, within: tuple[str, ...]) -> ToolAnnotations | None:
+        entry = self._index.find(tool_id)
+        if entry is None or entry.tool.id in within:
+            return None
+        skill = self.known.get(entry.tool.id)
+        return entry.tool.annotations if skill is None else skill.annotations(self._hints(skill, within))
+
+    def _changed(self, event: ChangeEvent) -> None:
+        """Bring the hints of all skills up to date after a change of a tool that one of them calls."""
+        if _without_version(event.tool_id) not in self._called:
+            return
+        self._is_stale = True
+        while self._is_stale and self._refreshing.acquire(blocking=False):  # else whoever does so looks again
+            try:
+                self._is_stale = False
+                for tool_id, skill in list(self.known.items()):
+                    self._refresh(tool_id, skill)
+            finally:
+                self._refreshing.release()
+
+    def _refresh(self, tool_id: str, skill: Skill) -> None:
+        entry = self._index.find(tool_id)
+        hints = self._hints(skill)
+        if entry is not None and entry.tool.id == tool_id and entry.tool.annotations != skill.annotations(hints):
+            bulk(self._index).replace(skill.tool(hints), LocalBinding(tool_id))
 
     async def _run(self, skill: Skill, args: JSONObject, context: ToolContext) -> Any:
         """Run a skill; raises ExecutionError, whose cause is what went wrong in it."""
@@ -107,6 +151,10 @@ class Skills:
             failure = ExecutionError(f"{skill.id} failed: {result.error}", tool_id=skill.id, details=details)
             raise failure from result.error
         return result.value
+
+
+def _without_version(tool_id: str) -> str:
+    return ":".join(tool_id.split(":")[:2])
 
 
 class _Reports:

@@ -128,13 +128,23 @@ class Skill:
         listed = self.header.allowed_tools
         return tuple(self.tools() if listed is None else listed)
 
+    def annotations(self, known: ToolAnnotations) -> ToolAnnotations:
+        """Return its hints: those of the front matter, and the *known* ones where that says nothing."""
+        header = self.header
+        return ToolAnnotations(
+            title=header.title,
+            read_only=known.read_only if header.read_only is None else header.read_only,
+            idempotent=known.idempotent if header.idempotent is None else header.idempotent,
+            destructive=known.destructive if header.destructive is None else header.destructive,
+            open_world=known.open_world if header.open_world is None else header.open_world,
+        )
+
     def tool(self, annotations: ToolAnnotations | None = None) -> Tool:
         """Return its definition; raises InvalidToolError and InvalidSchemaError.
 
         *annotations* hold where the front matter says nothing.
         """
-        header, known = self.header, annotations or ToolAnnotations()
-        read_only = known.read_only if header.read_only is None else header.read_only
+        header = self.header
         return Tool(
             name=header.name,
             namespace=NAMESPACE,
@@ -144,13 +154,7 @@ class Skill:
             input_schema=input_schema(self.workflow.inputs),
             output_schema=header.output_schema,
             tags=("skill", *header.tags),
-            annotations=ToolAnnotations(
-                title=header.title,
-                read_only=read_only,
-                idempotent=known.idempotent if header.idempotent is None else header.idempotent,
-                destructive=known.destructive if header.destructive is None else header.destructive,
-                open_world=known.open_world if header.open_world is None else header.open_world,
-            ),
+            annotations=self.annotations(annotations or ToolAnnotations()),
         )
 
 
