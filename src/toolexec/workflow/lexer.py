@@ -62,25 +62,21 @@ KEYWORDS: Final = frozenset(
         "timeout",
     ]
 )
-_OPERATORS: Final = {"||": "or", "&&": "and"} | {
-    text: text for text in ("??", "==", "!=", "<", "<=", ">", ">=", "+", "*", "/", "%")
+_SIMPLE: Final = {text: ("OPERATOR", text) for text in ("??", "==", "!=", "<", "<=", ">", ">=", "+", "*", "/", "%")} | {
+    "||": ("OPERATOR", "or"),
+    "&&": ("OPERATOR", "and"),
+    "!": ("NOT", "not"),
+    ".": ("DOT", "."),
+    "?.": ("SAFE_DOT", "?."),
+    ":": ("COLON", ":"),
+    ":=": ("BIND", ":="),
+    "=": ("EQUAL", "="),
+    "?": ("QMARK", "?"),
+    "|": ("VBAR", "|"),
+    "...": ("SPREAD", "..."),
 }
-_FIXED: Final = {
-    ".": "DOT",
-    "?.": "SAFE_DOT",
-    ",": "COMMA",
-    ":": "COLON",
-    ":=": "BIND",
-    "=": "EQUAL",
-    "?": "QMARK",
-    "|": "VBAR",
-    "-": "MINUS",
-    "!": "NOT",
-    "...": "SPREAD",
-    "(": "LPAR",
-    "[": "LSQB",
-    "?[": "SAFE_BRACKET",
-}
+"""The type and value of each operator that is the same everywhere."""
+_OPENERS: Final = {"(": "LPAR", "[": "LSQB", "?[": "SAFE_BRACKET"}
 _CLOSERS: Final = {
     "(": (")", "RPAR"),
     "[": ("]", "RSQB"),
@@ -242,9 +238,14 @@ class Scan:
                 if ending is not None:
                     previous = "END"
                     yield ending
-            token = make[kind](text, previous, start, position)
+            if kind == "word" and text not in KEYWORDS:  # most tokens are names and operators
+                token = self._token("NAME", text, start, position)
+            elif kind == "operator" and text in _SIMPLE:
+                token = self._token(*_SIMPLE[text], start, position)
+            else:
+                token = make[kind](text, previous, start, position)
+                position = token.end_pos
             previous = token.type
-            position = token.end_pos
             if previous in _DEEPENS:
                 level = levels[-1]
                 level.chain += 1
@@ -325,7 +326,7 @@ class Scan:
     # -- words, operators, numbers ------------------------------------------------------------------------------
 
     def _word(self, word: str, previous: str, start: int, end: int) -> Token:
-        if word not in KEYWORDS or self._is_name(previous, end):
+        if self._is_name(previous, end):
             return self._token("NAME", word, start, end)
         if word == "and" or word == "or":
             return self._token("OPERATOR", word, start, end)
@@ -355,16 +356,14 @@ class Scan:
         return kind == "branches" and previous in _BEGINNING and _NEXT_COLON.match(self.source, end) is not None
 
     def _operator(self, text: str, previous: str, start: int, end: int) -> Token:
-        operator = _OPERATORS.get(text)
-        if operator is not None:
-            return self._token("OPERATOR", operator, start, end)
-        if text == "-" and previous not in _ENDS_VALUE:  # the sign of a number is a part of it
-            found = _SIGNED.match(self.source, end)
-            if found is not None:
-                return self._number("-" + found[1], previous, start, found.end())
-        elif text == ",":
+        """Take a comma or a minus."""
+        if text == ",":
             self.levels[-1].separate()
-        return self._token(_FIXED[text], "not" if text == "!" else text, start, end)
+            return self._token("COMMA", text, start, end)
+        found = _SIGNED.match(self.source, end) if previous not in _ENDS_VALUE else None
+        if found is not None:  # the sign of a number is a part of it
+            return self._number("-" + found[1], previous, start, found.end())
+        return self._token("MINUS", text, start, end)
 
     def _number(self, text: str, previous: str, start: int, end: int) -> Token:
         digits = text.rstrip("hms")
@@ -400,7 +399,7 @@ class Scan:
             return self._open_brace(previous, start, end)
         if text == "?[" and (previous not in _ENDS_VALUE or self.seen[-1].end_pos != start):
             return self._token("QMARK", "?", start, start + 1)  # `c ? [1] : [2]`
-        token = self._token(_FIXED[text], text, start, end)
+        token = self._token(_OPENERS[text], text, start, end)
         if previous in _ENDS_VALUE:
             level.chain += 1
         self._open(Level(text[-1], token, level.blocks))
