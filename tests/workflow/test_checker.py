@@ -1,10 +1,17 @@
 """The checker finds each planted mistake at its place, and nothing in what is right."""
 
+import json
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.depth import examples
 from tests.workflow.corpus import Case, corpus_index, read_corpus
+from tests.workflow.trees import workflows
 
 from toolexec import InMemoryIndex, LocalBinding, Tool
+from toolexec.workflow import nodes as n
 from toolexec.workflow.checker import Finding, check
+from toolexec.workflow.formatter import format_tree
 from toolexec.workflow.parser import parse
 from toolexec.workflow.report import finding_text
 
@@ -154,3 +161,12 @@ def test_deep_and_long_workflows_are_checked() -> None:
 def test_numbers_beyond_floats_are_checked() -> None:
     """A limit that no float can hold is checked as any other."""
     assert [each.kind for each in found(f"while len([]) > 0 limit {10**400} {{ 1 }}")] == []
+
+
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+@given(workflows())
+def test_the_checker_takes_any_tree(tree: n.Workflow) -> None:
+    """Whatever can be parsed gives findings, each with its place, and nothing else."""
+    for found in check(parse(format_tree(tree))):
+        assert found.at.line >= 1
+        assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind

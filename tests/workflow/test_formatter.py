@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.depth import examples
 from tests.workflow.trees import workflows
 
 from toolexec.workflow import nodes as n
@@ -193,7 +194,7 @@ def test_all_comments_are_kept() -> None:
         assert format_workflow(formatted) == formatted
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_a_tree_survives_its_text(tree: n.Workflow) -> None:
     """Parsing what was written gives the same tree, and writing that the same text."""

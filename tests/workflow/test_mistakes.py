@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 from tests.workflow.trees import workflows
 
 from toolexec.errors import CodeError, WorkflowSyntaxError
@@ -316,7 +317,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(
         st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join), st.lists(PIECES, max_size=25).map(" ".join)
@@ -335,7 +336,7 @@ def test_any_text_is_a_workflow_or_a_syntax_error(source: str) -> None:
         assert str(error).startswith(f"line {error.line}, column {error.column}: ")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows(), st.integers(0, 2**32))
 def test_a_mutated_workflow_is_a_workflow_or_a_syntax_error(tree: n.Workflow, seed: int) -> None:
     """Removing, doubling or moving characters and words never gives anything else."""

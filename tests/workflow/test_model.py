@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 from tests.workflow.running import finish
 
 from toolexec.workflow.compiler import compile_workflow
@@ -23,18 +24,22 @@ from toolexec.workflow.nodes import (
     Constant,
     Continue,
     Do,
+    Entry,
     Expression,
     ExpressionStatement,
     Fail,
     For,
     If,
     ListLiteral,
+    Member,
     Name,
+    ObjectLiteral,
     Parallel,
     ParallelFor,
     Print,
     Return,
     Statement,
+    ToolRun,
     Try,
     Unary,
     Value,
@@ -92,6 +97,7 @@ def statements(draw: st.DrawFn, names: tuple[str, ...], own: tuple[str, ...], lo
         "print",
         "fail",
         *(["assign"] if own else []),
+        *([] if loop.startswith("parallel") else ["call"]),
         *([] if loop.startswith("parallel") else ["return"]),
     ]
     kinds += ["block"] * 4 if depth else []
@@ -105,6 +111,10 @@ def statements(draw: st.DrawFn, names: tuple[str, ...], own: tuple[str, ...], lo
     if kind == "assign":
         value: Value = draw(nested(names, own, loop, depth - 1)) if depth and draw(st.booleans()) else expression
         return Assign(Name(draw(st.sampled_from(own))), value)
+    if kind == "call":
+        tool = Constant(draw(st.sampled_from(["echo", "echo", "bad"])))
+        value = Member(ToolRun(tool, ObjectLiteral((Entry("v", expression),))), "v")
+        return Assign(Name(draw(st.sampled_from(own))), value) if own else ExpressionStatement(value)
     if kind == "print":
         return Print((expression,))
     if kind == "return" and draw(st.integers(0, 3)) == 0:
@@ -237,6 +247,9 @@ class Model:
                 return [self.expression(item) for item in items]
             case Conditional(condition=condition, then=then, otherwise=otherwise):
                 return self.expression(then if self.expression(condition) else otherwise)
+            case Member(value=ToolRun(tool=Constant(value=tool), arguments=ObjectLiteral(entries=(entry,)))):
+                found = self.expression(entry.value)
+                return fails() if tool == "bad" else found
             case Unary(operator="not", value=value):
                 return not self.expression(value)
             case Unary(value=value):
@@ -292,7 +305,7 @@ def of_two(operator: str, left: Any, right: Any) -> Any:
     return fails()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programs())
 def test_the_machine_does_what_the_model_does(workflow: Workflow) -> None:
     """Value, failure and output are those of a recursive interpreter of thirty lines."""
@@ -305,7 +318,7 @@ def test_the_machine_does_what_the_model_does(workflow: Workflow) -> None:
         assert ran.printed == model.printed
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(programs(), st.integers(0, 60))
 def test_a_restart_changes_nothing(workflow: Workflow, step: int) -> None:
     """A run that goes on from its JSON after any step gives the same."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.depth import examples
+from tests.workflow.trees import workflows
 
 from toolexec.workflow import nodes as n
+from toolexec.workflow import parser
+from toolexec.workflow.formatter import format_tree
+from toolexec.workflow.lexer import Scan
 from toolexec.workflow.parser import parse
 
 SEEDS = """\
@@ -199,3 +207,12 @@ def test_nodes_know_their_places() -> None:
 def test_line_breaks_of_other_systems() -> None:
     """CR LF and CR are line breaks, and a byte order mark is nothing."""
     assert parse("\ufeffa\r\nb\rx") == parse("a\nb\nx")
+
+
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+@given(workflows())
+def test_lark_gives_the_same_tree(tree: n.Workflow) -> None:
+    """The quick way through its table takes no other turns."""
+    source = format_tree(tree)
+    lark: Any = parser._parser()  # pyright: ignore[reportPrivateUsage]
+    assert parse(source) == lark.parse(Scan(source))
