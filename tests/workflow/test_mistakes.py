@@ -14,8 +14,8 @@ from tests.workflow.trees import workflows
 from toolexec.errors import CodeError, WorkflowSyntaxError
 from toolexec.workflow import nodes as n
 from toolexec.workflow.formatter import format_tree
-from toolexec.workflow.lexer import MAX_BLOCKS, MAX_BRACKETS, MAX_DEPTH
 from toolexec.workflow.parser import MAX_SOURCE, parse
+from toolexec.workflow.tokens import MAX_BLOCKS, MAX_BRACKETS, MAX_DEPTH
 
 WRONG: list[tuple[str, int, int, str, str]] = [
     ('let x = 1', 1, 1, 'there is no `let`', 'write `name := value`'),

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from toolexec.workflow import nodes as n
-from toolexec.workflow.lexer import KEYWORDS
+from toolexec.workflow.tokens import KEYWORDS
 
 NAMES = ("a", "b", "item", "limit_", "x1", "_y")
 KEYS = ("a", "title", "in", "limit", "two words", "", "é", 'q"', "if")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from toolexec.workflow.lexer import Token
-from toolexec.workflow.mistakes import INSTEAD_OF_NAMES, MistakeError, wrong_call, wrong_type
+from toolexec.workflow.habits import INSTEAD_OF_NAMES
+from toolexec.workflow.mistakes import MistakeError, wrong_call, wrong_type
 from toolexec.workflow.nodes import (
     Assign,
     Binary,
@@ -52,6 +52,7 @@ from toolexec.workflow.nodes import (
     Workflow,
 )
 from toolexec.workflow.strings import cook, dedent
+from toolexec.workflow.tokens import Token
 
 __all__ = ["COMPARISONS", "LEVELS", "PREFIX_LEVELS", "TYPES", "Builder"]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from toolexec.workflow.builder import COMPARISONS, LEVELS, PREFIX_LEVELS
+from toolexec.workflow.builder import COMPARISONS, LEVELS
 from toolexec.workflow.nodes import (
     Assign,
     Binary,
@@ -22,7 +21,6 @@ from toolexec.workflow.nodes import (
     Constant,
     Continue,
     Do,
-    Duration,
     Entry,
     Expression,
     ExpressionStatement,
@@ -34,7 +32,6 @@ from toolexec.workflow.nodes import (
     Interpolation,
     ListLiteral,
     Member,
-    Name,
     Node,
     ObjectLiteral,
     Parallel,
@@ -47,25 +44,30 @@ from toolexec.workflow.nodes import (
     Spread,
     ToolRun,
     Try,
-    TypeName,
     Unary,
     Value,
     While,
     Workflow,
+)
+from toolexec.workflow.one_line import (
+    INSERT,
+    POSTFIX,
+    WIDTH,
+    OneLine,
+    head_of_entry,
+    is_tall,
+    level_of,
+    level_of_operand,
+    pieces_of,
+    type_text,
 )
 from toolexec.workflow.parser import parse
 from toolexec.workflow.strings import cook, dedent, escape
 
 __all__ = ["WIDTH", "format_tree", "format_workflow"]
 
-WIDTH: Final = 100
-"""How long a line may be, if it can be broken in an object, a list or a call."""
 _INDENT: Final = 4
 _RESERVE: Final = 2  # for what follows a value on its line: `,`, `)` or ` {`
-_POSTFIX: Final = 10
-_ATOM: Final = 11
-_BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_INSERT: Final = "\0"
 
 
 def format_workflow(source: str) -> str:
@@ -92,7 +94,7 @@ class _Printer:
         self._line: list[str] = []
         self._column = 0
         self._indent = 0
-        self._flat: dict[int, str | None] = {}
+        self._one_line = OneLine()
 
     def text(self) -> str:
         """Return the whole workflow."""
@@ -222,12 +224,11 @@ class _Printer:
                 self._value(value)
             case Input():
                 self._input(node)
-            case Entry(key, value):
-                shown = key if _BARE_KEY.match(key) else f'"{escape(key)}"'
-                self._put(shown)
-                if not (isinstance(value, Name) and value.name == key):
-                    self._put(": ")
-                    self._emit(value)
+            case Entry():
+                head, is_all = head_of_entry(node)
+                self._put(head)
+                if not is_all:
+                    self._emit(node.value)
             case Spread(value):
                 self._put("...")
                 self._emit(value)
@@ -235,7 +236,7 @@ class _Printer:
                 self._emit(node)  # pyright: ignore[reportArgumentType]
 
     def _input(self, node: Input) -> None:
-        self._put(f"input {node.name}: {_type_text(node.type)}")
+        self._put(f"input {node.name}: {type_text(node.type)}")
         if node.default is not None:
             self._put(" = ")
             self._emit(node.default)
@@ -311,7 +312,7 @@ class _Printer:
             only = block.statements[0]
             text = None
             if isinstance(only, ExpressionStatement) and not isinstance(only.value, BlockExpression):
-                text = self._flat_text(only.value)
+                text = self._one_line.short(only.value)
             if text is not None and self._column + len(text) + 5 <= WIDTH:
                 self._put(f" {{ {text} }}")
                 return
@@ -345,8 +346,8 @@ class _Printer:
 
     def _emit(self, node: Expression, level: int = 0) -> None:
         """Write an expression, broken over lines only if it must be; in parentheses if it binds less than *level*."""
-        text = self._flat_text(node)
-        wrapped = _level(node) < level
+        text = self._one_line.short(node)
+        wrapped = level_of(node) < level
         room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
         if text is not None and len(text) <= room and not self._has_comment(node.at):
             self._put(f"({text})" if wrapped else text)
@@ -373,7 +374,7 @@ class _Printer:
                 self._call("run", (tool,) if arguments is None else (tool, arguments), node.at)
                 if timeout is not None:
                     self._put(" timeout ")
-                    self._emit(timeout, _POSTFIX)
+                    self._emit(timeout, POSTFIX)
             case Binary(operator, left, right):
                 own = LEVELS[operator]
                 self._emit(left, own + (own == COMPARISONS))
@@ -387,17 +388,17 @@ class _Printer:
                 self._emit(otherwise)
             case Unary(operator, value):
                 self._put("not " if operator == "not" else "-")
-                self._emit(value, _ATOM + 1 if operator == "-" and _signed(value) else PREFIX_LEVELS[operator])
+                self._emit(value, level_of_operand(node))
             case Member(value, name, safe):
-                self._emit(value, _POSTFIX)
+                self._emit(value, POSTFIX)
                 self._put(f"?.{name}" if safe else f".{name}")
             case Index(value, index, safe):
-                self._emit(value, _POSTFIX)
+                self._emit(value, POSTFIX)
                 self._put("?[" if safe else "[")
                 self._emit(index)
                 self._put("]")
             case Slice(value, start, stop):
-                self._emit(value, _POSTFIX)
+                self._emit(value, POSTFIX)
                 self._put("[")
                 if start is not None:
                     self._emit(start, 1)
@@ -408,13 +409,13 @@ class _Printer:
             case Constant(value) if isinstance(value, str):
                 self._string([value], [])
             case Interpolation(parts):
-                self._string(*_pieces(parts))
+                self._string(*pieces_of(parts))
             case _:
-                self._put(self._inline(node))
+                self._put(self._one_line.whole(node))
 
     def _call(self, function: str, arguments: Sequence[Expression], at: Position) -> None:
         """Write a call; an object or a list as its last argument begins on the same line."""
-        flat = [self._flat_text(argument) for argument in arguments]
+        flat = [self._one_line.short(argument) for argument in arguments]
         width = sum(len(text) + 2 for text in flat if text is not None) + len(function) + 3
         start = self._column if self._line else self._indent
         if None not in flat and start + width <= WIDTH and not self._has_comment(at):
@@ -444,17 +445,17 @@ class _Printer:
 
     def _string(self, strings: list[str], inserts: list[Expression]) -> None:
         """Write a string over several lines if it has some and that is exact, else on one line."""
-        shown = [self._inline(insert) for insert in inserts]
+        shown = [self._one_line.whole(insert) for insert in inserts]
         indent = " " * (self._indent + _INDENT)
-        raw = _INSERT.join([_escape_lines(text) for text in strings])
-        if _is_tall(strings):
+        raw = INSERT.join([_escape_lines(text) for text in strings])
+        if is_tall(strings):
             body = "\n" + "\n".join([indent + line if line else "" for line in raw.split("\n")])
             if raw.endswith("\n"):
                 body += indent
             elif raw.endswith('"'):
                 body = f'{body[:-1]}\\"'
-            if [cook(text) for text in dedent(body.split(_INSERT))] == strings:
-                pieces = body.split(_INSERT)
+            if [cook(text) for text in dedent(body.split(INSERT))] == strings:
+                pieces = body.split(INSERT)
                 whole = pieces[0] + "".join(
                     f"${{{insert}}}{text}" for insert, text in zip(shown, pieces[1:], strict=True)
                 )
@@ -467,160 +468,6 @@ class _Printer:
                 return
         pieces = [escape(text) for text in strings]
         self._put(f'"{pieces[0]}' + "".join(f"${{{a}}}{b}" for a, b in zip(shown, pieces[1:], strict=True)) + '"')
-
-    # -- on one line --------------------------------------------------------------------------------------------
-
-    def _flat_text(self, node: Expression) -> str | None:
-        """Return the expression on one line; None if that is too long, or if it has a string over several."""
-        known = self._flat.get(id(node), "")
-        if known != "":
-            return known
-        text = self._on_one_line(node, self._flat_text)
-        if text is not None and len(text) > WIDTH and not isinstance(node, Constant | Interpolation | Name):
-            text = None
-        if isinstance(node, Constant | Interpolation) and _is_tall(_strings(node)):
-            text = None
-        self._flat[id(node)] = text
-        return text
-
-    def _inline(self, node: Expression) -> str:
-        """Return the expression on one line, however long."""
-        text = self._on_one_line(node, self._inline)
-        assert text is not None
-        return text
-
-    def _on_one_line(self, node: Expression | Spread | Entry, flat: Callable[[Expression], str | None]) -> str | None:
-        """Join the parts of a node as *flat* gives them; None if it gives none for one of them."""
-
-        def part(child: Expression | None, level: int = 0) -> str:
-            if child is None:
-                return ""
-            text = flat(child)
-            if text is None:
-                raise _TooLong
-            return f"({text})" if _level(child) < level else text
-
-        try:
-            return self._join(node, part)
-        except _TooLong:
-            return None
-
-    def _join(self, node: Expression | Spread | Entry, part: Callable[..., str]) -> str:
-        match node:
-            case Constant(value):
-                return _constant(value)
-            case Duration():
-                return node.text
-            case Name(name):
-                return name
-            case Interpolation(parts):
-                strings, inserts = _pieces(parts)
-                shown = zip(inserts, strings[1:], strict=True)
-                rest = "".join(f"${{{self._inline(insert)}}}{escape(text)}" for insert, text in shown)
-                return f'"{escape(strings[0])}{rest}"'
-            case Member(value, name, safe):
-                return f"{part(value, _POSTFIX)}{'?.' if safe else '.'}{name}"
-            case Index(value, index, safe):
-                return f"{part(value, _POSTFIX)}{'?[' if safe else '['}{part(index)}]"
-            case Slice(value, start, stop):
-                return f"{part(value, _POSTFIX)}[{part(start, 1)}:{part(stop, 1)}]"
-            case Unary("not", value):
-                return f"not {part(value, PREFIX_LEVELS['not'])}"
-            case Unary(_, value):
-                return f"-{part(value, _ATOM + 1 if _signed(value) else PREFIX_LEVELS['-'])}"
-            case Binary(operator, left, right):
-                own = LEVELS[operator]
-                return f"{part(left, own + (own == COMPARISONS))} {operator} {part(right, own + 1)}"
-            case Conditional(condition, then, otherwise):
-                return f"{part(condition, 1)} ? {part(then)} : {part(otherwise)}"
-            case ListLiteral(items):
-                return f"[{', '.join([self._join_item(item, part) for item in items])}]"
-            case ObjectLiteral(entries):
-                return f"{{{', '.join([self._join_item(entry, part) for entry in entries])}}}"
-            case Call(function, arguments):
-                return f"{function}({', '.join([part(argument) for argument in arguments])})"
-            case ToolRun(tool, arguments, timeout):
-                given = part(tool) if arguments is None else f"{part(tool)}, {part(arguments)}"
-                return f"run({given})" if timeout is None else f"run({given}) timeout {part(timeout, _POSTFIX)}"
-            case _:
-                raise TypeError(f"{type(node).__name__} is not an expression")
-
-    def _join_item(self, item: Expression | Spread | Entry, part: Callable[..., str]) -> str:
-        if isinstance(item, Spread):
-            return f"...{part(item.value)}"
-        if isinstance(item, Entry):
-            key = item.key if _BARE_KEY.match(item.key) else f'"{escape(item.key)}"'
-            short = isinstance(item.value, Name) and item.value.name == item.key
-            return key if short else f"{key}: {part(item.value)}"
-        return part(item)
-
-
-class _TooLong(Exception):  # noqa: N818 - it ends a search, it is not an error
-    """A part of an expression does not fit on one line."""
-
-
-def _level(node: Expression) -> int:
-    """Return how tightly the expression binds."""
-    match node:
-        case Conditional():
-            return 0
-        case Binary(operator):
-            return LEVELS[operator]
-        case Unary(operator):
-            return PREFIX_LEVELS[operator]
-        case ToolRun(timeout=timeout) if timeout is not None:
-            return LEVELS["timeout"]
-        case _:
-            return _ATOM
-
-
-def _signed(node: Expression) -> bool:
-    """Return whether a minus sign before the expression would be read with its beginning: `-5`, `--x`."""
-    while isinstance(node, Member | Index | Slice):
-        node = node.value
-    if isinstance(node, Constant):
-        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    return isinstance(node, Unary) and node.operator == "-"
-
-
-def _constant(value: bool | float | str | None) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{escape(value)}"' if isinstance(value, str) else repr(value)
-
-
-def _type_text(node: TypeName) -> str:
-    if node.name == "choice":
-        text = " | ".join([f'"{escape(choice)}"' for choice in node.choices])
-    else:
-        text = node.name if node.items is None else f"{node.name}[{_type_text(node.items)}]"
-    return f"{text}?" if node.nullable else text
-
-
-def _pieces(parts: Sequence[str | Expression]) -> tuple[list[str], list[Expression]]:
-    """Return the strings of an interpolation, one more than its inserts, and the inserts."""
-    strings, inserts = [""], list[Expression]()
-    for part in parts:
-        if isinstance(part, str):
-            strings[-1] += part
-        else:
-            inserts.append(part)
-            strings.append("")
-    return strings, inserts
-
-
-def _strings(node: Constant | Interpolation) -> list[str]:
-    if isinstance(node, Interpolation):
-        return _pieces(node.parts)[0]
-    return [node.value] if isinstance(node.value, str) else []
-
-
-def _is_tall(strings: Sequence[str]) -> bool:
-    """Return whether the string reads better over several lines."""
-    inner = _INSERT.join(strings).strip("\n")
-    return "\n" in inner and len(inner) > 30
 
 
 def _escape_lines(text: str) -> str:

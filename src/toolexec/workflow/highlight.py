@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from toolexec.workflow.lexer import KEYWORDS
+from toolexec.workflow.tokens import KEYWORDS
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -18,99 +18,28 @@ from toolexec.workflow.mistakes import (
 )
 from toolexec.workflow.nodes import Position
 from toolexec.workflow.strings import EscapeError, cook, dedent
-
-__all__ = ["KEYWORDS", "MAX_BLOCKS", "MAX_BRACKETS", "MAX_DEPTH", "MAX_INTEGER_BITS", "Level", "Scan", "Token"]
-
-MAX_BRACKETS: Final = 200
-"""How many brackets of all kinds may be open at once."""
-MAX_BLOCKS: Final = 100
-"""How deep blocks may be nested; each `else if` counts as one."""
-MAX_DEPTH: Final = 100
-"""How many operators, members and brackets of one expression may be nested."""
-MAX_INTEGER_BITS: Final = 4096
-
-KEYWORDS: Final = frozenset(
-    [
-        "input",
-        "if",
-        "else",
-        "for",
-        "in",
-        "where",
-        "collect",
-        "while",
-        "limit",
-        "parallel",
-        "retry",
-        "delay",
-        "backoff",
-        "try",
-        "catch",
-        "do",
-        "print",
-        "return",
-        "fail",
-        "break",
-        "continue",
-        "true",
-        "false",
-        "null",
-        "and",
-        "or",
-        "not",
-        "run",
-        "timeout",
-    ]
+from toolexec.workflow.tokens import (
+    BEFORE_BLOCK,
+    BEGINNING,
+    BETWEEN,
+    CLOSERS,
+    DEEPENS,
+    ENDS_VALUE,
+    GOES_ON,
+    IN_EXPRESSIONS,
+    KEYWORDS,
+    MAX_BLOCKS,
+    MAX_BRACKETS,
+    MAX_DEPTH,
+    MAX_INTEGER_BITS,
+    ON_ONE_LINE,
+    OPENERS,
+    SIMPLE,
+    Level,
+    Token,
 )
-_SIMPLE: Final = {text: ("OPERATOR", text) for text in ("??", "==", "!=", "<", "<=", ">", ">=", "+", "*", "/", "%")} | {
-    "||": ("OPERATOR", "or"),
-    "&&": ("OPERATOR", "and"),
-    "!": ("NOT", "not"),
-    ".": ("DOT", "."),
-    "?.": ("SAFE_DOT", "?."),
-    ":": ("COLON", ":"),
-    ":=": ("BIND", ":="),
-    "=": ("EQUAL", "="),
-    "?": ("QMARK", "?"),
-    "|": ("VBAR", "|"),
-    "...": ("SPREAD", "..."),
-}
-"""The type and value of each operator that is the same everywhere."""
-_OPENERS: Final = {"(": "LPAR", "[": "LSQB", "?[": "SAFE_BRACKET"}
-_CLOSERS: Final = {
-    "(": (")", "RPAR"),
-    "[": ("]", "RSQB"),
-    "{": ("}", "RBRACE"),
-    "block": ("}", "END_BLOCK"),
-    "branches": ("}", "END_BLOCK"),
-    "${": ("}", "END_INSERT"),
-}
-_ENDS_VALUE: Final = frozenset(
-    ["NAME", "NUMBER", "DURATION", "STRING", "CLOSE_STRING", "RPAR", "RSQB", "RBRACE", "NULL", "TRUE", "FALSE"]
-)
-_BEFORE_BLOCK: Final = _ENDS_VALUE | {"ELSE", "DO", "TRY", "CATCH", "PARALLEL"}
-_BEGINNING: Final = frozenset(["", "END", "BLOCK", "BRANCHES", "FRONT_MATTER"])
-# After these a line break does not end the statement.
-_GOES_ON: Final = _BEGINNING | {
-    "OPERATOR",
-    "MINUS",
-    "IN",
-    "NOT",
-    "COMMA",
-    "COLON",
-    "BIND",
-    "EQUAL",
-    "DOT",
-    "SAFE_DOT",
-    "VBAR",
-    "ELSE",
-    "DO",
-    "TRY",
-}
-_DEEPENS: Final = frozenset(["OPERATOR", "MINUS", "DOT", "SAFE_DOT", "NOT", "IN", "QMARK", "TIMEOUT"])
-_IN_EXPRESSIONS: Final = frozenset(["in", "not", "timeout", "true", "false", "null", "run"])
-_BETWEEN: Final = frozenset(["newline", "comment", "semicolon"])
-_ON_ONE_LINE: Final = frozenset(["top", "block", "branches"])
+
+__all__ = ["Scan"]
 
 _TOKEN: Final = re.compile(
     r"""[ \t]*(?:
@@ -139,43 +68,6 @@ _TEXT: Final = {
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _FENCE: Final = re.compile(r"\+\+\+[ \t]*\n")
 _FENCE_END: Final = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
-
-
-class Token:
-    """A token as the parser takes it: its type is a terminal of the grammar."""
-
-    __slots__ = ("column", "end_column", "end_line", "end_pos", "line", "start_pos", "type", "value")
-
-    def __init__(self, type: str, value: object, line: int, column: int, start_pos: int, end_pos: int) -> None:
-        self.type = type
-        self.value = value
-        self.line = line
-        self.column = column
-        self.end_line = line
-        self.end_column = column + end_pos - start_pos
-        self.start_pos = start_pos
-        self.end_pos = end_pos
-
-
-class Level:
-    """An open bracket, or the top: what opened it, and how deep the expressions in it are so far."""
-
-    __slots__ = ("blocks", "chain", "deepest", "elses", "inner", "kind", "opener", "string")
-
-    def __init__(self, kind: str, opener: Token | None, blocks: int, string: Token | None = None) -> None:
-        self.kind = kind
-        self.opener = opener
-        self.blocks = blocks  # how many blocks are around
-        self.string = string  # the beginning of the string that goes on after `${ }`
-        self.elses = 0  # `else if` of the statement so far
-        self.chain = 0  # operators of the expression so far
-        self.inner = 0  # depth of the deepest bracket in the expression so far
-        self.deepest = 0  # depth of the deepest expression before
-
-    def separate(self) -> None:
-        """Begin another expression."""
-        self.deepest = max(self.deepest, self.chain + self.inner)
-        self.chain = self.inner = 0
 
 
 class Scan:
@@ -226,7 +118,7 @@ class Scan:
             assert kind is not None  # one of them takes any character, or the end
             start, position = found.span(kind)
             text = source[start:position]
-            if kind in _BETWEEN or (text == "," and levels[-1].kind == "branches"):
+            if kind in BETWEEN or (text == "," and levels[-1].kind == "branches"):
                 self._between(kind, previous, start, position)
                 continue
             if kind == "end":
@@ -240,13 +132,13 @@ class Scan:
                     yield ending
             if kind == "word" and text not in KEYWORDS:  # most tokens are names and operators
                 token = self._token("NAME", text, start, position)
-            elif kind == "operator" and text in _SIMPLE:
-                token = self._token(*_SIMPLE[text], start, position)
+            elif kind == "operator" and text in SIMPLE:
+                token = self._token(*SIMPLE[text], start, position)
             else:
                 token = make[kind](text, previous, start, position)
                 position = token.end_pos
             previous = token.type
-            if previous in _DEEPENS:
+            if previous in DEEPENS:
                 level = levels[-1]
                 level.chain += 1
                 if level.chain + level.inner > MAX_DEPTH:
@@ -269,14 +161,14 @@ class Scan:
         if kind == "comment":
             self._comment(start, end)
         elif kind == "newline":
-            if level.kind in _ON_ONE_LINE:
-                if self._pending is None and (previous not in _GOES_ON) and (previous != "QMARK" or self._in_input):
+            if level.kind in ON_ONE_LINE:
+                if self._pending is None and (previous not in GOES_ON) and (previous != "QMARK" or self._in_input):
                     self._pending = Token("END", "\n", self._line, start - self._line_start + 1, start, end)
             elif level.string is not None and level.string.value == '"':
                 raise self.unclosed(level)
             self._line += 1
             self._line_start = end
-        elif level.kind not in _ON_ONE_LINE or previous not in _BEGINNING:
+        elif level.kind not in ON_ONE_LINE or previous not in BEGINNING:
             self._pending = Token("END", ";", self._line, start - self._line_start + 1, start, end)
 
     def _ending(self, text: str, end: int) -> Token | None:
@@ -330,7 +222,7 @@ class Scan:
             return self._token("NAME", word, start, end)
         if word == "and" or word == "or":
             return self._token("OPERATOR", word, start, end)
-        if word == "not" and previous in _ENDS_VALUE:
+        if word == "not" and previous in ENDS_VALUE:
             rest = _NOT_IN.match(self.source, end)
             if rest is not None:
                 return self._token("OPERATOR", "not in", start, rest.end())
@@ -342,7 +234,7 @@ class Scan:
             self.levels[-1].elses += 1
         elif word == "input":
             self._in_input = True
-        if word not in _IN_EXPRESSIONS:
+        if word not in IN_EXPRESSIONS:
             self.levels[-1].separate()
         return self._token(word.upper(), word, start, end)
 
@@ -353,14 +245,14 @@ class Scan:
         kind = self.levels[-1].kind
         if kind == "{":
             return previous in ("LBRACE", "COMMA") and _NEXT_COLON.match(self.source, end) is not None
-        return kind == "branches" and previous in _BEGINNING and _NEXT_COLON.match(self.source, end) is not None
+        return kind == "branches" and previous in BEGINNING and _NEXT_COLON.match(self.source, end) is not None
 
     def _operator(self, text: str, previous: str, start: int, end: int) -> Token:
         """Take a comma or a minus."""
         if text == ",":
             self.levels[-1].separate()
             return self._token("COMMA", text, start, end)
-        found = _SIGNED.match(self.source, end) if previous not in _ENDS_VALUE else None
+        found = _SIGNED.match(self.source, end) if previous not in ENDS_VALUE else None
         if found is not None:  # the sign of a number is a part of it
             return self._number("-" + found[1], previous, start, found.end())
         return self._token("MINUS", text, start, end)
@@ -397,17 +289,17 @@ class Scan:
             return self._close(text, start, end)
         if text == "{":
             return self._open_brace(previous, start, end)
-        if text == "?[" and (previous not in _ENDS_VALUE or self.seen[-1].end_pos != start):
+        if text == "?[" and (previous not in ENDS_VALUE or self.seen[-1].end_pos != start):
             return self._token("QMARK", "?", start, start + 1)  # `c ? [1] : [2]`
-        token = self._token(_OPENERS[text], text, start, end)
-        if previous in _ENDS_VALUE:
+        token = self._token(OPENERS[text], text, start, end)
+        if previous in ENDS_VALUE:
             level.chain += 1
         self._open(Level(text[-1], token, level.blocks))
         return token
 
     def _open_brace(self, previous: str, start: int, end: int) -> Token:
         level = self.levels[-1]
-        if previous not in _BEFORE_BLOCK:
+        if previous not in BEFORE_BLOCK:
             token = self._token("LBRACE", "{", start, end)
             self._open(Level("{", token, level.blocks))
             return token
@@ -435,7 +327,7 @@ class Scan:
         level = self.levels[-1]
         if level.opener is None:
             raise self.problem(start, f"this `{text}` closes nothing", "remove it, or open the bracket before")
-        closer, type = _CLOSERS[level.kind]
+        closer, type = CLOSERS[level.kind]
         if text != closer:
             opener = level.opener
             where = f"`{_opening(level)}` at line {opener.line}, column {opener.column}"
@@ -456,7 +348,7 @@ class Scan:
         """Make the problem of a bracket that is never closed, at its place."""
         opener = level.opener
         assert opener is not None
-        closer, _ = _CLOSERS[level.kind]
+        closer, _ = CLOSERS[level.kind]
         message = f"this `{_opening(level)}` is never closed"
         return MistakeError(message, opener.line, opener.column, suggestion=f"close it with `{closer}`")
 

@@ -13,10 +13,12 @@ from lark.lexer import Lexer
 
 from toolexec.errors import WorkflowSyntaxError
 from toolexec.workflow.builder import Builder
-from toolexec.workflow.lexer import Scan, Token
-from toolexec.workflow.mistakes import MistakeError, unexpected
+from toolexec.workflow.lexer import Scan
+from toolexec.workflow.mistakes import MistakeError
 from toolexec.workflow.nodes import Workflow
 from toolexec.workflow.table import END, Table, UnexpectedTokenError
+from toolexec.workflow.tokens import Token
+from toolexec.workflow.unexpected import unexpected
 
 __all__ = ["MAX_SOURCE", "parse"]
 

@@ -14,8 +14,9 @@ from lark import Lark
 from lark.parse_tree_builder import ExpandSingleChild
 from lark.parsers.lalr_analysis import Shift
 
-from toolexec.workflow.lexer import Scan, Token
+from toolexec.workflow.lexer import Scan
 from toolexec.workflow.mistakes import MistakeError
+from toolexec.workflow.tokens import Token
 
 __all__ = ["END", "Table", "UnexpectedTokenError"]
 

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from toolexec.errors import InvalidRequestError
 from toolexec.workflow.functions import FUNCTIONS
-from toolexec.workflow.lexer import KEYWORDS
+from toolexec.workflow.tokens import KEYWORDS
 
 __all__ = ["Names", "path_text", "seconds_text", "string_text", "value_text"]
 

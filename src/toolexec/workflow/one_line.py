@@ -1,0 +1,220 @@
+"""Write expressions of workflows on one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from toolexec.workflow.builder import COMPARISONS, LEVELS, PREFIX_LEVELS
+from toolexec.workflow.nodes import (
+    Binary,
+    Call,
+    Conditional,
+    Constant,
+    Duration,
+    Entry,
+    Expression,
+    Index,
+    Interpolation,
+    ListLiteral,
+    Member,
+    Name,
+    ObjectLiteral,
+    Slice,
+    Spread,
+    ToolRun,
+    TypeName,
+    Unary,
+)
+from toolexec.workflow.strings import escape
+
+__all__ = [
+    "INSERT",
+    "POSTFIX",
+    "WIDTH",
+    "OneLine",
+    "head_of_entry",
+    "is_tall",
+    "level_of",
+    "level_of_operand",
+    "pieces_of",
+    "type_text",
+]
+
+WIDTH: Final = 100
+"""How long a line may be, if it can be broken in an object, a list or a call."""
+POSTFIX: Final = 10
+"""How tightly members and calls bind."""
+_ATOM: Final = 11
+_BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+INSERT: Final = "\0"
+"""Stands between the strings of an interpolation."""
+
+
+class OneLine:
+    """Expressions on one line; what was asked before is known."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str | None] = {}
+
+    def short(self, node: Expression) -> str | None:
+        """Return the expression on one line; None if that is too long, or if it has a string over several."""
+        if id(node) in self._known:
+            return self._known[id(node)]
+        text = self._on_one_line(node, self.short)
+        if text is not None and len(text) > WIDTH and not isinstance(node, Constant | Interpolation | Name):
+            text = None
+        if isinstance(node, Constant | Interpolation) and is_tall(_strings(node)):
+            text = None
+        self._known[id(node)] = text
+        return text
+
+    def whole(self, node: Expression) -> str:
+        """Return the expression on one line, however long."""
+        text = self._on_one_line(node, self.whole)
+        assert text is not None
+        return text
+
+    def _on_one_line(self, node: Expression | Spread | Entry, flat: Callable[[Expression], str | None]) -> str | None:
+        """Join the parts of a node as *flat* gives them; None if it gives none for one of them."""
+
+        def part(child: Expression | None, level: int = 0) -> str:
+            if child is None:
+                return ""
+            text = flat(child)
+            if text is None:
+                raise _TooLong
+            return f"({text})" if level_of(child) < level else text
+
+        try:
+            return self._join(node, part)
+        except _TooLong:
+            return None
+
+    def _join(self, node: Expression | Spread | Entry, part: Callable[..., str]) -> str:
+        match node:
+            case Constant(value):
+                return _constant(value)
+            case Duration():
+                return node.text
+            case Name(name):
+                return name
+            case Interpolation(parts):
+                strings, inserts = pieces_of(parts)
+                shown = zip(inserts, strings[1:], strict=True)
+                rest = "".join(f"${{{self.whole(insert)}}}{escape(text)}" for insert, text in shown)
+                return f'"{escape(strings[0])}{rest}"'
+            case Member(value, name, safe):
+                return f"{part(value, POSTFIX)}{'?.' if safe else '.'}{name}"
+            case Index(value, index, safe):
+                return f"{part(value, POSTFIX)}{'?[' if safe else '['}{part(index)}]"
+            case Slice(value, start, stop):
+                return f"{part(value, POSTFIX)}[{part(start, 1)}:{part(stop, 1)}]"
+            case Unary(operator, value):
+                return f"{'not ' if operator == 'not' else '-'}{part(value, level_of_operand(node))}"
+            case Binary(operator, left, right):
+                own = LEVELS[operator]
+                return f"{part(left, own + (own == COMPARISONS))} {operator} {part(right, own + 1)}"
+            case Conditional(condition, then, otherwise):
+                return f"{part(condition, 1)} ? {part(then)} : {part(otherwise)}"
+            case ListLiteral(items):
+                return f"[{', '.join([self._join_item(item, part) for item in items])}]"
+            case ObjectLiteral(entries):
+                return f"{{{', '.join([self._join_item(entry, part) for entry in entries])}}}"
+            case Call(function, arguments):
+                return f"{function}({', '.join([part(argument) for argument in arguments])})"
+            case ToolRun(tool, arguments, timeout):
+                given = part(tool) if arguments is None else f"{part(tool)}, {part(arguments)}"
+                return f"run({given})" if timeout is None else f"run({given}) timeout {part(timeout, POSTFIX)}"
+            case _:
+                raise TypeError(f"{type(node).__name__} is not an expression")
+
+    def _join_item(self, item: Expression | Spread | Entry, part: Callable[..., str]) -> str:
+        if isinstance(item, Spread):
+            return f"...{part(item.value)}"
+        if isinstance(item, Entry):
+            key, is_all = head_of_entry(item)
+            return key if is_all else f"{key}{part(item.value)}"
+        return part(item)
+
+
+class _TooLong(Exception):  # noqa: N818 - it ends a search, it is not an error
+    """A part of an expression does not fit on one line."""
+
+
+def level_of(node: Expression) -> int:
+    """Return how tightly the expression binds."""
+    match node:
+        case Conditional():
+            return 0
+        case Binary(operator):
+            return LEVELS[operator]
+        case Unary(operator):
+            return PREFIX_LEVELS[operator]
+        case ToolRun(timeout=timeout) if timeout is not None:
+            return LEVELS["timeout"]
+        case _:
+            return _ATOM
+
+
+def level_of_operand(node: Unary) -> int:
+    """Return how tightly the operand of a prefix must bind to stand there without parentheses."""
+    return _ATOM + 1 if node.operator == "-" and _signed(node.value) else PREFIX_LEVELS[node.operator]
+
+
+def head_of_entry(entry: Entry) -> tuple[str, bool]:
+    """Return what is before the value of an entry, and whether that is all there is to write: `name` or `key: `."""
+    key = entry.key if _BARE_KEY.match(entry.key) else f'"{escape(entry.key)}"'
+    is_all = isinstance(entry.value, Name) and entry.value.name == entry.key
+    return key if is_all else f"{key}: ", is_all
+
+
+def _signed(node: Expression) -> bool:
+    """Return whether a minus sign before the expression would be read with its beginning: `-5`, `--x`."""
+    while isinstance(node, Member | Index | Slice):
+        node = node.value
+    if isinstance(node, Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    return isinstance(node, Unary) and node.operator == "-"
+
+
+def _constant(value: bool | float | str | None) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{escape(value)}"' if isinstance(value, str) else repr(value)
+
+
+def type_text(node: TypeName) -> str:
+    """Return the type of an input."""
+    if node.name == "choice":
+        text = " | ".join([f'"{escape(choice)}"' for choice in node.choices])
+    else:
+        text = node.name if node.items is None else f"{node.name}[{type_text(node.items)}]"
+    return f"{text}?" if node.nullable else text
+
+
+def pieces_of(parts: Sequence[str | Expression]) -> tuple[list[str], list[Expression]]:
+    """Return the strings of an interpolation, one more than its inserts, and the inserts."""
+    strings, inserts = [""], list[Expression]()
+    for part in parts:
+        if isinstance(part, str):
+            strings[-1] += part
+        else:
+            inserts.append(part)
+            strings.append("")
+    return strings, inserts
+
+
+def _strings(node: Constant | Interpolation) -> list[str]:
+    if isinstance(node, Interpolation):
+        return pieces_of(node.parts)[0]
+    return [node.value] if isinstance(node.value, str) else []
+
+
+def is_tall(strings: Sequence[str]) -> bool:
+    """Return whether the string reads better over several lines."""
+    inner = INSERT.join(strings).strip("\n")
+    return "\n" in inner and len(inner) > 30

@@ -1,0 +1,154 @@
+"""Tokens of workflows, what each of them says about its neighbours, and what is open while they are read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "BEFORE_BLOCK",
+    "BEGINNING",
+    "BETWEEN",
+    "CLOSERS",
+    "DEEPENS",
+    "ENDS_VALUE",
+    "GOES_ON",
+    "IN_EXPRESSIONS",
+    "KEYWORDS",
+    "MAX_BLOCKS",
+    "MAX_BRACKETS",
+    "MAX_DEPTH",
+    "MAX_INTEGER_BITS",
+    "ON_ONE_LINE",
+    "OPENERS",
+    "SIMPLE",
+    "Level",
+    "Token",
+]
+
+MAX_BRACKETS: Final = 200
+"""How many brackets of all kinds may be open at once."""
+MAX_BLOCKS: Final = 100
+"""How deep blocks may be nested; each `else if` counts as one."""
+MAX_DEPTH: Final = 100
+"""How many operators, members and brackets of one expression may be nested."""
+MAX_INTEGER_BITS: Final = 4096
+
+KEYWORDS: Final = frozenset(
+    [
+        "input",
+        "if",
+        "else",
+        "for",
+        "in",
+        "where",
+        "collect",
+        "while",
+        "limit",
+        "parallel",
+        "retry",
+        "delay",
+        "backoff",
+        "try",
+        "catch",
+        "do",
+        "print",
+        "return",
+        "fail",
+        "break",
+        "continue",
+        "true",
+        "false",
+        "null",
+        "and",
+        "or",
+        "not",
+        "run",
+        "timeout",
+    ]
+)
+SIMPLE: Final = {text: ("OPERATOR", text) for text in ("??", "==", "!=", "<", "<=", ">", ">=", "+", "*", "/", "%")} | {
+    "||": ("OPERATOR", "or"),
+    "&&": ("OPERATOR", "and"),
+    "!": ("NOT", "not"),
+    ".": ("DOT", "."),
+    "?.": ("SAFE_DOT", "?."),
+    ":": ("COLON", ":"),
+    ":=": ("BIND", ":="),
+    "=": ("EQUAL", "="),
+    "?": ("QMARK", "?"),
+    "|": ("VBAR", "|"),
+    "...": ("SPREAD", "..."),
+}
+"""The type and value of each operator that is the same everywhere."""
+OPENERS: Final = {"(": "LPAR", "[": "LSQB", "?[": "SAFE_BRACKET"}
+CLOSERS: Final = {
+    "(": (")", "RPAR"),
+    "[": ("]", "RSQB"),
+    "{": ("}", "RBRACE"),
+    "block": ("}", "END_BLOCK"),
+    "branches": ("}", "END_BLOCK"),
+    "${": ("}", "END_INSERT"),
+}
+ENDS_VALUE: Final = frozenset(
+    ["NAME", "NUMBER", "DURATION", "STRING", "CLOSE_STRING", "RPAR", "RSQB", "RBRACE", "NULL", "TRUE", "FALSE"]
+)
+BEFORE_BLOCK: Final = ENDS_VALUE | {"ELSE", "DO", "TRY", "CATCH", "PARALLEL"}
+BEGINNING: Final = frozenset(["", "END", "BLOCK", "BRANCHES", "FRONT_MATTER"])
+# After these a line break does not end the statement.
+GOES_ON: Final = BEGINNING | {
+    "OPERATOR",
+    "MINUS",
+    "IN",
+    "NOT",
+    "COMMA",
+    "COLON",
+    "BIND",
+    "EQUAL",
+    "DOT",
+    "SAFE_DOT",
+    "VBAR",
+    "ELSE",
+    "DO",
+    "TRY",
+}
+DEEPENS: Final = frozenset(["OPERATOR", "MINUS", "DOT", "SAFE_DOT", "NOT", "IN", "QMARK", "TIMEOUT"])
+IN_EXPRESSIONS: Final = frozenset(["in", "not", "timeout", "true", "false", "null", "run"])
+BETWEEN: Final = frozenset(["newline", "comment", "semicolon"])
+ON_ONE_LINE: Final = frozenset(["top", "block", "branches"])
+
+
+class Token:
+    """A token as the parser takes it: its type is a terminal of the grammar."""
+
+    __slots__ = ("column", "end_column", "end_line", "end_pos", "line", "start_pos", "type", "value")
+
+    def __init__(self, type: str, value: object, line: int, column: int, start_pos: int, end_pos: int) -> None:
+        self.type = type
+        self.value = value
+        self.line = line
+        self.column = column
+        self.end_line = line
+        self.end_column = column + end_pos - start_pos
+        self.start_pos = start_pos
+        self.end_pos = end_pos
+
+
+class Level:
+    """An open bracket, or the top: what opened it, and how deep the expressions in it are so far."""
+
+    __slots__ = ("blocks", "chain", "deepest", "elses", "inner", "kind", "opener", "string")
+
+    def __init__(self, kind: str, opener: Token | None, blocks: int, string: Token | None = None) -> None:
+        self.kind = kind
+        self.opener = opener
+        self.blocks = blocks  # how many blocks are around
+        self.string = string  # the beginning of the string that goes on after `${ }`
+        self.elses = 0  # `else if` of the statement so far
+        self.chain = 0  # operators of the expression so far
+        self.inner = 0  # depth of the deepest bracket in the expression so far
+        self.deepest = 0  # depth of the deepest expression before
+
+    def separate(self) -> None:
+        """Begin another expression."""
+        self.deepest = max(self.deepest, self.chain + self.inner)
+        self.chain = self.inner = 0
