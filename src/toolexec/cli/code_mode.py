@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from toolexec.cli.code_input import CodeOptions
 
 __all__ = ["code", "doctor", "sandbox"]
 
@@ -107,37 +111,21 @@ def code(
     In Python: tools.git.git_log(max_count=3) calls a tool, and `return` or the last expression gives the value. What
     it prints comes as it is printed. A value of null is not shown; --json always has it.
     """
+    options = _options(locals())
     from toolexec.cli import code as command
+
+    perform_command(context, lambda session: command.run(session, options), config, as_json, tools_needed=False)
+
+
+def _options(given: Mapping[str, Any]) -> CodeOptions:
+    """Return the options of a program: those of the command line by their names, which are the same."""
+    from dataclasses import fields
+
     from toolexec.cli.code_input import CodeOptions
 
-    words = [*([file] if file is not None and eval is not None else []), *(args or [])]  # after -e, all are its words
-    options = CodeOptions(
-        file=file or "",
-        text=eval,
-        language=language,
-        timeout=timeout,
-        max_tool_calls=max_tool_calls or 0,
-        max_chain_steps=max_chain_steps or 0,
-        memory=memory,
-        disk=disk,
-        cpu_ms=cpu_ms or 0,
-        cpus=cpus or 0,
-        pids=pids or 0,
-        allow=allow or (),
-        env=env or (),
-        files=files or (),
-        out_dir=out_dir,
-        profile=profile or "",
-        unsafe=unsafe,
-        seed=seed,
-        now=now,
-        best_effort=best_effort,
-        args=words,
-        stdin=stdin,
-        packages=packages or (),
-        trace=trace,
-    )
-    perform_command(context, lambda session: command.run(session, options), config, as_json, tools_needed=False)
+    said = {each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None}
+    first = [given["file"]] if given["file"] is not None and given["eval"] is not None else []  # after -e all are words
+    return CodeOptions(**{**said, "text": given["eval"], "args": [*first, *(given["args"] or [])]})
 
 
 def _perform_with_default(context: typer.Context, command: object, as_json: bool) -> None:
