@@ -416,7 +416,7 @@ class TestSessions:
                 await session.execute_code("x")
 
     async def test_a_workflow_in_a_session(self, ex: Exec) -> None:
-        """It runs beside the sandbox, within the settings of the session; the state of the sandbox stays."""
+        """The workflow runs beside the sandbox, within the settings of the session; the state of the sandbox stays."""
         async with ex.session(max_tool_calls=2, allowed_tools=["math:add"]) as session:
             await session.execute_code("x = 5")
             result = await session.execute_code('return run("math:add", {a: 1})', language="workflow")

@@ -230,7 +230,7 @@ class TestAdding:
         assert tool.annotations == ToolAnnotations(read_only=True, destructive=False, open_world=True)
 
     async def test_hints_follow_tools_that_come_and_change(self, ex: Exec) -> None:
-        """Also by way of another skill; who asks gets them as they are now."""
+        """Hints are up to date, also those that follow from another skill."""
         ex.add_skill(text("inner", 'run("b:later")'))
         ex.add_skill(text("outer", 'run("skill:inner")'))
         ex.add_skill(text("fixed", 'run("b:later")', "read_only = true\ndestructive = false\n"))

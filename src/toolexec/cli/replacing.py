@@ -12,14 +12,14 @@ from shutil import copymode
 __all__ = ["replace_files"]
 
 
-def replace_files(texts: Mapping[Path, str]) -> None:
-    """Write texts to files, all or none: each is complete on the disk, beside its place, before the first one takes it.
+def replace_files(contents: Mapping[Path, str]) -> None:
+    """Write contents to files, all or none: each is complete on the disk, beside its place, before the first one takes it.
 
     A file that is there keeps its mode, and a link goes on leading to it. Raises OSError.
     """
     new: dict[Path, Path] = {}
     try:
-        for path, text in texts.items():
+        for path, text in contents.items():
             target = path.resolve()
             new[target] = temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
             with temporary.open("x", encoding="utf-8") as file:

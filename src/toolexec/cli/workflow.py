@@ -201,11 +201,11 @@ async def run(session: Session, file: str, words: Sequence[str], timeout: float 
         return OK if result.ok else FAILED
     printed = Printed(screen)
 
-    def hear(event: CodeEvent) -> None:
+    def receive(event: CodeEvent) -> None:
         if event.kind == "print":
             printed.event(event)
 
-    result = await run_source(session, source, words, timeout, hear)
+    result = await run_source(session, source, words, timeout, receive)
     printed.finish(result)
     if result.error is not None:
         show_failure(screen, result.error)
@@ -297,12 +297,12 @@ def write(file: Path, text: str) -> None:
         raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
 
 
-def _replace(texts: Mapping[Path, str]) -> None:
+def _replace(contents: Mapping[Path, str]) -> None:
     from toolexec.cli.replacing import replace_files
     from toolexec.errors import ConfigurationError
 
     try:
-        replace_files(texts)
+        replace_files(contents)
     except OSError as error:
         raise ConfigurationError(f"cannot write {error.filename}: {error.strerror or error}") from error
 

@@ -113,7 +113,9 @@ class Skills:
         if _without_version(event.tool_id) not in self._called:
             return
         self._is_stale = True
-        while self._is_stale and self._refreshing.acquire(blocking=False):  # else whoever does so looks again
+        while self._is_stale and self._refreshing.acquire(
+            blocking=False
+        ):  # else another thread does so, and looks again
             try:
                 self._is_stale = False
                 for tool_id, skill in list(self.known.items()):

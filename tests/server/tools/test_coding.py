@@ -233,7 +233,7 @@ class TestWorkflows:
         assert refuses(RUN_WORKFLOW)
 
     async def test_progress_of_calls(self, counter: Counter) -> None:
-        """Each call is told when it ended."""
+        """Each call is reported when it ended."""
         await counter.value(RUN_WORKFLOW, workflow='run("shop:nothing")')
         assert [(each.done, each.message) for each in counter.progress] == [
             (0, "started"),
