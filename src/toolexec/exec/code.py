@@ -112,8 +112,8 @@ class CodeRuns:
 
     @property
     def in_use(self) -> bool:
-        """Whether there are sandboxes already."""
-        return self._runtime is not None
+        """Whether code has run, or may have."""
+        return self._runtime is not None or self._executor is not None
 
     @property
     def runtime(self) -> Runtime:

@@ -109,7 +109,7 @@ class Parts:
 
     @property
     def code_is_in_use(self) -> bool:
-        """Whether there are sandboxes already."""
+        """Whether code has run, or may have."""
         return "code" in self.__dict__ and self.code.in_use
 
     @cached_property
