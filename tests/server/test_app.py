@@ -163,7 +163,7 @@ async def test_pages_of_the_list(era: str) -> None:
             if (cursor := page.next_cursor) is None:
                 break
         assert pages == 4
-        assert len(set(names)) == len(names) == 11
+        assert len(set(names)) == len(names) == 12
         for forged in ("garbage", "AAAA", ""):
             with pytest.raises(MCPError, match="invalid cursor") as caught:
                 await client.list_tools(cursor=forged)

@@ -123,9 +123,12 @@ def _options(given: Mapping[str, Any]) -> CodeOptions:
 
     from toolexec.cli.code_input import CodeOptions
 
-    said = {each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None}
+    said: dict[str, Any] = {
+        each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None
+    }
     first = [given["file"]] if given["file"] is not None and given["eval"] is not None else []  # after -e all are words
-    return CodeOptions(**{**said, "text": given["eval"], "args": [*first, *(given["args"] or [])]})
+    said |= {"text": given["eval"], "args": [*first, *(given["args"] or [])]}
+    return CodeOptions(**said)
 
 
 def _perform_with_default(context: typer.Context, command: object, as_json: bool) -> None:

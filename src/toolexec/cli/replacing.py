@@ -13,7 +13,7 @@ __all__ = ["replace_files"]
 
 
 def replace_files(contents: Mapping[Path, str]) -> None:
-    """Write contents to files, all or none: each is complete on the disk, beside its place, before the first one takes it.
+    """Write files, all or none: each is complete on the disk, beside its place, before the first one takes it.
 
     A file that is there keeps its mode, and a link goes on leading to it. Raises OSError.
     """

@@ -26,8 +26,8 @@ _OUTPUT_BYTES: Final = 8000
 
 async def _execute(call: MetaCall) -> MetaReply:
     args = call.args
-    own: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
-    return await _run(call, lambda settings: call.ex.execute_code(args["code"], **own, **settings))
+    more: CodeSettings = {"language": args.get("language", ""), "allowed_tools": args.get("allowed_tools")}
+    return await _run(call, lambda settings: call.ex.execute_code(args["code"], **{**settings, **more}))
 
 
 async def _run_workflow(call: MetaCall) -> MetaReply:
