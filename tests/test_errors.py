@@ -103,11 +103,14 @@ CODES = {
     "WorkflowSyntaxError": "workflow_syntax",
 }
 FURTHER_CODES = {
+    "AuditError": ("ledger",),
     "BackendError": ("backend_exists", "tool_collision"),
+    "BackendUnavailableError": ("circuit_open",),
     "ConfigurationError": ("already_started", "invalid_detail", "invalid_provider", "not_started"),
     "InvalidRequestError": ("invalid_module", "missing_code", "missing_gateway"),
     "InvalidSchemaError": ("unsupported_schema",),
     "InvalidToolError": ("example_too_large", "invalid_binding"),
+    "PolicyError": ("effect_in_progress", "outcome_unknown"),
 }
 RETRYABLE = {
     "BackendBusyError",

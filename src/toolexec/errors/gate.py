@@ -17,9 +17,12 @@ __all__ = [
 
 
 class PolicyError(ToolExecError):
-    """A rule forbids the call; nothing has run."""
+    """A rule forbids the call; nothing has run. With the code `outcome_unknown` the same call was made before, and may
+    have done its work (`details["effect"]` is the ID of its record in the ledger of effects); with
+    `effect_in_progress` it is still under way."""
 
     code = "policy_denied"
+    further_codes = ("effect_in_progress", "outcome_unknown")
     default_never_began = True
 
     @property
@@ -65,9 +68,11 @@ class RateLimitedError(ToolExecError):
 
 
 class AuditError(ToolExecError):
-    """The audit log cannot be written, or does not verify; a call that could not be logged was not made."""
+    """The audit log cannot be written, or does not verify; a call that could not be logged was not made. With the code
+    `ledger` it is the ledger of effects that cannot be used."""
 
     code = "audit"
+    further_codes = ("ledger",)
 
 
 class ResultNotFoundError(ToolExecError):

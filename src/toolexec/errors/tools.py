@@ -307,7 +307,8 @@ class BackendDisabledError(BackendError):
 
 class BackendUnavailableError(BackendError):
     """The backend is not connected; the message has the reason and, for a process, the last lines it printed. Callers
-    and models read another one, with the backend's name and what to do (`public`).
+    and models read another one, with the backend's name and what to do (`public`). With the code `circuit_open` it
+    failed too often just now and is left alone; `details["retry_after"]` says for how many seconds.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -320,10 +321,13 @@ class BackendUnavailableError(BackendError):
     """
 
     code = "backend_unavailable"
+    further_codes = ("circuit_open",)
     default_retryable = True
 
     def public(self) -> ToolExecError:
         """Implement `ToolExecError.public`."""
+        if self.code == "circuit_open":
+            return self
         return reworded(
             self,
             f"{_named(self.backend)} is unavailable: try again later or use another tool; operators find the reason in "

@@ -252,12 +252,13 @@ def _arguments(step: Step, previous: JSONValue) -> JSONDict:
 async def _try_again(runner: Runner, index: Index, step: Step, call: ToolCall, done: StepResult) -> StepResult:
     """More attempts, as long as the failure is retryable; the last outcome, with the time that all of them took."""
     started, spent, pause = perf_counter(), done.duration, step.retry_pause
-    for attempt in range(2, step.retries + 2):
+    for _ in range(step.retries):
         if done.error is None or not done.error.retryable or not _repeatable(index, step.tool_id):
             break
         await asyncio.sleep(min(pause, _MAX_PAUSE))
         pause *= 2
+        attempts = done.attempts
         done, _ = await run_step(runner, call, done.index, step.name)
-        done.attempts = attempt
+        done.attempts += attempts
     done.duration = spent + perf_counter() - started
     return done

@@ -64,7 +64,9 @@ class ToolCall:
     because that would triple the cost of making one.) No `args` means `{}`. `timeout` is in seconds; None leaves it to
     the runner. `fallback` lets `stream` answer for a tool that cannot stream with a single `done` event. `origin` says
     who makes the call and on which path. `run_id` is empty until it is needed; see `identify`. A backend sets
-    `waiting` as long as the call certainly has not begun; it names what the call waits for.
+    `waiting` as long as the call certainly has not begun; it names what the call waits for. `idempotency_key` is the
+    same for all attempts at one effect: a backend whose service takes such keys passes it on. `fresh` has the tool
+    called although a cache may know the answer.
     """
 
     tool_id: str
@@ -75,6 +77,8 @@ class ToolCall:
     origin: Origin = HERE
     run_id: str = ""
     waiting: str = ""
+    idempotency_key: str = ""
+    fresh: bool = False
     resolution: object = field(default=None, init=False, repr=False, compare=False)
     """What the rules around this very call have found out about it; a copy of the call begins without it."""
 

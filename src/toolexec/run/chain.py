@@ -62,7 +62,8 @@ async def run_step(runner: Runner, call: ToolCall, index: int, name: str = "") -
     except ToolExecError as error:
         return StepResult(index, call.tool_id, name, args, None, error, 0.0, False, 1), None
     error, seconds = result.error, result.duration
-    return StepResult(index, result.tool_id, name, args, result.value, error, seconds, False, 1, result), result
+    attempts = result.attempts
+    return StepResult(index, result.tool_id, name, args, result.value, error, seconds, False, attempts, result), result
 
 
 def notify(callback: ProgressCallback | None, done: int, total: int | None, message: str) -> None:

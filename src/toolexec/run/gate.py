@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CoroutineType
@@ -24,6 +24,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = [
+    "CallsOthers",
     "Find",
     "Gate",
     "GatePart",
@@ -45,6 +46,16 @@ class GatePart(Protocol):
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that keeps the rule around *inner*."""
+        ...
+
+
+@runtime_checkable
+class CallsOthers(Protocol):
+    """A part that may call other tools than the one that was asked for."""
+
+    def wrap_with(self, inner: Runner, find: Find, others: Runner) -> Runner:
+        """Do the same as `GatePart.wrap`; calls of other tools are made by *others*, where policy, pinning, approval
+        and rate limits decide on them."""
         ...
 
 
@@ -101,9 +112,11 @@ class Gate:
     """Rules around every call of an `Exec`, on whatever path it is made.
 
     Each part is optional; a policy brings an approval part along, which asks the caller where that can be done.
-    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit; the time limit and
-    the call itself are inside of all of them. So a call that is refused is traced and audited, no approver is asked
-    for what is forbidden anyway, and waiting for approval uses up no limit.
+    Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit → cache → ledger →
+    fallback → bulkhead → breaker → retry; the time limit and the call itself are inside of all of them. So a call that
+    is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting for approval uses up no
+    limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time limit of
+    its own.
 
     >>> from toolexec import Exec, Policy, Rule
     >>> gate = Gate(policy=Policy([Rule("deny", tools="shop:refund", reason="ask the shop")]))
@@ -125,6 +138,12 @@ class Gate:
         pinning: GatePart | None = None,
         approval: GatePart | None = None,
         rate_limit: GatePart | None = None,
+        cache: GatePart | None = None,
+        ledger: GatePart | None = None,
+        fallback: GatePart | None = None,
+        bulkhead: GatePart | None = None,
+        breaker: GatePart | None = None,
+        retry: GatePart | None = None,
     ) -> None:
         if approval is None and policy is not None:
             approval = _asking(policy)
@@ -135,8 +154,16 @@ class Gate:
         self.pinning = pinning
         self.approval = approval
         self.rate_limit = rate_limit
-        everything = (telemetry, audit, budget, policy, pinning, approval, rate_limit)
+        self.cache = cache
+        self.ledger = ledger
+        self.fallback = fallback
+        self.bulkhead = bulkhead
+        self.breaker = breaker
+        self.retry = retry
+        deciding = (policy, pinning, approval, rate_limit)
+        everything = (telemetry, audit, budget, *deciding, cache, ledger, fallback, bulkhead, breaker, retry)
         self.parts: tuple[GatePart, ...] = tuple(part for part in everything if part is not None)
+        self._deciding = [part for part in deciding if part is not None]
         self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]
         hiding = [part for part in self.parts if isinstance(part, HidesTools)]
         self._lasting = [part for part in hiding if isinstance(part, HidesTheSame)]
@@ -147,7 +174,10 @@ class Gate:
     def wrap(self, runner: Runner, find: Find) -> Runner:
         """*runner* with all parts around it."""
         for part in reversed(self.parts):
-            runner = part.wrap(runner, find)
+            if isinstance(part, CallsOthers):
+                runner = part.wrap_with(runner, find, _wrapped(self._deciding, runner, find))
+            else:
+                runner = part.wrap(runner, find)
         return _Gated(runner, find) if self.parts else runner
 
     def shows(self, entry: Registered, origin: Origin) -> bool:
@@ -232,6 +262,12 @@ class _Gated(Layer):
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         call.resolution = Resolution(self._find)
         return self.inner_in_thread.run_in_thread(call, wait, within) if self.inner_in_thread is not None else None
+
+
+def _wrapped(parts: Sequence[GatePart], runner: Runner, find: Find) -> Runner:
+    for part in reversed(parts):
+        runner = part.wrap(runner, find)
+    return runner
 
 
 @dataclass(slots=True)

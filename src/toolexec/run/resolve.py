@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
@@ -17,7 +18,7 @@ from toolexec.model.tool import Tool
 if TYPE_CHECKING:
     from toolexec.run.policy_rules import Decide, Verdict
 
-__all__ = ["BindingsResolver", "Find", "Resolution", "Resolver", "ToolResolver", "decided", "resolved"]
+__all__ = ["BindingsResolver", "Find", "Resolution", "Resolver", "ToolResolver", "copied", "decided", "resolved"]
 
 ToolResolver: TypeAlias = Callable[[str], Tool | None]
 BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
@@ -46,6 +47,13 @@ def resolved(call: ToolCall, find: Find) -> Registered:
     if known.entry is None:
         known.entry = find(call.tool_id)
     return known.entry
+
+
+def copied(call: ToolCall, find: Find, entry: Registered, **changes: Any) -> ToolCall:
+    """Return a copy of the call with *changes*, to be made with the tool *entry*, which is not looked up again."""
+    copy = replace(call, waiting="", **changes)
+    copy.resolution = Resolution(find, entry)
+    return copy
 
 
 def decided(call: ToolCall, entry: Registered, decide: Decide) -> Verdict:

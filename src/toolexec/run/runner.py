@@ -315,7 +315,9 @@ _PLAIN: Final = _SCALARS | {dict, list}
 
 
 def _with_args(call: ToolCall, args: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(call.tool_id, args, call.timeout, call.on_progress, call.fallback, call.origin, call.run_id)
+    own = ToolCall(call.tool_id, args, call.timeout, call.on_progress, call.fallback, call.origin, call.run_id)
+    own.idempotency_key = call.idempotency_key
+    return own
 
 
 def _nothing(tool_id: str) -> None:

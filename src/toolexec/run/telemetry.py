@@ -97,13 +97,23 @@ class Recorder:
         group = call.origin.parent
         return self._groups.get(group) if group else None
 
-    def finish(self, span: Span, facts: ToolFacts, call: ToolCall, started: float, error: BaseException | None) -> None:
+    def finish(
+        self,
+        span: Span,
+        facts: ToolFacts,
+        call: ToolCall,
+        started: float,
+        error: BaseException | None,
+        result: Result | None = None,
+    ) -> None:
         """Measure a call that has ended, and end its span."""
         seconds = perf_counter() - started
         labels = facts.labels if error is None else {**facts.labels, "error.type": _error_type(error)}
         self._durations.record(seconds, labels)
         if span.is_recording():
             self._describe(span, facts, call)
+            if result is not None and (result.cached or result.attempts != 1):
+                span.set_attributes({"toolexec.cached": result.cached, "toolexec.attempts": result.attempts})
             if error is not None:
                 self._blame(span, error)
         span.end()
@@ -151,7 +161,8 @@ class Traced(ObserverLayer):
         def end(result: Result | None, failure: BaseException | None) -> None:
             try:
                 if result is not None or failure is not None:  # else the event loop makes the call, and its span
-                    self._recorder.finish(span, facts, call, started, failure if result is None else result.error)
+                    error = failure if result is None else result.error
+                    self._recorder.finish(span, facts, call, started, error, result)
             finally:
                 if token is not None:
                     detach(token)

@@ -22,7 +22,9 @@ class Result:
     `tool_id` is the canonical ID, `duration` seconds. `binding` says where the tool ran. `reply` is the raw reply of a
     tool that answers in parts (an MCP tool, or a handler that returns a ToolReply), with every image, link and
     resource. `warnings` are breaches of the output schema where those do not count as a failure. `handle` is set when
-    `value` is only the outline of a value that was too large: the whole is kept under it.
+    `value` is only the outline of a value that was too large: the whole is kept under it. `cached` is true when the
+    tool was not called, as the answer was known from an earlier call. `attempts` counts how often it was called where
+    that was done again after failures.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -40,6 +42,8 @@ class Result:
     reply: ToolReply | None = None
     warnings: Sequence[Violation] = ()
     handle: str = ""
+    cached: bool = False
+    attempts: int = 1
 
     @property
     def ok(self) -> bool:
@@ -63,6 +67,10 @@ class Result:
         data["durationMs"] = round(self.duration * 1000, 3)
         if self.handle:
             data["handle"] = self.handle
+        if self.cached:
+            data["cached"] = True
+        if self.attempts != 1:
+            data["attempts"] = self.attempts
         if self.error is not None:
             data["error"] = self.error.to_dict()
         if self.binding is not None:

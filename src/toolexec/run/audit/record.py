@@ -12,8 +12,10 @@ from toolexec.errors import PolicyError, RateLimitedError, ToolExecError
 from toolexec.model.json_value import to_json_lossy
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import Redactor
+from toolexec.run.types import Result
 
 __all__ = [
+    "answer_part",
     "args_digest",
     "canonical",
     "inside",
@@ -111,6 +113,20 @@ def outcome_of(error: BaseException | None) -> str:
     if isinstance(error, ToolExecError):
         return error.code
     return "internal" if isinstance(error, Exception) else "cancelled"
+
+
+def answer_part(result: Result | None, tool_id: str) -> str:
+    """Return what is unusual about how the call of *tool_id* was answered, with a comma before it; empty as a rule."""
+    if result is None or (not result.cached and result.attempts == 1 and result.tool_id == tool_id):
+        return ""
+    part = inside(
+        {
+            "cached": result.cached or None,
+            "attempts": result.attempts if result.attempts != 1 else None,
+            "answered_by": result.tool_id if tool_id and result.tool_id != tool_id else None,
+        }
+    )
+    return f",{part}" if part else ""
 
 
 def outcome_part(error: BaseException | None, seconds: float, redact: Redactor) -> str:

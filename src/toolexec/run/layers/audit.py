@@ -13,7 +13,7 @@ from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
 from toolexec.model.settings import checked
 from toolexec.run.audit.log import AuditLog
-from toolexec.run.audit.record import inside, origin_part, outcome_part, tool_part
+from toolexec.run.audit.record import answer_part, inside, origin_part, outcome_part, tool_part
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.resolve import Find, resolved
@@ -88,19 +88,20 @@ class _Audited(ObserverLayer):
         self._tools: dict[str, _Known] = {}
 
     def begin(self, call: ToolCall) -> CallEnd:
-        head = self._begin(call)
+        head, tool_id = self._begin(call)
         started = perf_counter()
 
         def end(result: Result | None, failure: BaseException | None) -> None:
             outcome = outcome_part(
                 failure if result is None else result.error, perf_counter() - started, self._log.redact
             )
-            self._log.write_late(f'"kind":"call",{head},{outcome}')
+            self._log.write_late(f'"kind":"call",{head},{outcome}{answer_part(result, tool_id)}')
 
         return end
 
-    def _begin(self, call: ToolCall) -> str:
-        """Write that the call begins, and return what all its records say. Raises AuditError: then it is not made."""
+    def _begin(self, call: ToolCall) -> tuple[str, str]:
+        """Write that the call begins, and return what all its records say, and the tool's ID, where it is known. Raises
+        AuditError: then it is not made."""
         log = self._log
         known = self._known(call)
         if known is None:
@@ -119,7 +120,7 @@ class _Audited(ObserverLayer):
                 log.settle()
         except AuditError as error:
             raise error.locate(tool_id=call.tool_id) from None
-        return head
+        return head, known.entry.tool.id if known is not None else ""
 
     def _known(self, call: ToolCall) -> _Known | None:
         try:
