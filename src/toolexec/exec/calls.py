@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, own_parts
 from toolexec.model.origin import current_origin
 from toolexec.run.layers.timeout import Timeout
@@ -53,40 +53,32 @@ class Calls:
 
         return Trace(runner, options.trace)
 
-    async def run(
-        self,
-        tool_id: str,
-        args: JSONObject | None = None,
-        *,
-        timeout: float | None = None,
-        on_progress: ProgressCallback | None = None,
-    ) -> Result:
+    async def run(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Run one tool; see `Exec.run_tool`."""
-        if on_progress is not None:
-            return await self._run_with_progress(tool_id, args, timeout, on_progress)
-        if self.sources.pending and self.sources.is_needed(tool_id):
-            await self.sources.start()
-        if self.is_watched and args:
-            args = own_parts(args)
-        return await self.runner.run(ToolCall(tool_id, args, timeout, None, False, current_origin()))
+        return await self._make(ToolCall(tool_id, args, origin=current_origin()))
 
-    async def _run_with_progress(
-        self, tool_id: str, args: JSONObject | None, timeout: float | None, on_progress: ProgressCallback
-    ) -> Result:
+    async def make(self, call: ToolCall) -> Result:
+        """Make one call, with progress if it asks for that; see `Exec.run_tool`."""
+        on_progress = call.on_progress
+        if on_progress is None:
+            return await self._make(call)
         from toolexec.run.chain import notify
 
         notify(on_progress, 0, 1, "started")
         try:
-            if self.sources.pending and self.sources.is_needed(tool_id):
-                await self.sources.start()
-            if self.is_watched and args:
-                args = own_parts(args)
-            result = await self.runner.run(ToolCall(tool_id, args, timeout, on_progress, False, current_origin()))
+            result = await self._make(call)
         except Exception:
             notify(on_progress, 1, 1, "error")
             raise
         notify(on_progress, 1, 1, "completed" if result.ok else "error")
         return result
+
+    async def _make(self, call: ToolCall) -> Result:
+        if self.sources.pending and self.sources.is_needed(call.tool_id):
+            await self.sources.start()
+        if self.is_watched and call.args:
+            call.args = own_parts(call.args)
+        return await self.runner.run(call)
 
     async def stream(
         self,

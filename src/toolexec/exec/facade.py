@@ -393,6 +393,8 @@ class Exec:
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
+        idempotency_key: str = "",
+        fresh: bool = False,
     ) -> Result:
         """Run one tool.
 
@@ -400,10 +402,15 @@ class Exec:
         `Runner.run` says. *timeout* in seconds takes the place of `default_timeout`. *on_progress* receives 0 of 1,
         `started`, before anything else; then what the tool reports, on its own scale; and 1 of 1, `completed` or
         `error`, at the end, unless the call is cancelled.
+
+        Calls with the same *idempotency_key* are one effect: backends that take such keys get it, and a gate with a
+        `Ledger` makes the call once. *fresh* has the tool called although the gate's `Cache` knows an answer.
         """
         calls = self._parts.calls
-        if on_progress is not None or calls.sources.pending:
-            return await calls.run(tool_id, args, timeout=timeout, on_progress=on_progress)
+        if on_progress is not None or calls.sources.pending or idempotency_key or fresh:
+            call = ToolCall(tool_id, args, timeout, on_progress, False, CURRENT.get())
+            call.idempotency_key, call.fresh = idempotency_key, fresh
+            return await calls.make(call)
         if calls.is_watched and args:  # most calls come this way, which is the shortest there is
             args = own_parts(args)
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))

@@ -194,9 +194,20 @@ class SyncExec:
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
+        idempotency_key: str = "",
+        fresh: bool = False,
     ) -> Result:
         """Run one tool; see `Exec.run_tool`. *on_progress* is called in the event loop's thread."""
-        return self._wait(self.exec.run_tool(tool_id, args, timeout=timeout, on_progress=on_progress))
+        return self._wait(
+            self.exec.run_tool(
+                tool_id,
+                args,
+                timeout=timeout,
+                on_progress=on_progress,
+                idempotency_key=idempotency_key,
+                fresh=fresh,
+            )
+        )
 
     def run_chain(
         self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None

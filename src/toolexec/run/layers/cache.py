@@ -1,0 +1,325 @@
+"""Answer calls from what the tool answered to the same call before."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from toolexec.backend.here import Wait
+from toolexec.discovery.index import Registered
+from toolexec.errors import ConfigurationError, ToolExecError, Violation
+from toolexec.model.call import Progress, ProgressCallback, ToolCall
+from toolexec.model.content import ToolReply
+from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.model.origin import ANYONE, Caller
+from toolexec.model.settings import checked
+from toolexec.run.approvals import approved
+from toolexec.run.cache_stores import CacheStore, MemoryCache, SQLiteCache
+from toolexec.run.large import json_pieces
+from toolexec.run.layer import Layer
+from toolexec.run.policy_rules import plain_id
+from toolexec.run.repeating import above_zero, is_repeatable
+from toolexec.run.resolve import Find, copied, resolved
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["Cache", "CacheIdentity"]
+
+CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
+"""Who shares answers: each caller has its own, the callers of one tenant share them, or all do."""
+
+logger: logging.Logger = logging.getLogger(__name__)
+_MAX_TOOLS: Final = 10_000
+_encode_args = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+@checked("Cache")
+class Cache:
+    """A part of a `Gate`: answers a call from what the tool answered to the same call in the last *ttl* seconds.
+
+    The same call is one of the same tool, with the same definition and backend, the same arguments and, by *identity*,
+    the same caller (`tenant`: any caller of one tenant; `none`: anyone). Equal calls at the same time are one call of
+    the tool. What comes from the cache has `Result.cached`. Failures are never kept; streams pass by. A call that is
+    `fresh` has the tool called in any case, and its answer kept.
+
+    Only tools that are marked read-only have their answers kept. *rules* maps patterns of tool IDs to seconds, the
+    first that fits counts, and 0 means never; a rule may also name tools that are only marked idempotent. A destructive
+    tool is never answered for.
+
+    Answers are kept in memory, at most *max_bytes*, those not used for the longest time going first, and none that is
+    larger than *max_entry_bytes*. With *path* they are in an SQLite database, too, and outlive the process. *clock*
+    gives seconds since 1970. Raises ConfigurationError for numbers that make no sense, and a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        ttl: float = 300.0,
+        *,
+        rules: Mapping[str, float] | None = None,
+        identity: CacheIdentity = "caller",
+        max_bytes: int = 64 << 20,
+        max_entry_bytes: int = 1 << 20,
+        path: str | Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if ttl < 0 or any(each < 0 for each in (rules or {}).values()):
+            raise ConfigurationError("ttl and rules of a cache must be 0 seconds or more")
+        above_zero("max_bytes", max_bytes)
+        above_zero("max_entry_bytes", max_entry_bytes)
+        self.ttl = ttl
+        self.rules = dict(rules or {})
+        self.identity = identity
+        self.max_entry_bytes = max_entry_bytes
+        self.memory: MemoryCache = MemoryCache(max_bytes)
+        self.store: CacheStore | None = SQLiteCache(path, max_bytes) if path is not None else None
+        self.clock = clock
+        self._plans: dict[str, _Plan] = {}
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """Return a runner that answers calls of *inner* from the cache."""
+        return _Cached(self, inner, find)
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self.memory.clear()
+        if self.store is not None:
+            self.store.clear()
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self.store is not None:
+            self.store.close()
+
+    def plan(self, entry: Registered) -> _Plan:
+        """Return how answers of the tool are kept."""
+        known = self._plans.get(entry.tool.id)
+        if known is not None and known.entry is entry:
+            return known
+        ttl = self._ttl(entry)
+        digest = bytes.fromhex(approved(entry, ANYONE).digest) if ttl else b""
+        if len(self._plans) >= _MAX_TOOLS:
+            self._plans.clear()
+        plan = self._plans[entry.tool.id] = _Plan(entry, ttl, digest)
+        return plan
+
+    def _ttl(self, entry: Registered) -> float:
+        tool = entry.tool
+        if not is_repeatable(tool):
+            return 0.0
+        for pattern, seconds in self.rules.items():
+            if fnmatchcase(tool.id, pattern) or fnmatchcase(plain_id(tool), pattern):
+                return seconds
+        return self.ttl if tool.annotations.read_only else 0.0
+
+    def key(self, plan: _Plan, call: ToolCall) -> bytes | None:
+        """Return the key of the call's answer; None for arguments that have no JSON form, which the call refuses."""
+        try:
+            args = _encode_args(call.args or {})
+        except (TypeError, ValueError, RecursionError):
+            try:
+                args = _encode_args(to_json(dict(call.args or {})))
+            except (NotJSONError, TypeError, ValueError, RecursionError):
+                return None
+        text = f"{self._who(call.origin.caller)}\0{args}"
+        return blake2b(text.encode("utf-8", "surrogatepass"), key=plan.digest, digest_size=24).digest()
+
+    def _who(self, caller: Caller) -> str:
+        if self.identity == "none":
+            return ""
+        return _encode_args([caller.tenant, caller.id]) if self.identity == "caller" else _encode_args([caller.tenant])
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the answer under *key*, if there is one that still counts."""
+        now = self.clock()
+        found = self.memory.get(key, now)
+        if found is None and self.store is not None:
+            found = self.store.get(key, now)
+            if found is not None:
+                self.memory.put(key, *found, now)
+        return None if found is None else found[0]
+
+    def put(self, key: bytes, answer: bytes, ttl: float) -> None:
+        """Keep an answer for *ttl* seconds."""
+        now = self.clock()
+        self.memory.put(key, answer, now + ttl, now)
+        if self.store is not None:
+            self.store.put(key, answer, now + ttl, now)
+
+
+class _Plan(NamedTuple):
+    """How answers of one tool are kept: for how long (0: not at all), and the digest of its definition."""
+
+    entry: Registered
+    ttl: float
+    digest: bytes
+
+
+_Place: TypeAlias = tuple[asyncio.AbstractEventLoop, bytes, float | None]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A call that is under way, and how many wait for it; `listeners` get its progress."""
+
+    task: asyncio.Task[tuple[Result, bytes | None]]
+    waiting: int = 0
+    listeners: list[ProgressCallback] = field(default_factory=list[ProgressCallback])
+
+
+class _Cached(Layer):
+    def __init__(self, cache: Cache, inner: Runner, find: Find) -> None:
+        super().__init__(inner)
+        self._cache = cache
+        self._find = find
+        self._flights: dict[_Place, _Flight] = {}
+
+    async def run(self, call: ToolCall) -> Result:
+        started = perf_counter()
+        plan = self._cache.plan(resolved(call, self._find))
+        key = self._cache.key(plan, call) if plan.ttl else None
+        if key is None:
+            return await self.inner.run(call)
+        if call.fresh:
+            result, _ = await self._make(call, plan, key)
+            return result
+        answer = self._cache.get(key)
+        return await self._join(call, plan, key) if answer is None else _decoded(answer, plan, started)
+
+    def runs_in_thread(self, call: ToolCall, within: float) -> bool:
+        """Return whether the answer is known, or none is ever kept; calls that others may join need the loop."""
+        if not super().runs_in_thread(call, within):
+            return False
+        try:
+            plan = self._cache.plan(resolved(call, self._find))
+        except ToolExecError:
+            return False  # the call on the loop raises it
+        key = self._cache.key(plan, call) if plan.ttl else None
+        return key is None or (not call.fresh and self._cache.get(key) is not None)
+
+    def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
+        inner = self.inner_in_thread
+        started = perf_counter()
+        if inner is None or not super().runs_in_thread(call, within):
+            return None
+        plan = self._cache.plan(resolved(call, self._find))
+        key = self._cache.key(plan, call) if plan.ttl else None
+        if key is None:
+            return inner.run_in_thread(call, wait, within)
+        answer = None if call.fresh else self._cache.get(key)
+        return None if answer is None else _decoded(answer, plan, started)
+
+    # -- one call of the tool for all that ask the same --------------------------------------------------------
+
+    async def _join(self, call: ToolCall, plan: _Plan, key: bytes) -> Result:
+        """Wait for the call that is under way, or begin it. It goes on as long as anyone waits for it."""
+        started = perf_counter()
+        place = (asyncio.get_running_loop(), key, call.timeout)  # whose limit is another one makes a call of its own
+        flight = self._flights.get(place)
+        is_first = flight is None
+        if flight is None:
+            flight = self._begin(place, call, plan)
+        elif call.on_progress is not None:
+            flight.listeners.append(call.on_progress)
+        flight.waiting += 1
+        try:
+            await asyncio.wait([flight.task])
+        finally:
+            flight.waiting -= 1
+            if not flight.task.done() and not flight.waiting:
+                self._flights.pop(place, None)  # it ends now, and no other caller is to join it
+                flight.task.cancel()
+                await asyncio.wait([flight.task])
+        try:
+            result, answer = flight.task.result()
+        except ToolExecError as error:
+            if is_first:
+                raise
+            raise copy.copy(error) from error.__cause__
+        if is_first:
+            return result
+        return _decoded(answer, plan, started) if answer is not None else _shared(result)
+
+    def _begin(self, place: _Place, call: ToolCall, plan: _Plan) -> _Flight:
+        listeners: list[ProgressCallback] = []
+        if call.on_progress is not None:
+            listeners.append(call.on_progress)
+
+            def report(progress: Progress) -> None:
+                for listener in [*listeners]:
+                    try:
+                        listener(progress)
+                    except Exception:  # one caller's mistake is not the others'
+                        logger.exception("a progress callback failed")
+
+            call = copied(call, self._find, plan.entry, on_progress=report)
+        task = asyncio.get_running_loop().create_task(self._make(call, plan, place[1]))
+        flight = self._flights[place] = _Flight(task, listeners=listeners)
+
+        def forget(_: object) -> None:
+            if self._flights.get(place) is flight:
+                del self._flights[place]
+
+        task.add_done_callback(forget)
+        return flight
+
+    async def _make(self, call: ToolCall, plan: _Plan, key: bytes) -> tuple[Result, bytes | None]:
+        """Make the call and keep its answer, if it can be kept; return both."""
+        result = await self.inner.run(call)
+        answer = _encoded(result, self._cache.max_entry_bytes) if result.error is None else None
+        if answer is not None:
+            self._cache.put(key, answer, plan.ttl)
+        return result, answer
+
+
+def _encoded(result: Result, most: int) -> bytes | None:
+    """Return a result as JSON; None where it has no such form, or more than *most* bytes."""
+    reply = result.reply
+    parts: list[Any] = [result.tool_id, result.value]
+    if reply is not None or result.warnings:
+        kept = {"content": list(reply.content), "has": reply.has_structured, "meta": reply.meta} if reply else None
+        parts += [kept, [asdict(warning) for warning in result.warnings]]
+    pieces: list[str] = []
+    size = 0
+    try:
+        for piece in json_pieces(parts):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                return None
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return "".join(pieces).encode()
+
+
+def _shared(result: Result) -> Result:
+    """Return a copy of a result for another caller."""
+    error, value, reply = copy.copy(result.error), copy.deepcopy(result.value), copy.deepcopy(result.reply)
+    return replace(result, error=error, value=value, reply=reply, cached=error is None)
+
+
+def _decoded(answer: bytes, plan: _Plan, started: float) -> Result:
+    """Return the result that was kept, with values of its own."""
+    tool_id, value, *rest = json.loads(answer)
+    result = Result(tool_id, value, None, 0.0, plan.entry.binding)
+    result.cached = True
+    if rest:
+        kept, warnings = rest
+        result.warnings = tuple(Violation(**each) for each in warnings)
+        if kept is not None:
+            has = kept["has"]
+            structured = value if has else None
+            result.reply = ToolReply(
+                content=kept["content"], structured=structured, has_structured=has, meta=kept["meta"]
+            )
+    result.duration = perf_counter() - started
+    return result
