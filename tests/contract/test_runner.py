@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,13 @@ from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.run import DefaultRunner, Result, Runner, Timeout, Trace, TraceEvent
+from toolexec.run import DefaultRunner, Gate, GatePart, Resolver, Result, Runner, Timeout, Trace, TraceEvent
+from toolexec.run.layers.breaker import Breaker
+from toolexec.run.layers.bulkhead import Bulkhead
+from toolexec.run.layers.cache import Cache
+from toolexec.run.layers.fallback import Fallback
+from toolexec.run.layers.ledger import Ledger
+from toolexec.run.layers.retry import Retry
 from toolexec.testing.runner_suite import RUNNER_CHECKS, MakeRunner, check_runner, run_runner_check
 
 
@@ -40,6 +47,33 @@ RUNNERS: dict[str, MakeRunner] = {
 async def test_every_runner_keeps_the_contract(runner: str, check: str) -> None:
     """Each runner passes each check of the suite."""
     await run_runner_check(RUNNERS[runner], check)
+
+
+PARTS: dict[str, Callable[[Path], GatePart]] = {
+    "cache": lambda path: Cache(rules={"suite:*": 60.0}, path=path / "cache.db"),
+    "ledger": lambda path: Ledger(path / "effects.db"),
+    "fallback": lambda path: Fallback({"suite:*": "gone:*"}),
+    "bulkhead": lambda path: Bulkhead(30, limits={"local": 30}),
+    "breaker": lambda path: Breaker(),
+    "retry": lambda path: Retry(pause=0.001),
+}
+
+
+@pytest.mark.parametrize("check", RUNNER_CHECKS)
+@pytest.mark.parametrize("names", [[name] for name in PARTS] + [[*PARTS]], ids=",".join)
+async def test_every_part_of_a_gate_keeps_the_contract(names: list[str], check: str, tmp_path: Path) -> None:
+    """Each part around the pipeline passes each check, and so do all of them together."""
+    parts = {name: PARTS[name](tmp_path) for name in names}
+
+    def make(index: Index, backends: BackendRegistry) -> Runner:
+        resolver = Resolver(index, backends)
+        inner = Timeout(DefaultRunner(index, backends, resolver=resolver), 30)
+        return Gate(**parts).wrap(inner, resolver.resolve)
+
+    await run_runner_check(make, check)
+    for part in parts.values():
+        if isinstance(part, Cache | Ledger):
+            part.close()
 
 
 class _Forgetful:

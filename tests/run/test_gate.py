@@ -21,6 +21,8 @@ from toolexec.model.call import ToolCall
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Origin
 from toolexec.run.audit import AuditLog
 from toolexec.run.gate import Gate
+from toolexec.run.layer import Layer
+from toolexec.run.layers import Breaker, Bulkhead, Cache, Fallback, Retry
 from toolexec.run.layers.approval import Approval
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.budget import Budget
@@ -28,7 +30,7 @@ from toolexec.run.layers.rate_limit import RateLimit
 from toolexec.run.layers.telemetry import Telemetry
 from toolexec.run.pinning import Pins
 from toolexec.run.policy import Policy, Rule, Verdict
-from toolexec.run.resolve import Resolver
+from toolexec.run.resolve import Find, Resolver
 from toolexec.run.results import ResultStore
 from toolexec.run.runner import Runner, ThreadRunner
 
@@ -69,6 +71,11 @@ class Counted:
             pinning=Pins(directory / "pins.json"),
             approval=CallerIsNotAsked(approval),
             rate_limit=RateLimit(overall="1000/s"),
+            cache=Cache(),
+            fallback=Fallback(),
+            bulkhead=Bulkhead(),
+            breaker=Breaker(),
+            retry=Retry(),
         )
         self.ex = Exec(index=self.index, gate=gate)
         self.ex.add(echo, "t:echo")
@@ -187,3 +194,34 @@ async def test_another_runner_inside(workshop: Workshop) -> None:
     other.add(lambda: "inner", "t:x")
     runner = Gate(policy=Policy()).wrap(other.runner(), Resolver(workshop.index, workshop.backends).resolve)
     assert (await runner.run(ToolCall("t:x"))).value == "inner"
+
+
+class Passing:
+    """A part that only writes down that a call passes."""
+
+    def __init__(self, name: str, passed: list[str]) -> None:
+        self.name = name
+        self.passed = passed
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        part = self
+
+        class Noted(Layer):
+            """Writes the part's name down."""
+
+            def before(self, call: ToolCall) -> None:
+                part.passed.append(part.name)
+
+        return Noted(inner)
+
+
+async def test_the_order_of_the_parts() -> None:
+    """Whatever order they are given in, a call passes them in the one right order."""
+    order = ["telemetry", "audit", "budget", "policy", "pinning", "approval", "rate_limit"]
+    order += ["cache", "ledger", "fallback", "bulkhead", "breaker", "retry"]
+    passed: list[str] = []
+    gate = Gate(**{name: Passing(name, passed) for name in sorted(order)})  # type: ignore[arg-type]
+    async with Exec(gate=gate) as ex:
+        ex.add(echo, "t:echo")
+        await ex.run_tool("t:echo", {"a": 1})
+    assert passed == order

@@ -35,7 +35,7 @@ from toolexec.run.layers.retry import Retry
 
 def retrying(shop: Workshop, clock: Clock, *, limit: float | None = 30.0, **rules: Any) -> Runner:
     """Return a runner that retries on a clock, with pauses as long as they may be."""
-    given = {"draw": lambda: 1.0, "clock": clock, "sleep": clock.sleep, **rules}
+    given: dict[str, Any] = {"draw": lambda: 1.0, "clock": clock, "sleep": clock.sleep, **rules}
     return behind(shop, limit=limit, retry=Retry(**given))
 
 

@@ -1,0 +1,323 @@
+"""Record calls that may change something before they are made, and never repeat one of unknown outcome silently."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from toolexec.discovery.index import Registered
+from toolexec.errors import (
+    AuditError,
+    ConfigurationError,
+    OutputValidationError,
+    PolicyError,
+    ToolExecError,
+)
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.origin import ApprovalRequest
+from toolexec.model.redaction import Redactor, redactor
+from toolexec.model.settings import checked
+from toolexec.run.audit.record import canonical
+from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect
+from toolexec.run.layer import Layer, last_result
+from toolexec.run.policy_rules import plain_id
+from toolexec.run.repeating import above_zero, is_repeatable
+from toolexec.run.resolve import Find, copied, resolved
+from toolexec.run.runner import Runner
+from toolexec.run.types import Result
+
+__all__ = ["CHECK", "Ledger"]
+
+CHECK: Final = "toolexec/check"
+"""The key of a tool's `meta` that names the tool which knows whether a call of it did its work."""
+
+logger: logging.Logger = logging.getLogger(__name__)
+_MAX_VALUE: Final = 1 << 20
+_YES: Final = ("once", "session", "always")
+
+
+@checked("Ledger")
+class Ledger:
+    """A part of a `Gate`: writes calls of tools that must not run twice to *ledger* (or the file of one) before they
+    are made, and their outcome after that.
+
+    These are all tools but those that are marked read-only or idempotent and are not destructive; *tools* are patterns
+    of the IDs that it is for. When a call ends without an answer (a lost connection, a time limit, a cancellation,
+    a process that died), its outcome is unknown. The next equal call, of the same tool with the same arguments by the
+    same caller, is then not simply made:
+
+    - A tool may name another one in its `meta`, as `toolexec/check`. That must be read-only; it gets those of the
+      arguments that its schema has, and `idempotency_key`, and answers true, false, or `{"done": ..., "value": ...}`.
+    - Without an answer from that, the caller is asked, where it can be, for *ask_timeout* seconds.
+    - Else the call raises PolicyError with the code `outcome_unknown`. `EffectLedger.settle` records how it was.
+
+    A call with an `idempotency_key` is done once: an equal one gets the same answer again, with `Result.cached`. The
+    backend gets the key with each attempt (`ToolCall.idempotency_key`); without one the ledger makes one for each
+    effect. Raises AuditError when the file cannot be used; a call that cannot be recorded is not made.
+    """
+
+    def __init__(
+        self,
+        ledger: EffectLedger | str | Path,
+        *,
+        tools: Sequence[str] = ("*",),
+        ask_timeout: float = 120.0,
+        redact: Redactor = redactor,
+    ) -> None:
+        above_zero("ask_timeout", ask_timeout)
+        self.effects: EffectLedger = ledger if isinstance(ledger, EffectLedger) else EffectLedger(ledger)
+        self.tools = tuple(tools)
+        self.ask_timeout = ask_timeout
+        self.redact = redact
+
+    def wrap(self, inner: Runner, find: Find) -> Runner:
+        """Return a runner that records calls of *inner*."""
+        return _Recorded(self, inner, find, inner)
+
+    def wrap_with(self, inner: Runner, find: Find, others: Runner) -> Runner:
+        """Implement `CallsOthers.wrap_with`."""
+        return _Recorded(self, inner, find, others)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.effects.close()
+
+    def concerns(self, entry: Registered) -> bool:
+        """Return whether calls of the tool are recorded."""
+        if is_repeatable(entry.tool):
+            return False
+        names = (entry.tool.id, plain_id(entry.tool))
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.tools)
+
+
+class _Recorded(Layer):
+    in_thread = False  # an approver may have to be asked
+
+    def __init__(self, rules: Ledger, inner: Runner, find: Find, others: Runner) -> None:
+        super().__init__(inner)
+        self._rules = rules
+        self._effects = rules.effects
+        self._find = find
+        self._others = others
+
+    async def run(self, call: ToolCall) -> Result:
+        entry = resolved(call, self._find)
+        if not self._rules.concerns(entry):
+            return await self.inner.run(call)
+        effect = await self._begin(entry, call)
+        if isinstance(effect, Result):
+            return effect
+        try:
+            result = await self.inner.run(copied(call, self._find, entry, idempotency_key=effect.sent))
+        except BaseException as error:
+            self._end(effect, _state_of(error))
+            raise
+        value = _value_of(result) if call.idempotency_key else None
+        self._end(effect, "done" if result.error is None else _state_of(result.error), value)
+        return result
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        entry = resolved(call, self._find)
+        effect = await self._begin(entry, call) if self._rules.concerns(entry) else None
+        if isinstance(effect, Result):
+            yield StreamEvent(kind="done", data=effect.value, tool_id=effect.tool_id)
+            return
+        if effect is not None:
+            call = copied(call, self._find, entry, idempotency_key=effect.sent)
+        state: EffectState = "unknown"
+        value: str | None = None
+        events = self.inner.stream(call)
+        try:
+            async for event in events:
+                if event.kind in ("done", "error"):
+                    result = last_result(event, call)
+                    state = "done" if result.error is None else _state_of(result.error)
+                    value = _value_of(result)
+                yield event
+        except ToolExecError as error:
+            state = _state_of(error)
+            raise
+        finally:
+            try:
+                await events.aclose()
+            finally:
+                if effect is not None:
+                    self._end(effect, state, value)
+
+    # -- before the call ----------------------------------------------------------------------------------------
+
+    async def _begin(self, entry: Registered, call: ToolCall) -> Effect | Result:
+        """Record that the call begins, or return the answer that is known; raises PolicyError."""
+        effect = self._effect(entry, call)
+        has_key = bool(call.idempotency_key)
+
+        def may_begin(earlier: Effect | None) -> bool:
+            if earlier is None or earlier.state in ("failed", "not_done", "repeated"):
+                return True
+            return not has_key and (earlier.state == "done" or earlier.is_live)
+
+        earlier = self._effects.begin(effect, may_begin)
+        if earlier is None:
+            return effect
+        if earlier.args != effect.args:
+            raise ConfigurationError(
+                f"the idempotency key of this call of {entry.tool.id} was used with other arguments; take another one",
+                tool_id=entry.tool.id,
+                op="ledger",
+            )
+        if earlier.state == "done":
+            return _repeated(entry, earlier)
+        if earlier.is_live:
+            raise _unknown(entry, earlier, "is under way", code="effect_in_progress")
+        answer = await self._found_out(entry, call, earlier)
+        if answer is not None:
+            return answer
+        again = self._effect(entry, call, sent=earlier.sent)  # a backend that knows the key does it only once
+        return again if self._effects.begin(again, may_begin) is None else await self._begin(entry, call)
+
+    def _effect(self, entry: Registered, call: ToolCall, sent: str = "") -> Effect:
+        caller = call.origin.caller
+        args = blake2b(canonical(call.args or {}), digest_size=16).hexdigest()
+        who = json.dumps([entry.tool.id, caller.tenant, caller.id, call.idempotency_key or f"\0{args}"])
+        return new_effect(
+            self._effects,
+            key=blake2b(who.encode(), digest_size=16).hexdigest(),
+            args=args,
+            tool=entry.tool.id,
+            run_id=call.run_id,
+            parent=call.origin.parent,
+            sent=sent or call.idempotency_key,
+        )
+
+    async def _found_out(self, entry: Registered, call: ToolCall, earlier: Effect) -> Result | None:
+        """Find out about an effect of unknown outcome; return its answer when it was done, and None when the call may
+        be made. Raises PolicyError."""
+        found = await self._checked(entry, call, earlier)
+        if found is not None:
+            done, value = found
+            self._effects.end(earlier.id, "done" if done else "not_done", value)
+            if not done:
+                return None
+            known = self._effects.get(earlier.id)
+            return _repeated(entry, known or earlier)
+        if await self._may_repeat(entry, call, earlier):
+            self._effects.end(earlier.id, "repeated")
+            return None
+        raise _unknown(entry, earlier, "did not say how it ended")
+
+    async def _checked(self, entry: Registered, call: ToolCall, earlier: Effect) -> tuple[bool, str] | None:
+        """Return whether the earlier call was done, and its value, by the tool that knows; None where none does."""
+        name = entry.tool.meta.get(CHECK)
+        if not isinstance(name, str):
+            return None
+        try:
+            check = self._find(name)
+            if not check.tool.annotations.read_only:
+                logger.warning("%s cannot check %s: it is not marked read-only", name, entry.tool.id)
+                return None
+            args = _args_for(check, call.args or {}, earlier)
+            result = await self._others.run(copied(call, self._find, check, tool_id=name, args=args, run_id=""))
+        except ToolExecError as error:
+            logger.warning("%s could not check %s: %s", name, entry.tool.id, error.code)
+            return None
+        if result.error is not None:
+            return None
+        answer = result.value
+        if isinstance(answer, bool):
+            return answer, "null"
+        done = answer.get("done") if isinstance(answer, dict) else None
+        return (done, json.dumps(answer.get("value"))) if isinstance(done, bool) else None
+
+    async def _may_repeat(self, entry: Registered, call: ToolCall, earlier: Effect) -> bool:
+        """Ask the caller, where that can be done, whether to make the call again."""
+        ask = call.origin.ask
+        if ask is None:
+            return False
+        schema = entry.tool.input_schema.to_json()
+        request = ApprovalRequest(
+            tool_id=entry.tool.id,
+            args=self._rules.redact.value(call.args or {}, schema if isinstance(schema, Mapping) else None),
+            reason=f"the same call began at {_moment(earlier)} and may have done its work; make it again?",
+            caller=call.origin.caller,
+            path=call.origin.path,
+            run_id=call.run_id,
+            longest="once",
+        )
+        try:
+            answer = ask(request)
+            if inspect.isawaitable(answer):
+                answer = await asyncio.wait_for(answer, self._rules.ask_timeout)
+        except Exception as error:
+            logger.warning("asking whether to repeat %s failed: %s", entry.tool.id, type(error).__name__)
+            return False
+        return answer in _YES
+
+    def _end(self, effect: Effect, state: EffectState, value: str | None = None) -> None:
+        try:
+            self._effects.end(effect.id, state, value)
+        except AuditError as error:  # what is done is done; it counts as unknown once this process has ended
+            logger.error("the outcome of %s is not recorded: %s", effect.tool, error)
+
+
+def _state_of(failure: BaseException) -> EffectState:
+    """Return what a failure says about the effect."""
+    if not isinstance(failure, ToolExecError):
+        return "unknown"
+    if failure.never_began:
+        return "not_done"
+    if isinstance(failure, OutputValidationError):
+        return "done"
+    lost = isinstance(failure.__cause__, ConnectionError | TimeoutError)
+    return "unknown" if failure.retryable or lost else "failed"
+
+
+def _value_of(result: Result) -> str | None:
+    try:
+        text = json.dumps(result.value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return text if len(text) <= _MAX_VALUE else None
+
+
+def _repeated(entry: Registered, earlier: Effect) -> Result:
+    """Return the answer of an effect that was done. Raises PolicyError where that is not kept."""
+    if earlier.value is None:
+        raise _unknown(entry, earlier, "was done, but its answer is not kept")
+    return Result(entry.tool.id, json.loads(earlier.value), None, 0.0, entry.binding, cached=True)
+
+
+def _args_for(check: Registered, args: Mapping[str, Any], earlier: Effect) -> dict[str, Any]:
+    """Return the arguments for a tool that checks: those that its schema has."""
+    schema = check.tool.input_schema.to_json()
+    names = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    given = {**args, "idempotency_key": earlier.sent}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _unknown(entry: Registered, earlier: Effect, how: str, *, code: str = "outcome_unknown") -> PolicyError:
+    if code == "outcome_unknown":
+        advice = f"it may have done its work: find out, then settle {earlier.id} in the ledger of effects"
+    else:
+        advice = "wait for its answer"
+    return PolicyError(
+        f"{entry.tool.id} was not called: the same call began at {_moment(earlier)} and {how}; {advice}",
+        tool_id=entry.tool.id,
+        op="ledger",
+        backend=entry.binding.backend,
+        retryable=code == "effect_in_progress",
+        code=code,
+        details={"effect": earlier.id, "since": _moment(earlier)},
+    )
+
+
+def _moment(effect: Effect) -> str:
+    return datetime.fromtimestamp(effect.began, UTC).isoformat(timespec="seconds")

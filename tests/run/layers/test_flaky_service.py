@@ -1,0 +1,171 @@
+"""A real HTTP service that fails in every way: what may run twice succeeds, what must not is sent once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from toolexec import Exec, tool
+from toolexec.errors import BackendUnavailableError, ConnectionLostError, ExecutionError, PolicyError
+from toolexec.run.gate import Gate
+from toolexec.run.layers.breaker import Breaker
+from toolexec.run.layers.bulkhead import Bulkhead
+from toolexec.run.layers.ledger import Ledger
+from toolexec.run.layers.retry import Retry
+
+CALLS: Final = 100
+FAILURES: Final = ("500", "reset", "hang", "half")
+DEADLINE: Final = 30.0
+
+
+class FlakyService:
+    """Answers requests on a loopback port, but for three in ten, which fail in one of four ways.
+
+    Which ones is decided by the request and how often it came, so that each run of the tests is the same. A request
+    fails at most three times.
+    """
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.port = 0
+        self._stopped = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection, or fail."""
+        try:
+            line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode()
+            name = line.split()[1]
+            self.seen[name] += 1
+            match self._failure(name):
+                case "":
+                    self._send(writer, "200 OK", {"name": name})
+                case "500":
+                    self._send(writer, "500 Internal Server Error", {"error": "try again"})
+                case "reset":
+                    writer.transport.abort()
+                case "half":
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+                case _:
+                    await self._stopped.wait()
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    def _failure(self, name: str) -> str:
+        times = self.seen[name]
+        draw = blake2b(f"{name} {times}".encode(), digest_size=2).digest()
+        if times > 3 or draw[0] >= 0.3 * 256:
+            return ""
+        how = FAILURES[draw[1] % len(FAILURES)]
+        self.failed[how] += 1
+        return how
+
+    @staticmethod
+    def _send(writer: asyncio.StreamWriter, status: str, data: object) -> None:
+        body = json.dumps(data).encode()
+        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        writer.write(head.encode() + b"connection: close\r\n\r\n" + body)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[FlakyService]:
+        """Listen until the block ends."""
+        server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            self._stopped.set()
+            server.close()
+
+
+async def send(service: FlakyService, method: str, path: str) -> Any:
+    """Make a request; what fails on the way says so in the errors of toolexec."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    except OSError as error:
+        raise BackendUnavailableError("the service is down") from error
+    try:
+        writer.write(f"{method} {path} HTTP/1.1\r\nhost: flaky\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+    except (ConnectionError, EOFError) as error:
+        raise ConnectionLostError(f"{type(error).__name__} in the middle") from error
+    finally:
+        writer.close()
+    status = int(head.split()[1])
+    if status >= 500:
+        raise ExecutionError("the service failed", retryable=True, details={"status": status})
+    return json.loads(body)
+
+
+def tools(service: FlakyService) -> list[Any]:
+    """Return a tool for each kind of request."""
+
+    @tool("flaky:read", read_only=True)
+    async def read(number: int) -> Any:
+        return await send(service, "GET", f"/read/{number}")
+
+    @tool("flaky:put", idempotent=True, destructive=False)
+    async def put(number: int) -> Any:
+        return await send(service, "PUT", f"/put/{number}")
+
+    @tool("flaky:post")
+    async def post(number: int) -> Any:
+        return await send(service, "POST", f"/post/{number}")
+
+    return [read, put, post]
+
+
+@pytest.mark.parametrize("name", ["read", "put"])
+async def test_what_may_run_twice_succeeds(name: str) -> None:
+    """With three requests in ten failing, every idempotent call succeeds within its deadline."""
+    gate = Gate(
+        retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0),
+        breaker=Breaker(failures=10),
+        bulkhead=Bulkhead(20, limits={"local": 20}, wait=DEADLINE, queue=CALLS),
+    )
+    async with FlakyService().running() as service, Exec(gate=gate) as ex:
+        for each in tools(service):
+            ex.add(each)
+        calls = [ex.run_tool(f"flaky:{name}", {"number": n}, timeout=DEADLINE) for n in range(CALLS)]
+        results = await asyncio.gather(*calls)
+    assert [result.raise_for_error().value for result in results] == [{"name": f"/{name}/{n}"} for n in range(CALLS)]
+    assert sum(result.attempts for result in results) == sum(service.seen.values()) > CALLS
+    assert {*service.failed} == {*FAILURES}
+
+
+async def test_what_must_not_run_twice_reaches_the_service_once(tmp_path: Path) -> None:
+    """A call that is not idempotent is sent once, also when its caller makes it again after a failure."""
+    ledger = Ledger(tmp_path / "effects.db")
+    gate = Gate(retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0), ledger=ledger)
+    refused = failed = 0
+    async with FlakyService().running() as service, Exec(gate=gate) as ex:
+        for each in tools(service):
+            ex.add(each)
+
+        async def insist(number: int) -> None:
+            nonlocal refused, failed
+            result = await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+            if result.error is not None:
+                failed += 1
+                try:
+                    await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+                except PolicyError:
+                    refused += 1
+
+        await asyncio.gather(*(insist(number) for number in range(CALLS)))
+    assert {*service.seen.values()} == {1}
+    assert 0 < refused == failed == len(ledger.effects.unsettled())
+    assert len(service.seen) >= CALLS - failed
+    ledger.close()
