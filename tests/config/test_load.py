@@ -47,6 +47,10 @@ def other(key: Key, number: int) -> Any:
         return [["wasm"], ["docker", "wasm"], ["gvisor"]][number]
     if key.path == "sandboxes.egress_secrets":
         return [{"placeholder": f"TOKEN_{number}_HERE", "value": f"secretref:env:A{number}", "hosts": ["a.example"]}]
+    if key.path == "cache.rules":
+        return [{"tools": f"t{number}:*", "ttl": 60}]
+    if key.path == "resilience.fallbacks":
+        return [{"tools": f"t{number}:*", "to": ["u:*"]}]
     if key.path in ("auth.jwt.jwks_url", "auth.resource_url"):
         return f"https://x{number}.example.com/mcp"
     if key.path == "auth.authorization_servers":
@@ -77,7 +81,7 @@ def other(key: Key, number: int) -> Any:
         return words[min(number, len(words) - 1)]
     if isinstance(key.default, bool):
         return key.default if number == 1 else not key.default
-    return 2000 + number if key.path.startswith("results") else 11 + number
+    return 2000 + number if key.path.startswith("results") or key.path == "cache.max_bytes" else 11 + number
 
 
 def needed(key: Key) -> dict[str, Any]:

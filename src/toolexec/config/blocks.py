@@ -20,6 +20,7 @@ __all__ = [
     "AuditBlock",
     "AuthBlock",
     "Block",
+    "CacheBlock",
     "CatalogueBlock",
     "CodeBlock",
     "HttpBlock",
@@ -28,6 +29,7 @@ __all__ = [
     "LimitsBlock",
     "PinningBlock",
     "PolicyBlock",
+    "ResilienceBlock",
     "ResultsBlock",
     "SandboxesBlock",
     "SecretsBlock",
@@ -261,6 +263,43 @@ class CatalogueBlock(Block):
     path: File = _key("", "The file, SQLite; empty: tools are not kept.")
 
 
+class ResilienceBlock(Block):
+    """What happens when backends fail. On as soon as one of these is set."""
+
+    attempts: int = _key(
+        3, "How often a call of a read-only or idempotent tool is made in all, where that may help; 1: once.", ge=1
+    )
+    attempt_timeout: Seconds = _key(0.0, "How long each attempt may take; 0: what is left for all of them.", ge=0)
+    within: Seconds = _key(
+        30.0, "How long all attempts at a call may take that has no time limit of its own.", ge=0.001
+    )
+    retry_budget: float = _key(0.2, "How many more calls retries may make in the long run: 0.2 is 20 %.", ge=0)
+    breaker_failures: int = _key(
+        5, "After how many failed calls in a row a backend is left alone; 0: it never is.", ge=0
+    )
+    breaker_reset: Seconds = _key(30.0, "For how long it is left alone.", ge=0.001)
+    max_concurrent: int = _key(50, "How many calls of one remote backend run at a time; 0: any number.", ge=0)
+    max_queue: int = _key(100, "How many more calls of it may wait for their turn.", ge=0)
+    max_wait: Seconds = _key(5.0, "For how long they may wait.", ge=0)
+    fallbacks: ListOf[dict[str, Any]] = _key(
+        (), "Which tools answer when others cannot: tools (a pattern), to (a list of IDs; * is the tool's name)."
+    )
+    ledger: bool = _key(False, "Record calls that must not be made twice, and never repeat one of unknown outcome.")
+    ledger_path: File = _key("", "The file of that, SQLite; empty: effects.db in the state directory.")
+
+
+class CacheBlock(Block):
+    """Answers of read-only tools are kept. On as soon as one of these is set."""
+
+    ttl: Seconds = _key(300.0, "For how long an answer is kept; 0: only those that a rule names are.", ge=0)
+    rules: ListOf[dict[str, Any]] = _key(
+        (), "Other times: tools (a pattern), ttl; 0 means never. Idempotent tools need a rule."
+    )
+    identity: Literal["caller", "tenant", "none"] = _key("caller", "Who shares answers; none means that all do.")
+    max_bytes: Size = _key(64 * 1024**2, "How much is kept in memory, and in the file.", ge=1000)
+    path: File = _key("", "A file that outlives the process, SQLite; empty: answers are kept in memory only.")
+
+
 class SecretsBlock(Block):
     """Secrets in the settings of servers: ${VAR} and secretref:."""
 
@@ -287,6 +326,8 @@ class Settings(Block):
     pinning: PinningBlock = PinningBlock.model_construct()
     telemetry: TelemetryBlock = TelemetryBlock.model_construct()
     catalogue: CatalogueBlock = CatalogueBlock.model_construct()
+    resilience: ResilienceBlock = ResilienceBlock.model_construct()
+    cache: CacheBlock = CacheBlock.model_construct()
     secrets: SecretsBlock = SecretsBlock.model_construct()
 
     def get(self, path: str) -> Any:

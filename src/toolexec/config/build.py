@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 __all__ = ["GATE_BLOCKS", "Built", "build", "state_directory"]
 
-GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results")
+GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience")
 _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
@@ -72,6 +72,10 @@ class Built:
 
             if isinstance(self.gate.pinning, Pins):
                 self.gate.pinning.flush()
+        for part in (self.gate.cache, self.gate.ledger) if self.gate is not None else ():
+            close = getattr(part, "close", None)
+            if callable(close):  # it has a file
+                close()
         if self.audit is not None:
             self.audit.close()
         if self.catalogue is not None:
@@ -275,6 +279,9 @@ class _GateMaker:
             "pinning": self._pinning(),
             "approval": self._approval(policy) if policy is not None else None,
             "rate_limit": rates,
+            "cache": parts.cache(self.loaded),
+            "ledger": self._ledger(),
+            **parts.resilience(self.loaded),
         }
         log = self._audit_log()
         if log is not None:
@@ -330,6 +337,14 @@ class _GateMaker:
         from toolexec.run.pinning import Pins
 
         return Pins(self._place(block.path, "pins.json"), accept_first=block.accept_first)
+
+    def _ledger(self) -> GatePart | None:
+        block = self.loaded.settings.resilience
+        if not block.ledger:
+            return None
+        from toolexec.run.layers.ledger import Ledger
+
+        return Ledger(self._place(block.ledger_path, "effects.db"))
 
     def _telemetry(self) -> GatePart | None:
         block = self.loaded.settings.telemetry

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, ValidationError
 
 from toolexec.config.blocks import KEYS, Block
-from toolexec.config.kinds import ListOf, kind_of
+from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.exec.options import Options
+    from toolexec.run.gate import GatePart
+    from toolexec.run.layers.cache import Cache
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime.egress.policy import Secret
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
 __all__ = [
     "api_key",
     "auth_settings",
+    "cache",
+    "cache_rule",
     "check_parts",
     "egress_secret",
     "exec_options",
+    "fallback",
     "http_settings",
     "policy",
     "rate_limit",
+    "resilience",
     "rule",
     "sandbox_settings",
     "serve_settings",
@@ -72,6 +78,67 @@ def rate_limit(loaded: LoadedConfig) -> RateLimit | None:
     from toolexec.run.layers.rate_limit import RateLimit
 
     return RateLimit(**rates)
+
+
+class _CacheRuleEntry(Block):
+    tools: str = Field(description="a pattern of tool IDs, such as weather:*")
+    ttl: Seconds = Field(description="for how long answers are kept")
+
+
+class _FallbackEntry(Block):
+    tools: str = Field(description="a pattern of tool IDs, such as maps:*")
+    to: ListOf[str] = Field(description="a list of IDs of other tools")
+
+
+def cache_rule(data: object) -> tuple[str, float]:
+    """Return the pattern and the seconds of one rule of the cache; raises ConfigurationError."""
+    entry = _entry(_CacheRuleEntry, data, "a rule of the cache")
+    if not entry["ttl"] >= 0:
+        raise ConfigurationError("ttl of a rule of the cache must be 0 or more")
+    return entry["tools"], entry["ttl"]
+
+
+def fallback(data: object) -> tuple[str, tuple[str, ...]]:
+    """Return a pattern and the tools that answer in place of those; raises ConfigurationError."""
+    entry = _entry(_FallbackEntry, data, "a fallback")
+    return entry["tools"], entry["to"]
+
+
+def cache(loaded: LoadedConfig) -> Cache | None:
+    """Return the cache, if it is wanted; raises ConfigurationError for a file that cannot be used."""
+    if not loaded.has("cache"):
+        return None
+    from toolexec.run.layers.cache import Cache
+
+    block = loaded.settings.cache
+    rules = dict(map(cache_rule, block.rules))
+    return Cache(block.ttl, rules=rules, identity=block.identity, max_bytes=block.max_bytes, path=block.path or None)
+
+
+def resilience(loaded: LoadedConfig) -> dict[str, GatePart]:
+    """Return the parts of a gate that keep calls going when backends fail, by their names there; without the ledger,
+    which is a file. Raises ConfigurationError."""
+    if not loaded.has("resilience"):
+        return {}
+    from toolexec.run.layers.breaker import Breaker
+    from toolexec.run.layers.bulkhead import Bulkhead
+    from toolexec.run.layers.fallback import Fallback
+    from toolexec.run.layers.retry import Retry
+
+    block = loaded.settings.resilience
+    made: dict[str, GatePart] = {"fallback": Fallback(dict(map(fallback, block.fallbacks)))}
+    if block.max_concurrent:
+        made["bulkhead"] = Bulkhead(block.max_concurrent, queue=block.max_queue, wait=block.max_wait)
+    if block.breaker_failures:
+        made["breaker"] = Breaker(failures=block.breaker_failures, reset=block.breaker_reset)
+    if block.attempts > 1:
+        made["retry"] = Retry(
+            attempts=block.attempts,
+            attempt_timeout=block.attempt_timeout or None,
+            within=block.within,
+            budget=block.retry_budget,
+        )
+    return made
 
 
 class _ApiKeyEntry(Block):
@@ -228,6 +295,8 @@ def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = Fal
     _check_each(loaded, "policy.rules", rule, mistakes)
     _check_each(loaded, "auth.api_keys", api_key, mistakes)
     _check_each(loaded, "sandboxes.egress_secrets", egress_secret, mistakes)
+    _check_each(loaded, "cache.rules", cache_rule, mistakes)
+    _check_each(loaded, "resilience.fallbacks", fallback, mistakes)
     if len(mistakes) > before:
         return  # the whole cannot be better than its pieces
     wholes: tuple[tuple[tuple[str, ...], Callable[[LoadedConfig], Any]], ...] = (
@@ -235,6 +304,7 @@ def check_parts(loaded: LoadedConfig, mistakes: Mistakes, *, serving: bool = Fal
         (("limits", "code", "sandboxes"), _options),
         (("auth", "auth.jwt"), auth_settings),
         (("http", "server"), http_settings),
+        (("resilience",), resilience),
     )
     sound = True
     for blocks, make in wholes:
