@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, get_args
 
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
 from toolexec.exec.references import check_references, resolve_references
+from toolexec.exec.undo import OnError, UndoneStep, undo
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin, current_origin
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
 
-__all__ = ["ChainResult", "Chains", "Step", "execute_chain"]
+__all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "execute_chain"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
+_ON_ERROR = get_args(OnError)
+DRY_RUN: Final = "toolexec/dry_run"
+"""The key of a tool's `meta` that names the tool which says what a call of it would do."""
 
 
 @checked("a step", error=InvalidChainError)
@@ -87,7 +91,7 @@ class ChainResult:
 
     `value` is that of the last step that ran (None if it has none; one that breaks its output schema is there beside
     the error), `error` the failure that stopped the chain, `tool_id` the last tool run, `duration` seconds, `steps` one
-    entry for each step.
+    entry for each step. `undone` says what became of the steps of a chain with `on_error="undo"`, the last one first.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -103,6 +107,7 @@ class ChainResult:
     tool_id: str = ""
     duration: float = 0.0
     steps: list[StepResult] = field(default_factory=list[StepResult])
+    undone: list[UndoneStep] = field(default_factory=list[UndoneStep])
 
     @property
     def ok(self) -> bool:
@@ -120,6 +125,8 @@ class ChainResult:
         data: JSONDict = {"ok": self.ok, "value": self.value, "durationMs": round(self.duration * 1000, 3)}
         if self.error is not None:
             data["error"] = self.error.to_dict()
+        if self.undone:
+            data["undone"] = [step.to_dict() for step in self.undone]
         return data | {"steps": [step.to_dict() for step in self.steps]}
 
 
@@ -133,20 +140,37 @@ class Chains:
         self._runner = runner
 
     async def run(
-        self, steps: Sequence[Step | JSONObject], *, on_progress: ProgressCallback | None = None
+        self,
+        steps: Sequence[Step | JSONObject],
+        *,
+        on_progress: ProgressCallback | None = None,
+        on_error: OnError = "stop",
+        dry_run: bool = False,
     ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`."""
+        if on_error not in _ON_ERROR:
+            raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
         if self._sources.pending:
             await self._sources.start()
         chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        if dry_run:
+            chain = [_dry(self._index, step, number) for number, step in enumerate(chain)]
         origin = current_origin()
         if self._gate is None:
             origin = origin.within("chain", "") if origin is not HERE else HERE
-            return await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=origin)
+            return await self._execute(chain, on_progress, origin, on_error)
         with self._gate.group("chain", origin, {"steps": len(chain)}) as scope:
-            result = await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=scope.origin)
+            result = await self._execute(chain, on_progress, scope.origin, on_error)
             scope.failure = result.error
             return result
+
+    async def _execute(
+        self, chain: Sequence[Step], on_progress: ProgressCallback | None, origin: Origin, on_error: OnError
+    ) -> ChainResult:
+        result = await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=origin)
+        if result.error is not None and on_error == "undo":
+            result.undone = await undo(self._runner, self._index, result.steps, origin)
+        return result
 
 
 async def execute_chain(
@@ -223,6 +247,20 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
                 raise InvalidChainError(f"step {number}: the name {step.name!r} is taken or not a plain word")
             names[step.name] = number
     return names, referring
+
+
+def _dry(index: Index, step: Step, number: int) -> Step:
+    """Return the step with the tool that only tries it. Raises InvalidChainError for one that cannot be tried."""
+    found = index.find(step.tool_id)
+    if found is None or found.tool.annotations.read_only:
+        return step  # a tool that there is not is the step's error
+    tool_id = found.tool.meta.get(DRY_RUN)
+    if not isinstance(tool_id, str):
+        raise InvalidChainError(
+            f"step {number}: {step.tool_id} cannot be tried: it is not read-only, and its meta does not name a tool "
+            f"as {DRY_RUN}"
+        )
+    return replace(step, tool_id=tool_id)
 
 
 def _check_retries(index: Index, step: Step, number: int) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolexec.exec.providers import AddedHTTP, AddedOpenAPI
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
+    from toolexec.exec.undo import OnError
     from toolexec.exec.vendor_calls import Unknown
     from toolexec.model.binding import Binding
     from toolexec.model.call import ProgressCallback
@@ -416,14 +417,22 @@ class Exec:
         return await calls.runner.run(ToolCall(tool_id, args, timeout, None, False, CURRENT.get()))
 
     async def run_chain(
-        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+        self,
+        steps: Sequence[Step | Mapping[str, Any]],
+        *,
+        on_progress: ProgressCallback | None = None,
+        on_error: OnError = "stop",
+        dry_run: bool = False,
     ) -> ChainResult:
         """Run tools one after the other; see `Step` for how values travel. A step may also be a mapping of its fields.
 
-        Failures of steps are in the result, together with what was done before. Raises InvalidChainError, before
-        anything runs, for a chain that cannot work.
+        Failures of steps are in the result, together with what was done before. With *on_error* `undo`, a failure that
+        stops the chain has the finished steps undone, the last one first, each by the tool that its own names as
+        `toolexec/undo` in its `meta`; `ChainResult.undone` says what could not be. With *dry_run*, tools that are not
+        read-only are not called, but those that they name as `toolexec/dry_run`, with the same arguments. Raises
+        InvalidChainError, before anything runs, for a chain that cannot work, or cannot be tried.
         """
-        return await self._parts.chains.run(steps, on_progress=on_progress)
+        return await self._parts.chains.run(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
 
     def stream_tool(
         self,

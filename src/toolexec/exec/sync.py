@@ -24,6 +24,7 @@ from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
+from toolexec.exec.undo import OnError
 from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
 from toolexec.model.binding import Binding
 from toolexec.model.call import ProgressCallback
@@ -210,10 +211,15 @@ class SyncExec:
         )
 
     def run_chain(
-        self, steps: Sequence[Step | Mapping[str, Any]], *, on_progress: ProgressCallback | None = None
+        self,
+        steps: Sequence[Step | Mapping[str, Any]],
+        *,
+        on_progress: ProgressCallback | None = None,
+        on_error: OnError = "stop",
+        dry_run: bool = False,
     ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`."""
-        return self._wait(self.exec.run_chain(steps, on_progress=on_progress))
+        return self._wait(self.exec.run_chain(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run))
 
     def stream_tool(
         self,
