@@ -49,7 +49,7 @@ class Child:
 
     With *on_output* it has no stdin, and what it writes to stdout and stderr goes there as it comes; what that does not
     keep is gone, so that a flood neither fills memory nor blocks the process. It then has a mark, too, so that nothing
-    that it starts can hide (see `ProcessTree`).
+    that it starts can hide (see `ProcessTree`); without, it has one if it is to be *marked*.
 
     It dies with this process, however that dies: the kernel kills its process group as soon as the other end of a
     socket that it inherits is closed. With *lifeline* false it is not given that socket.
@@ -67,11 +67,12 @@ class Child:
         on_output: OnOutput | None = None,
         keep_stderr: bool = True,
         lifeline: bool = True,
+        marked: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_output = on_output
         self._lifeline: socket.socket | None = None
-        self._mark = secrets.token_hex(8) if on_output is not None else ""
+        self._mark = secrets.token_hex(8) if marked or on_output is not None else ""
         env = {**env, MARK: self._mark} if self._mark else env
         ours = self._spawn(command, env, cwd, fds, keep_stderr=keep_stderr, lifeline=lifeline)
         self._exit: asyncio.Future[int] = self._loop.create_future()

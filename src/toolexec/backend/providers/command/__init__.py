@@ -1,0 +1,15 @@
+"""Programs as tools: `git`, `jq`, a script of your own; never through a shell."""
+
+from __future__ import annotations
+
+from toolexec.backend.providers.command.config import CommandProvider, CommandSettings, CommandTool, CommandToolSettings
+from toolexec.backend.providers.command.source import CommandSource, command_source
+
+__all__ = [
+    "CommandProvider",
+    "CommandSettings",
+    "CommandSource",
+    "CommandTool",
+    "CommandToolSettings",
+    "command_source",
+]

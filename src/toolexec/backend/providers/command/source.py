@@ -1,0 +1,304 @@
+"""The provider of programs: what it lists, and how it calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import shutil
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from toolexec.backend.providers.command.config import CommandProvider, CommandTool
+from toolexec.backend.providers.command.running import Program, Running
+from toolexec.backend.providers.command.template import Argv, Text
+from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.secrets import Scrubber, SecretResolver
+from toolexec.errors import (
+    BackendUnavailableError,
+    InputValidationError,
+    InvalidResultError,
+    RemoteToolError,
+    ToolExecError,
+    ToolTimeoutError,
+    Violation,
+)
+from toolexec.model.call import ToolCall
+from toolexec.model.events import StreamEvent
+from toolexec.model.secret_keys import is_telling
+from toolexec.model.tool import Tool, ToolAnnotations
+
+__all__ = ["CommandSource", "command_source"]
+
+_EXCERPT: Final = 2000
+_EMPTY: Final[Mapping[str, Any]] = {"text": "", "lines": [], "json": None}
+
+
+class CommandSource:
+    """Provides programs as tools. One whose program is not there is skipped, with the reason.
+
+    *make* reads the provider again at each load, where it comes from a file.
+    """
+
+    kind = "command"
+
+    def __init__(self, provider: CommandProvider, make: Callable[[], CommandProvider] | None = None) -> None:
+        self._provider = provider
+        self._make = make
+
+    async def load(self) -> Definition:
+        """Return the tools, with the references in their environment filled in.
+
+        Raises SecretError, and ConfigurationError for a file that is not valid any more.
+        """
+        if self._make is not None:
+            self._provider = await asyncio.to_thread(self._make)
+        resolved, hidden = await asyncio.to_thread(self._resolved)
+        tools: list[ProvidedTool] = []
+        skipped: dict[str, str] = {}
+        for tool in self._provider.tools:
+            command = self._command(tool, resolved, hidden)
+            if problem := command.missing():
+                skipped[tool.name] = problem
+                continue
+            try:
+                definition = self._definition(tool)
+            except ToolExecError as error:
+                skipped[tool.name] = error.message
+                continue
+            streams = command.stream if tool.output != "json" else None
+            tools.append(ProvidedTool(definition, command.call, streams))
+        return Definition(tools=tools, skipped=skipped)
+
+    async def aclose(self) -> None:
+        """Do nothing: each call ends its own program."""
+
+    def info(self) -> Mapping[str, Any]:
+        """Return nothing: its tools say it all."""
+        return {}
+
+    def _resolved(self) -> tuple[dict[str, str], frozenset[str]]:
+        """Every value of `env` by `tool.NAME` (the provider's by `.NAME`), and which values are secret."""
+        strings = {f".{name}": value for name, value in self._provider.env.items()}
+        for tool in self._provider.tools:
+            strings |= {f"{tool.name}.{name}": value for name, value in tool.env.items()}
+        hidden = {value for name, value in strings.items() if is_telling(name.rpartition(".")[2])}
+        if self._provider.secrets is None:
+            return strings, frozenset(hidden)
+        found = self._provider.secrets.expand(strings, f"provider {self._provider.name}: env")
+        telling = {value for name, value in found.strings.items() if is_telling(name.rpartition(".")[2])}
+        return dict(found.strings), found.secrets | telling
+
+    def _command(self, tool: CommandTool, resolved: Mapping[str, str], hidden: frozenset[str]) -> _Command:
+        env = {name: resolved[f".{name}"] for name in self._provider.env}
+        env |= {name: resolved[f"{tool.name}.{name}"] for name in tool.env}
+        return _Command(
+            tool=tool,
+            argv=tool.template(),
+            stdin=tool.stdin_template(),
+            defaults=tool.defaults(),
+            env=self._provider.environment(tool, env),
+            cwd=self._provider.directory(tool),
+            timeout=tool.timeout or self._provider.timeout,
+            scrubber=Scrubber(hidden),
+        )
+
+    def _definition(self, tool: CommandTool) -> Tool:
+        output: Mapping[str, Any] | None = tool.output_schema
+        if output is None and tool.output != "json":
+            text = {"type": "string"}
+            output = text if tool.output == "text" else {"type": "array", "items": text}
+        return Tool(
+            name=tool.name,
+            namespace=self._provider.namespace or self._provider.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.schema(),
+            output_schema=output,
+            annotations=ToolAnnotations(
+                read_only=tool.read_only,
+                idempotent=tool.idempotent or tool.read_only,
+                destructive=tool.destructive,
+                open_world=tool.open_world,
+            ),
+            tags=tool.tags,
+            meta={"dry_run": "dry_run"} if tool.dry_run else None,
+        ).check_schemas()
+
+
+def command_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> CommandSource:
+    """Return the source of the programs in *settings*; see `CommandSettings`, `CommandTool` and `MakeSource`."""
+    make = partial(CommandProvider.from_settings, name, settings, secrets=secrets)
+    return CommandSource(make(), make if settings.get("file") else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command:
+    """A program with everything that does not depend on a call."""
+
+    tool: CommandTool
+    argv: Argv
+    stdin: Text | None
+    defaults: Mapping[str, Any]
+    env: Mapping[str, str]
+    cwd: Path
+    timeout: float
+    scrubber: Scrubber
+
+    def missing(self) -> str:
+        """Return what is not there of the program or its directory; "" if both are."""
+        if not self.cwd.is_dir():
+            return f"there is no directory {self.cwd}"
+        program = self.argv.program
+        found = (
+            (self.cwd / program).is_file()
+            if "/" in program
+            else shutil.which(program, path=self.env.get("PATH")) is not None
+        )
+        return "" if found else f"there is no program {program}{'' if '/' in program else ' on PATH'}"
+
+    async def call(self, call: ToolCall) -> Any:
+        """Run the program and return its output; see `Backend.call`."""
+        data = bytearray()
+        async with self._limit(), self._started(call) as running, aclosing(running.output()) as output:
+            async for part in output:
+                data += part
+                self._check_size(len(data), data)
+            code = await running.exit_code()
+        outcome = self._outcome(code, running, data)
+        return _EMPTY[self.tool.output] if outcome == "empty" else self._value(bytes(data))
+
+    async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
+        """Run the program and yield its lines as it writes them; see `StreamingBackend.stream`."""
+        data = bytearray()
+        begun = 0  # where the line begins that is not complete yet
+        lines: list[str] = []
+        async with self._limit(), self._started(call) as running, aclosing(running.output()) as output:
+            async for part in output:
+                searched = len(data)
+                data += part
+                self._check_size(len(data), data)
+                while (end := data.find(b"\n", max(begun, searched))) >= 0:
+                    lines.append(self._line(data[begun:end]))
+                    begun = end + 1
+                    yield StreamEvent(kind="chunk", data=lines[-1])
+            code = await running.exit_code()
+        if begun < len(data):
+            lines.append(self._line(data[begun:]))
+            yield StreamEvent(kind="chunk", data=lines[-1])
+        outcome = self._outcome(code, running, data)
+        empty = outcome == "empty"
+        yield StreamEvent(kind="done", data=_EMPTY[self.tool.output] if empty else self._value(bytes(data)))
+
+    def _started(self, call: ToolCall) -> Running:
+        program = self._program({**self.defaults, **(call.args or {})})
+        try:
+            return Running(program)
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                message = f"the arguments are too long for {self.argv.program}; at most 128 KiB each"
+                raise InputValidationError([Violation(path="", keyword="argv", message=message)]) from error
+            raise BackendUnavailableError(
+                f"cannot start {self.argv.program}: {error.strerror or error}", retryable=False
+            ) from error
+
+    def _program(self, args: Mapping[str, Any]) -> Program:
+        dry = self.tool.dry_run if self.tool.dry_run and args.get("dry_run") is True else ""
+        given = {name: value for name, value in args.items() if value is not None}
+        stdin = self.stdin.fill(given) if self.stdin is not None else ""
+        try:
+            written = stdin.encode()
+        except UnicodeEncodeError:
+            violation = Violation(
+                path="", keyword="stdin", message="half of a character cannot be written to a program"
+            )
+            raise InputValidationError([violation], op="validate_input") from None
+        return Program(argv=self.argv.fill(given, dry), env=self.env, cwd=self.cwd, stdin=written)
+
+    def _limit(self) -> _Limit:
+        return _Limit(self.tool.name, self.timeout)
+
+    def _outcome(self, code: int, running: Running, data: bytearray) -> str:
+        """Return `ok` or `empty`; raises RemoteToolError for an exit code that is an error."""
+        outcome, message, retryable = self.tool.outcome(code) if code >= 0 else ("error", "", False)
+        if outcome != "error":
+            return outcome
+        stderr = self.scrubber.text(running.stderr()).strip()
+        how = f"exit code {code}" if code >= 0 else f"killed by {_signal(-code)}"
+        said = message or stderr[-_EXCERPT:] or "it wrote no reason to stderr"
+        details = {
+            "exit_code": code,
+            "stderr": stderr,
+            "output": self.scrubber.text(data[:_EXCERPT].decode(errors="replace")),
+        }
+        raise RemoteToolError(
+            f"{self.tool.name} failed ({how}): {said}",
+            retryable=retryable,
+            details={name: value for name, value in details.items() if value != ""},
+        )
+
+    def _check_size(self, size: int, data: bytearray) -> None:
+        if size > self.tool.max_output:
+            raise RemoteToolError(
+                f"{self.tool.name} wrote more than {self.tool.max_output} bytes and was stopped; ask for less, or raise"
+                " max_output",
+                details={"output": self.scrubber.text(data[:_EXCERPT].decode(errors="replace"))},
+            )
+
+    def _value(self, data: bytes) -> Any:
+        text = data.decode(errors="replace")
+        if self.tool.output == "json":
+            return self._json(text)
+        text = self.scrubber.text(text)
+        if self.tool.output == "lines":
+            lines = text.split("\n")
+            return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+        return text.removesuffix("\n")
+
+    def _json(self, text: str) -> Any:
+        try:
+            return self.scrubber.value(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            shown = self.scrubber.text(text[:200])
+            raise InvalidResultError(
+                f"{self.tool.name} ran, but wrote something that is not JSON ({error}): {shown!r}", op="normalize"
+            ) from None
+
+    def _line(self, data: bytearray) -> str:
+        return self.scrubber.text(data.decode(errors="replace").removesuffix("\r"))
+
+
+class _Limit:
+    """Stops a program after *seconds*; 0 means without limit."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(seconds or None)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            raise ToolTimeoutError(
+                f"{self._name} did not end within {self._seconds:g} s and was killed",
+                details={"timeout": self._seconds},
+            ) from late
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
