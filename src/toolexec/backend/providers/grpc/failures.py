@@ -1,0 +1,71 @@
+"""What a status of gRPC means for a call: whose failure it is, and whether to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from toolexec.backend.providers.grpc.wire import RetryInfo, Status
+from toolexec.errors import (
+    BackendUnavailableError,
+    ConnectionLostError,
+    ExecutionError,
+    RemoteToolError,
+    ToolTimeoutError,
+)
+
+__all__ = ["call_failure"]
+
+_MAY_PASS: Final = frozenset({"ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+_MOST_TEXT: Final = 2000
+_TOO_LARGE: Final = "message larger than max"
+_NEVER_SENT: Final = "failed to connect to all addresses"
+"""What gRPC itself says when it had no connection to send a call over."""
+_RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
+_DETAILS: Final = "grpc-status-details-bin"
+
+
+def call_failure(
+    name: str, target: str, error: Any, *, lost: bool, timeout: float | None, clean: Callable[[str], str]
+) -> ExecutionError | BackendUnavailableError:
+    """Return the error of a call that was given to a connection and ended with *error*, an AioRpcError.
+
+    *lost* says that there is no connection any more. `details` have `status`, such as "NOT_FOUND", and `retry_after` in
+    seconds where the server says so. *clean* takes secrets out of what the server says.
+    """
+    status = str(error.code().name)
+    said = clean(" ".join(str(error.details() or "").split()))[:_MOST_TEXT]
+    details: dict[str, Any] = {"status": status, **({"said": said} if said else {})}
+    retry_after = _retry_after(error)
+    if retry_after is not None:
+        details["retry_after"] = retry_after
+    if status == "DEADLINE_EXCEEDED":
+        within = f" within {timeout:g} s" if timeout is not None else " in time"
+        return ToolTimeoutError(f"{name} did not answer{within}", details={**details, "timeout": timeout})
+    if status == "UNAVAILABLE" and lost:
+        if said.startswith(_NEVER_SENT):  # the connection ended just before the call
+            return BackendUnavailableError(f"cannot connect to {target}", details=details)
+        return ConnectionLostError(
+            f"the connection to {target} was lost during a call of {name}: {said}", details=details
+        )
+    retryable = status in _MAY_PASS and _TOO_LARGE not in said
+    return RemoteToolError(
+        f"{name} failed with {status}: {said or 'no reason given'}", retryable=retryable, details=details
+    )
+
+
+def _retry_after(error: Any) -> float | None:
+    """Return how long the server asks to wait, in seconds."""
+    for name, value in error.trailing_metadata() or ():
+        if name != _DETAILS or not isinstance(value, bytes):
+            continue
+        try:
+            for detail in Status.FromString(value).details:
+                if detail.type_url == _RETRY_INFO:
+                    delay = RetryInfo.FromString(detail.value).retry_delay
+                    return max(0.0, delay.seconds + delay.nanos / 1e9)
+        except DecodeError:
+            return None
+    return None
