@@ -113,7 +113,7 @@ def read_providers(
 def _read(
     name: str, entry: ProviderEntry, secrets: SecretResolver | None, mistakes: Mistakes
 ) -> ConfiguredProvider | None:
-    from toolexec.backend.providers.kinds import PROVIDER_KINDS
+    from toolexec.backend.providers.kinds import provider_kinds
 
     path = f"{BLOCK}.{name}"
     if not isinstance(entry.data, Mapping):
@@ -121,8 +121,8 @@ def _read(
         return None
     settings = dict(entry.data)
     kind = settings.pop("kind", None)
-    if not isinstance(kind, str) or kind not in PROVIDER_KINDS:
-        hint = did_you_mean(str(kind or ""), sorted(PROVIDER_KINDS))
+    if not isinstance(kind, str) or kind not in provider_kinds():
+        hint = did_you_mean(str(kind or ""), sorted(provider_kinds()))
         problem = f"there is no kind {kind!r}" if kind is not None else "it needs a kind"
         mistakes.add(entry.where(("kind",)), f"{path}: {problem}; {hint}")
         return None

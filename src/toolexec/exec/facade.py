@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolexec.exec.chains_ahead import ChainSuggestion
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
-    from toolexec.exec.providers import AddedHTTP, AddedOpenAPI
+    from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
     from toolexec.exec.undo import OnError
@@ -262,6 +262,50 @@ class Exec:
         ['id']
         """
         return self._parts.sources.add_provider("openapi", name, {"spec": spec, **settings})
+
+    def add_grpc(self, name: str, target: str = "", **settings: Unpack[AddedGRPC]) -> Added:
+        """Add the methods of gRPC services at *target* (`host:port`, `unix:PATH`, `grpc://...`, `grpcs://...`), which
+        its server's reflection describes, or the file `descriptors`.
+
+        *settings* are those of `GRPCProvider` (descriptors, services, tls, ca, certificate, key, metadata, timeout,
+        ...) and of every provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:Service.Method`
+        once they are read: when the Exec starts, at the first call that needs them, or now: `await ex.add_grpc(...)`.
+        Raises ConfigurationError, BackendError, and MissingExtraError without the `grpc` extra.
+
+        >>> with Exec().sync as ex:
+        ...     ex.add_grpc("shop", "unix:/nowhere/shop.sock").available
+        False
+        """
+        return self._parts.sources.add_provider("grpc", name, {**({"target": target} if target else {}), **settings})
+
+    def add_commands(self, name: str, **settings: Unpack[AddedCommands]) -> Added:
+        """Add programs: `tools` maps names to what `CommandTool` takes. No shell is ever involved.
+
+        *settings* are those of `CommandProvider` (tools, file, cwd, env, inherit, timeout, namespace) and of every
+        provider: enabled, refresh, load_timeout, secrets. The tools appear as `name:tool` when the Exec starts, at the
+        first call that needs them, or now: `await ex.add_commands(...)`. Raises ConfigurationError and BackendError.
+
+        >>> with Exec().sync as ex:
+        ...     _ = ex.add_commands("sys", tools={"say": {"argv": ["printf", "%s!", "{text}"]}})
+        ...     ex.run_tool("sys:say", {"text": "$(id); rm -rf /"}).value
+        '$(id); rm -rf /!'
+        """
+        return self._parts.sources.add_provider("command", name, settings)
+
+    def add_python(self, name: str, target: str | Sequence[str] = (), **settings: Unpack[AddedPython]) -> Added:
+        """Add what a Python module has: `package.module`, or `package.module:name` for a function, a tool (also one of
+        LangChain, Pydantic AI or LlamaIndex), an `Exec`, or an object or list with tools.
+
+        *settings* are those of `PythonSettings` (include, namespace) and of every provider: enabled, refresh,
+        load_timeout. The module is imported when the Exec starts, at the first call that needs it, or now:
+        `await ex.add_python(...)`. Raises ConfigurationError and BackendError.
+
+        >>> with Exec().sync as ex:
+        ...     _ = ex.add_python("text", "textwrap:dedent")
+        ...     ex.run_tool("text:dedent", {"text": "  far right"}).value
+        'far right'
+        """
+        return self._parts.sources.add_provider("python", name, {**({"target": target} if target else {}), **settings})
 
     async def refresh(self, name: str | None = None) -> list[BackendStatus]:
         """Read the tools of the backend *name* again, or those of all providers and servers; return how these are.

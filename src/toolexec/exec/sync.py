@@ -38,7 +38,7 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
-    from toolexec.exec.providers import AddedHTTP, AddedOpenAPI
+    from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.workflow.skill import Skill
 
 __all__ = ["SyncCodeSession", "SyncExec"]
@@ -132,6 +132,18 @@ class SyncExec:
     ) -> BackendStatus:
         """Add an HTTP API; see `Exec.add_openapi`. Returns how it is, also when its document cannot be read."""
         return self._wait(_added(lambda: self.exec.add_openapi(name, spec, **settings)))[0]
+
+    def add_grpc(self, name: str, target: str = "", **settings: Unpack[AddedGRPC]) -> BackendStatus:
+        """Add methods of gRPC services; see `Exec.add_grpc`. Returns how it is, also when it cannot be read."""
+        return self._wait(_added(lambda: self.exec.add_grpc(name, target, **settings)))[0]
+
+    def add_commands(self, name: str, **settings: Unpack[AddedCommands]) -> BackendStatus:
+        """Add programs; see `Exec.add_commands`. Returns how it is, also when none of them is there."""
+        return self._wait(_added(lambda: self.exec.add_commands(name, **settings)))[0]
+
+    def add_python(self, name: str, target: str | Sequence[str] = (), **settings: Unpack[AddedPython]) -> BackendStatus:
+        """Add what a Python module has; see `Exec.add_python`. Returns how it is, also when it cannot be imported."""
+        return self._wait(_added(lambda: self.exec.add_python(name, target, **settings)))[0]
 
     def refresh(self, name: str | None = None) -> list[BackendStatus]:
         """Read the tools of a backend, or of all, again; see `Exec.refresh`."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from toolexec.backend.plugins import SANDBOXES as PLUGINS
+from toolexec.backend.plugins import load_plugin, plugin_names
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
@@ -31,6 +33,7 @@ class SandboxSettings:
     """Which sandboxes there are, and how they are set up.
 
     `use` names the kinds that may be used, the preferred one first; empty means all, in the order of each profile.
+    Those of plugins (entry points of the group `toolexec.sandboxes`) are used only when they are named here.
     `image` is what container sandboxes run programs in ("" for the default of each), `warm` how many guests each keeps
     started, `max_running` how many programs each runs at once, `egress` which hosts code may reach (None: none).
     `bwrap` and `runsc` are paths of the programs, `docker_host` and `containerd_address` where the daemons listen,
@@ -55,8 +58,11 @@ class SandboxSettings:
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.use} - {*SANDBOXES})
+        plugins = plugin_names(PLUGINS) if unknown else []
+        unknown = [kind for kind in unknown if kind not in plugins]
         if unknown:
-            hint = did_you_mean(unknown[0], SANDBOXES, otherwise=f"use {', '.join(SANDBOXES)}")
+            known = [*SANDBOXES, *plugins]
+            hint = did_you_mean(unknown[0], known, otherwise=f"use {', '.join(known)}")
             raise ConfigurationError(f"there is no sandbox {', '.join(unknown)}; {hint}")
 
 
@@ -66,17 +72,35 @@ def make_runtime(settings: SandboxSettings | None = None) -> Runtime:
     Raises ConfigurationError, and UnsupportedPlatformError for a kind in `use` that this operating system cannot have.
     """
     settings = settings or SandboxSettings()
-    order = {profile: [kind for kind in settings.use if kind in kinds] for profile, kinds in CANDIDATES.items()}
+    order = {
+        profile: [kind for kind in settings.use if kind in kinds or kind not in SANDBOXES]
+        for profile, kinds in CANDIDATES.items()
+    }
     kinds = settings.use or SANDBOXES
     backends: list[SandboxBackend] = []
     for kind in kinds:
         try:
             with unix_needed(f"the sandbox {kind}"):
-                backends.append(_MAKERS[kind](settings))
+                backends.append(_MAKERS[kind](settings) if kind in _MAKERS else _of_plugin(kind, settings))
         except UnsupportedPlatformError:  # those that work here are left
             if settings.use:
                 raise
     return Runtime(backends, order=order if settings.use else None, route_by_needs=settings.route_by_needs)
+
+
+def _of_plugin(kind: str, settings: SandboxSettings) -> SandboxBackend:
+    """Return the sandbox that a plugin makes. Raises ConfigurationError for one that is broken."""
+    try:
+        backend = load_plugin(PLUGINS, kind)(settings)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"the plugin for the sandbox {kind} failed: {type(error).__name__}: {error}"
+        ) from error
+    if getattr(backend, "kind", None) != kind:
+        raise ConfigurationError(f"the plugin for the sandbox {kind} made something that is not a sandbox of that kind")
+    return backend
 
 
 def _shared(settings: SandboxSettings) -> dict[str, Any]:

@@ -7,18 +7,22 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol, TypedDict
 
+from toolexec.backend.plugins import BACKENDS, load_plugin, plugin_names
 from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.source import Source
 from toolexec.backend.secrets import SecretResolver
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.settings import check_settings, unknown_setting
 
-__all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "source_of"]
+__all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "provider_kinds", "source_of"]
 
 PROVIDER_KINDS: Final[dict[str, str]] = {
+    "command": "toolexec.backend.providers.command:command_source",
+    "grpc": "toolexec.backend.providers.grpc:grpc_source",
     "http": "toolexec.backend.providers.http:http_source",
     "openapi": "toolexec.backend.providers.openapi:openapi_source",
+    "python": "toolexec.backend.providers.python:python_source",
 }
 """Where the source of each kind is made: `module:function`, which is a `MakeSource`."""
 
@@ -51,12 +55,35 @@ class MakeSource(Protocol):
 
 def source_of(kind: str, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> Source:
     """Return the source that *settings* describe. Raises ConfigurationError and MissingExtraError."""
+    make = _make_of(kind, name)
+    if kind in PROVIDER_KINDS:
+        return make(name, settings, secrets=secrets)
+    try:
+        source = make(name, settings, secrets=secrets)
+    except ToolExecError:
+        raise
+    except Exception as error:  # whatever a plugin does is the failure of its own providers
+        raise ConfigurationError(
+            f"provider {name}: the plugin for {kind} failed: {type(error).__name__}: {str(error)[:1000]}"
+        ) from error
+    if not all(hasattr(source, member) for member in ("load", "aclose", "info", "kind")):
+        raise ConfigurationError(f"provider {name}: the plugin for {kind} made {type(source).__name__}, not a Source")
+    return source
+
+
+def provider_kinds() -> list[str]:
+    """Return all kinds, those of plugins (entry points of the group `toolexec.backends`) too; loads none."""
+    return [*PROVIDER_KINDS, *(kind for kind in plugin_names(BACKENDS) if kind not in PROVIDER_KINDS)]
+
+
+def _make_of(kind: str, name: str) -> MakeSource:
     place = PROVIDER_KINDS.get(kind)
-    if place is None:
-        raise ConfigurationError(f"provider {name}: there is no kind {kind!r}; {did_you_mean(kind, PROVIDER_KINDS)}")
-    module, function = place.split(":")
-    make: MakeSource = getattr(import_module(module), function)
-    return make(name, settings, secrets=secrets)
+    if place is not None:
+        module, function = place.split(":")
+        return getattr(import_module(module), function)
+    if kind not in plugin_names(BACKENDS):
+        raise ConfigurationError(f"provider {name}: there is no kind {kind!r}; {did_you_mean(kind, provider_kinds())}")
+    return load_plugin(BACKENDS, kind)
 
 
 def provider_backend(kind: str, name: str, settings: Mapping[str, Any]) -> SourceBackend:

@@ -1,0 +1,61 @@
+"""Parts of other distributions, by entry points: loaded when they are asked for by name, and never before."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from toolexec.errors import ConfigurationError
+
+__all__ = ["BACKENDS", "SANDBOXES", "load_plugin", "plugin_names"]
+
+BACKENDS: Final = "toolexec.backends"
+"""Kinds of providers: each a `MakeSource`."""
+SANDBOXES: Final = "toolexec.sandboxes"
+"""Sandboxes: each a function that takes SandboxSettings and returns a SandboxBackend."""
+
+
+@cache
+def _entries(group: str) -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def plugin_names(group: str) -> list[str]:
+    """Return the names of the plugins of a group that are installed, sorted. None of them is loaded."""
+    return sorted(_entries(group))
+
+
+def load_plugin(group: str, name: str) -> Any:
+    """Return what the plugin *name* of a group provides.
+
+    Raises ConfigurationError, with the distribution it comes from: there is none of this name, several distributions
+    have one, it cannot be loaded, or it cannot be called.
+    """
+    entries = _entries(group).get(name, [])
+    if not entries:
+        raise ConfigurationError(f"no distribution has a plugin {name!r} for {group}")
+    if len({entry.value for entry in entries}) > 1:
+        owners = ", ".join(sorted(map(_owner, entries)))
+        raise ConfigurationError(
+            f"the plugin {name!r} for {group} is in several distributions: {owners}; uninstall one"
+        )
+    entry = entries[0]
+    where = f"the plugin {name!r} of {_owner(entry)} ({entry.value})"
+    try:
+        loaded = entry.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever it does when it is imported
+        raise ConfigurationError(f"{where} cannot be loaded: {type(error).__name__}: {str(error)[:1000]}") from error
+    if not callable(loaded):
+        raise ConfigurationError(f"{where} must be a function, not {type(loaded).__name__}")
+    return loaded
+
+
+def _owner(entry: EntryPoint) -> str:
+    """Return the distribution that an entry point is from, with its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
