@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.backend.providers.service import Service
+from tests.waiting import until
 
 from toolexec.errors import (
     BackendBusyError,
@@ -147,8 +148,7 @@ async def test_no_free_connection(service: Service) -> None:
     client = HTTPClient(timeout=0.5, max_connections=1)
     first = asyncio.ensure_future(client.send(HTTPRequest("GET", f"{service.raw}/hang")))
     try:
-        while not service.seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: service.seen)
         second = HTTPClient.send(client, HTTPRequest("POST", f"{service.raw}/hang"))
         client._timeout = 0.05
         with pytest.raises(BackendBusyError) as failure:

@@ -213,6 +213,7 @@ def serving() -> Iterator[Service]:
     # With its protocol, for asyncio switches Nagle's algorithm off only then: else each answer takes 40 ms.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen(2048)  # before the server serves, so that no client comes too early
         config = uvicorn.Config(_app(service), log_level="critical", lifespan="off", backlog=2048)
         server = uvicorn.Server(config)
         service.url = f"http://127.0.0.1:{listening.getsockname()[1]}"

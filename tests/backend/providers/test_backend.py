@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec import Exec, Tool
 from toolexec.backend.providers import Definition, ProvidedTool, SourceBackend
@@ -108,8 +109,7 @@ async def test_it_refreshes_by_itself() -> None:
     backend = SourceBackend("api", source, refresh=0.01)
     await backend.start()
     async with asyncio.timeout(30):
-        while source.loads < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: source.loads >= 3)
     await backend.aclose()
     loads = source.loads
     await asyncio.sleep(0.05)

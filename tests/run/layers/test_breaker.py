@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.run.conftest import Workshop
 from tests.run.layers.resilience import Clock, Service, behind, busy, events_of, in_thread, raised
+from tests.waiting import until
 
 from toolexec import Exec, Step
 from toolexec.errors import (
@@ -107,8 +108,7 @@ async def test_others_wait_for_the_probe(workshop: Workshop) -> None:
     release = asyncio.Event()
     circuit.service.next = [release.wait]
     probe = asyncio.create_task(circuit.runner.run(ToolCall("hub:read")))
-    while circuit.service.count < 4:
-        await asyncio.sleep(0)
+    await until(lambda: circuit.service.count >= 4, 0)
     assert not await circuit.call()
     release.set()
     assert (await probe).ok
@@ -122,8 +122,7 @@ async def test_a_cancelled_probe_leaves_its_place(workshop: Workshop) -> None:
     circuit.clock.now += 30
     circuit.service.next = [asyncio.Event().wait]
     probe = asyncio.create_task(circuit.runner.run(ToolCall("hub:read")))
-    while circuit.service.count < 4:
-        await asyncio.sleep(0)
+    await until(lambda: circuit.service.count >= 4, 0)
     probe.cancel()
     await asyncio.wait([probe])
     assert circuit.state == "half_open"

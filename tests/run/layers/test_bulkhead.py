@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.run.conftest import Workshop
 from tests.run.layers.resilience import Service, behind, in_thread, raised
+from tests.waiting import until
 
 from toolexec.errors import BackendBusyError, ConfigurationError
 from toolexec.model import ToolCall
@@ -45,8 +46,7 @@ class Counter:
 
     async def reached(self, number: int) -> None:
         """Wait until so many calls have reached the service, and those that cannot had time to try."""
-        while len(self.doors) < number:
-            await asyncio.sleep(0)
+        await until(lambda: len(self.doors) >= number, 0)
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(self.doors) == number
@@ -108,8 +108,7 @@ async def test_a_call_that_waited_has_what_is_left_of_its_time(workshop: Worksho
     door = asyncio.Event()
     runner = bulkhead.wrap(Inner(), find)  # type: ignore[arg-type]
     tasks = [asyncio.create_task(runner.run(ToolCall("hub:read", timeout=10))) for _ in range(2)]
-    while not seen:
-        await asyncio.sleep(0)
+    await until(lambda: seen, 0)
     door.set()
     await asyncio.gather(*tasks)
     assert seen == [10, 7.0]
@@ -126,8 +125,7 @@ async def test_a_caller_that_leaves_the_queue_holds_up_no_other(workshop: Worksh
     await tasks[0]  # the slot is on its way to the third call
     tasks[2].cancel()
     await asyncio.wait([tasks[2]])
-    while len(counter.doors) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(counter.doors) >= 2, 0)
     counter.doors[-1].set()
     assert (await tasks[3]).ok
     assert counter.most == 1

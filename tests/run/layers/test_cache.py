@@ -20,6 +20,7 @@ from tests.run.layers.resilience import (
     in_thread,
     raised,
 )
+from tests.waiting import until
 
 from toolexec import Exec, ToolReply, tool
 from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolTimeoutError
@@ -454,5 +455,4 @@ async def test_a_hit_is_seen_from_outside(tmp_path: Path) -> None:
 
 async def _until(condition: Any) -> None:
     """Wait until it holds."""
-    while not condition():
-        await asyncio.sleep(0)
+    await until(condition, 0)

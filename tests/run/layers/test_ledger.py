@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.run.conftest import Workshop
 from tests.run.layers.resilience import READING, UNMARKED, Clock, Service, behind, busy, by, events_of, raised
+from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.errors import (
@@ -169,13 +170,11 @@ async def test_a_key_under_way_is_refused(book: Book) -> None:
     release = asyncio.Event()
     book.service.next = [release.wait, release.wait]
     first = asyncio.create_task(book.runner.run(ToolCall("hub:post", idempotency_key="k")))
-    while not book.service.count:
-        await asyncio.sleep(0)
+    await until(lambda: book.service.count, 0)
     error = await raised(book.runner, ToolCall("hub:post", idempotency_key="k"))
     assert (error.code, error.retryable) == ("effect_in_progress", True)
     plain = asyncio.create_task(book.runner.run(ToolCall("hub:post")))
-    while book.service.count < 2:
-        await asyncio.sleep(0)
+    await until(lambda: book.service.count >= 2, 0)
     release.set()
     assert (await first).ok
     assert (await plain).ok
@@ -206,8 +205,7 @@ async def test_a_cancelled_call_is_unknown(book: Book) -> None:
     """A caller that leaves cannot know what the tool did."""
     book.service.next = [asyncio.Event().wait]
     task = asyncio.create_task(book.runner.run(ToolCall("hub:post")))
-    while not book.service.count:
-        await asyncio.sleep(0)
+    await until(lambda: book.service.count, 0)
     task.cancel()
     await asyncio.wait([task])
     assert book.states() == ["unknown"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.backend.providers import SourceBackend
 from toolexec.backend.providers.kinds import source_of
@@ -296,8 +297,7 @@ async def test_a_cancelled_call_leaves_nothing(tmp_path: Path) -> None:
     )
     async with backend({"t": python(code, str(pids))}) as made, asyncio.timeout(60):
         task = asyncio.create_task(made.call("t", ToolCall("cmd:t")))
-        while not (pids.exists() and len(pids.read_text().split()) == 2):
-            await asyncio.sleep(0.01)
+        await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 from tests.backend.providers.grpc.service import NAME, Shop, descriptor_set, serving, shop_file
+from tests.waiting import until_blocking
 
 from toolexec.backend.providers import SourceBackend
 from toolexec.backend.providers.grpc.wire import RetryInfo, Status
@@ -230,8 +230,7 @@ async def test_a_call_has_a_deadline(target: str, shop: Shop) -> None:
 
 
 def _until_over(context: Any) -> None:
-    while context.is_active():
-        time.sleep(0.01)
+    until_blocking(lambda: not context.is_active())
 
 
 def _wait(request: Any, context: Any) -> Any:

@@ -23,6 +23,8 @@ _MOST_TEXT: Final = 2000
 _TOO_LARGE: Final = "message larger than max"
 _NEVER_SENT: Final = "failed to connect to all addresses"
 """What gRPC itself says when it had no connection to send a call over."""
+_LOST: Final = ("stream removed", "socket closed", "connection reset", "broken pipe")
+"""What gRPC itself says when the connection ended during a call; its state says so a moment later."""
 _RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
 _DETAILS: Final = "grpc-status-details-bin"
 
@@ -44,7 +46,7 @@ def call_failure(
     if status == "DEADLINE_EXCEEDED":
         within = f" within {timeout:g} s" if timeout is not None else " in time"
         return ToolTimeoutError(f"{name} did not answer{within}", details={**details, "timeout": timeout})
-    if status == "UNAVAILABLE" and lost:
+    if status == "UNAVAILABLE" and (lost or any(sign in said.lower() for sign in _LOST)):
         if said.startswith(_NEVER_SENT):  # the connection ended just before the call
             return BackendUnavailableError(f"cannot connect to {target}", details=details)
         return ConnectionLostError(
