@@ -247,6 +247,12 @@ async def test_a_timeout_of_one_call() -> None:
             await ex.run_chain([{"tool": "a:one", "timeout": "3"}])
 
 
+def _types(cls: type) -> dict[str, Any]:
+    """Return the types of the fields, those that their module imports on first use among them."""
+    module = importlib.import_module(cls.__module__)
+    return get_type_hints(cls, vars(module) | {name: getattr(module, name) for name in dir(module)})
+
+
 @pytest.mark.parametrize(
     ("typed", "cls", "beside"),
     [
@@ -258,8 +264,8 @@ async def test_a_timeout_of_one_call() -> None:
 )
 def test_what_type_checkers_see_is_what_is_checked(typed: type, cls: type, beside: set[str]) -> None:
     """The TypedDict of each class has its fields, with the same types."""
-    shown = get_type_hints(typed)
-    real = {name: kind for name, kind in get_type_hints(cls).items() if name not in beside}
+    shown = _types(typed)
+    real = {name: kind for name, kind in _types(cls).items() if name not in beside}
     extra = {name.removeprefix("-") for name in beside if name.startswith("-")}
     assert {name: kind for name, kind in shown.items() if name not in extra} == {
         name: kind for name, kind in real.items() if name in {part.name for part in dataclasses.fields(cls)}
