@@ -16,6 +16,7 @@ from tests.waiting import until
 
 from toolexec.runtime.guest.box import compiled, processes
 from toolexec.runtime.images.store import ImageStore
+from toolexec.runtime.protocol.tunnel import Tunnels
 
 everywhere = pytest.mark.parametrize("where", ["loose", "bwrap"])
 SCRATCH = "import os\n[name for name in os.listdir('/tmp') if name.startswith('.toolexec-')]"
@@ -160,7 +161,7 @@ async def test_good_bye_ends_a_javascript_program(box: Callable[..., Any], where
 async def test_connections_go_on_while_javascript_runs(box: Callable[..., Any]) -> None:
     """Messages for the guest itself are distinguished from answers."""
     guest = await box("bwrap", proxy_port=3128)
-    guest.talk._tunnels._connect = serve
+    guest.talk._tunnels = Tunnels(serve, guest.talk._sender)
     guest.talk._state._network = True
     code = """
 const socket = require("net").connect(3128, "127.0.0.1");
