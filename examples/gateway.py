@@ -4,7 +4,7 @@
 
 Prints:
 
-    The client sees: search_tools, describe_tool, run_tool, run_chain and 7 more
+    The client sees: search_tools, describe_tool, run_tool, run_chain and 8 more
     Found: notes:read, notes:search, notes:history
     Takes: words
     Result: ['buy tea']
