@@ -9,15 +9,13 @@ from toolexec.lazy import lazy_names
 if TYPE_CHECKING:
     from toolexec.backend.providers.grpc.config import GRPCProvider, GRPCSettings
     from toolexec.backend.providers.grpc.making import grpc_source
-    from toolexec.backend.providers.grpc.source import GRPCSource
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "toolexec.backend.providers.grpc.config": ("GRPCProvider", "GRPCSettings"),
             "toolexec.backend.providers.grpc.making": ("grpc_source",),
-            "toolexec.backend.providers.grpc.source": ("GRPCSource",),
         },
     )
 
-__all__ = ["GRPCProvider", "GRPCSettings", "GRPCSource", "grpc_source"]
+__all__ = ["GRPCProvider", "GRPCSettings", "grpc_source"]
