@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from toolexec.backend.providers.command.config import CommandProvider, CommandSettings, CommandTool, CommandToolSettings
-from toolexec.backend.providers.command.source import CommandSource, command_source
+from toolexec.errors.extras import unix_needed
+
+with unix_needed("the provider kind command"):
+    from toolexec.backend.providers.command.source import CommandSource, command_source
 
 __all__ = [
     "CommandProvider",
