@@ -30,6 +30,8 @@ async def stubs(
     from toolexec.code.stubs import python_stubs
 
     tools = await _chosen(session, tool_ids, namespaces)
+    if (learned := session.ex.learned) is not None:
+        tools = [learned.with_output(tool) for tool in tools]
     down = unavailable(session) if namespaces or not tool_ids else []
     text = python_stubs(tools, names=ToolNames(session.ex.index), awaitable=awaitable)
     screen = session.screen

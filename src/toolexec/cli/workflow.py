@@ -179,7 +179,7 @@ def findings_of(session: Session, source: str) -> list[Finding]:
 
     index = session.ex.index
     try:
-        return check_workflow(parse(source), index if len(index) else None)
+        return check_workflow(parse(source), index if len(index) else None, learned=session.ex.learned)
     except WorkflowSyntaxError as error:
         at = Position(error.line, error.column, error.line, error.column + 1)
         return [Finding("syntax", "error", error.message.split("\n", 1)[0].partition(": ")[2], at, error.suggestion)]

@@ -26,6 +26,7 @@ __all__ = [
     "HttpBlock",
     "JwtBlock",
     "Key",
+    "LearningBlock",
     "LimitsBlock",
     "PinningBlock",
     "PolicyBlock",
@@ -288,6 +289,15 @@ class ResilienceBlock(Block):
     ledger_path: File = _key("", "The file of that, SQLite; empty: effects.db in the state directory.")
 
 
+class LearningBlock(Block):
+    """What tools that declare no output schema answer is learned from their results: names and types, no values."""
+
+    outputs: bool = _key(
+        False, "Learn what tools without an output schema answer, for stubs, descriptions and workflow check."
+    )
+    path: File = _key("", "The file that keeps it; empty: outputs.json in the state directory.")
+
+
 class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
@@ -328,6 +338,7 @@ class Settings(Block):
     catalogue: CatalogueBlock = CatalogueBlock.model_construct()
     resilience: ResilienceBlock = ResilienceBlock.model_construct()
     cache: CacheBlock = CacheBlock.model_construct()
+    learning: LearningBlock = LearningBlock.model_construct()
     secrets: SecretsBlock = SecretsBlock.model_construct()
 
     def get(self, path: str) -> Any:

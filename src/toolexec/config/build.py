@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 __all__ = ["GATE_BLOCKS", "Built", "build", "state_directory"]
 
-GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience")
+GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience", "learning")
 _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
@@ -76,6 +76,11 @@ class Built:
             close = getattr(part, "close", None)
             if callable(close):  # it has a file
                 close()
+        if (learned := self.ex.learned) is not None:
+            try:
+                learned.save()
+            except OSError as error:  # the next results say it again
+                logger.error("what was learned of results is not kept: %s", error)
         if self.audit is not None:
             self.audit.close()
         if self.catalogue is not None:
@@ -282,6 +287,7 @@ class _GateMaker:
             "cache": parts.cache(self.loaded),
             "ledger": self._ledger(),
             **parts.resilience(self.loaded),
+            "learning": self._learning(),
         }
         log = self._audit_log()
         if log is not None:
@@ -337,6 +343,14 @@ class _GateMaker:
         from toolexec.run.pinning import Pins
 
         return Pins(self._place(block.path, "pins.json"), accept_first=block.accept_first)
+
+    def _learning(self) -> GatePart | None:
+        block = self.loaded.settings.learning
+        if not block.outputs:
+            return None
+        from toolexec.run.layers.learning import Learning
+
+        return Learning(self._place(block.path, "outputs.json"))
 
     def _ledger(self) -> GatePart | None:
         block = self.loaded.settings.resilience

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
     from toolexec.discovery.facets import Facets
     from toolexec.discovery.index import Index
+    from toolexec.discovery.learned import LearnedOutputs
     from toolexec.discovery.links.links import Links
     from toolexec.discovery.results import SearchResults
     from toolexec.discovery.summary import Filters
@@ -135,6 +136,11 @@ class Exec:
     def docs(self) -> DocStore:
         """The documentation of the tools in `index`."""
         return self._parts.scope.docs
+
+    @property
+    def learned(self) -> LearnedOutputs | None:
+        """What tools without an output schema were seen to answer; None without a gate that has a `Learning` part."""
+        return self._parts.scope.learned
 
     @property
     def runner(self) -> Runner:

@@ -81,6 +81,8 @@ class Finder:
             await self._sources.start()
         index, docs = self._scope.visible()
         doc = docs.describe(tool_id, level)
+        if doc.tool is not None and (learned := self._scope.learned) is not None:
+            doc = replace(doc, tool=learned.with_output(doc.tool))
         reason = self._sources.unavailable(doc.id)
         find = partial(self._producers_for, index, doc.id) if level == "full" else None
         return replace(doc, unavailable=reason, find_producers=find) if reason or find else doc

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import DocStore
     from toolexec.discovery.facade import Discovery
     from toolexec.discovery.index import Index, Registered
+    from toolexec.discovery.learned import LearnedOutputs
     from toolexec.exec.options import Options
 
 __all__ = ["Scope"]
@@ -57,6 +58,16 @@ class Scope:
             bindings_resolver=options.bindings_resolver,
             shows=shows,
         )
+
+    @property
+    def learned(self) -> LearnedOutputs | None:
+        """What tools without an output schema were seen to answer; see `Exec.learned`."""
+        part = self._gate.learning if self._gate is not None else None
+        if part is None:
+            return None
+        from toolexec.run.layers.learning import Learning
+
+        return part.outputs if isinstance(part, Learning) else None
 
     def visible(self) -> tuple[Index, DocStore]:
         """Return the tools that may be known of just now, and their documentation: all, unless a gate hides some from

@@ -113,10 +113,10 @@ class Gate:
 
     Each part is optional; a policy brings an approval part along, which asks the caller where that can be done.
     Outermost first they are: telemetry → audit → budget → policy → pinning → approval → rate limit → cache → ledger →
-    fallback → bulkhead → breaker → retry; the time limit and the call itself are inside of all of them. So a call that
-    is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting for approval uses up no
-    limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time limit of
-    its own.
+    fallback → bulkhead → breaker → retry → learning; the time limit and the call itself are inside of all of them. So a
+    call that is refused is traced and audited, no approver is asked for what is forbidden anyway, waiting for approval
+    uses up no limit, an answer from the cache costs no backend anything, and each attempt of a retried call has a time
+    limit of its own.
 
     >>> from toolexec import Exec, Policy, Rule
     >>> gate = Gate(policy=Policy([Rule("deny", tools="shop:refund", reason="ask the shop")]))
@@ -144,6 +144,7 @@ class Gate:
         bulkhead: GatePart | None = None,
         breaker: GatePart | None = None,
         retry: GatePart | None = None,
+        learning: GatePart | None = None,
     ) -> None:
         if approval is None and policy is not None:
             approval = _asking(policy)
@@ -160,8 +161,10 @@ class Gate:
         self.bulkhead = bulkhead
         self.breaker = breaker
         self.retry = retry
+        self.learning = learning
         deciding = (policy, pinning, approval, rate_limit)
-        everything = (telemetry, audit, budget, *deciding, cache, ledger, fallback, bulkhead, breaker, retry)
+        resilience = (cache, ledger, fallback, bulkhead, breaker, retry)
+        everything = (telemetry, audit, budget, *deciding, *resilience, learning)
         self.parts: tuple[GatePart, ...] = tuple(part for part in everything if part is not None)
         self._deciding = [part for part in deciding if part is not None]
         self._observers = [part for part in self.parts if isinstance(part, GroupObserver)]

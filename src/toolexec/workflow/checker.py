@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from toolexec.discovery.index import Index
+from toolexec.discovery.learned import LearnedIndex, LearnedOutputs
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.schema import Schema
 from toolexec.workflow.check_calls import ToolChecks
@@ -89,14 +91,23 @@ def check(
     *,
     inputs: Mapping[str, object] | None = None,
     allowed: Callable[[str], bool] | None = None,
+    learned: LearnedOutputs | None = None,
 ) -> list[Finding]:
     """Return everything that is wrong with a workflow, in the order of the source; nothing is run.
 
     Calls are checked against the tools of *index*, of which the run may call those that *allowed* accepts (None: all);
     without an index they are not. *inputs* are those of a run, to be checked too; None leaves them open. A finding
-    with the severity `error` keeps the workflow from being run.
+    with the severity `error` keeps the workflow from being run. *learned* are output schemas of tools that declare
+    none: what is wrong by these alone is a `warning`, for another answer may differ.
     """
-    return _Checker(workflow, index, allowed).check(inputs)
+    found = _Checker(workflow, index, allowed).check(inputs)
+    if index is None or learned is None:
+        return found
+    more = _Checker(workflow, LearnedIndex(index, learned), allowed).check(inputs)
+    known = {(each.kind, each.at) for each in found}
+    return in_order(
+        [*found, *(replace(each, severity="warning") for each in more if (each.kind, each.at) not in known)]
+    )
 
 
 class _Checker:

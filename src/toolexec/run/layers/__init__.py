@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolexec.run.layers.bulkhead import Bulkhead
     from toolexec.run.layers.cache import Cache
     from toolexec.run.layers.fallback import Fallback
+    from toolexec.run.layers.learning import Learning
     from toolexec.run.layers.ledger import Ledger
     from toolexec.run.layers.retry import Retry
     from toolexec.run.layers.timeout import Timeout
@@ -23,6 +24,7 @@ else:
             "toolexec.run.layers.bulkhead": ("Bulkhead",),
             "toolexec.run.layers.cache": ("Cache",),
             "toolexec.run.layers.fallback": ("Fallback",),
+            "toolexec.run.layers.learning": ("Learning",),
             "toolexec.run.layers.ledger": ("Ledger",),
             "toolexec.run.layers.retry": ("Retry",),
             "toolexec.run.layers.timeout": ("Timeout",),
@@ -35,6 +37,7 @@ __all__ = [
     "Bulkhead",
     "Cache",
     "Fallback",
+    "Learning",
     "Ledger",
     "Retry",
     "Timeout",

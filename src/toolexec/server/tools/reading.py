@@ -97,6 +97,8 @@ async def _stubs(call: MetaCall) -> MetaReply:
     await settle(call.ex)
     index, _ = call.ex.visible()
     wanted = _wanted(index, call.args.get("tool_ids", ()), call.args.get("namespaces", ()))
+    if (learned := call.ex.learned) is not None:
+        wanted = [learned.with_output(tool) for tool in wanted]
     text, shown = _within(wanted, index)
     value: dict[str, Any] = {"stubs": text, "tools": [tool.id for tool in shown]}
     rest = wanted[len(shown) :]
