@@ -82,7 +82,7 @@ class _Shape:
             and len(value.keys() | self.members.keys()) <= _MAX_MEMBERS
             and all(map(_PLAIN_NAME.fullmatch, value))
         ):
-            self.is_mapping, self.items, self.members = True, self.items or _Shape(), {}
+            self._become_mapping()
         if self.is_mapping:
             self._add_items([*value.values()], depth)
             return
@@ -90,6 +90,33 @@ class _Shape:
             shape, count = self.members.get(name) or (_Shape(), 0)
             shape.add(member, depth + 1)
             self.members[name] = shape, count + 1
+
+    def _become_mapping(self) -> None:
+        """Forget the names of members; what their values had in common stays."""
+        members, self.members, self.is_mapping = self.members, {}, True
+        self.items = self.items or _Shape()
+        for shape, _ in members.values():
+            self.items.merge(shape)
+
+    def merge(self, other: _Shape) -> None:
+        """Take in what another shape knows."""
+        self.types |= other.types
+        self.objects += other.objects
+        if other.is_mapping and not self.is_mapping:
+            self._become_mapping()
+        if other.items is not None:
+            self.items = self.items or _Shape()
+            self.items.merge(other.items)
+        for name, (shape, count) in other.members.items():
+            if self.is_mapping:
+                self.items = self.items or _Shape()
+                self.items.merge(shape)
+                continue
+            known, before = self.members.get(name) or (_Shape(), 0)
+            known.merge(shape)
+            self.members[name] = known, before + count
+        if len(self.members) > _MAX_MEMBERS:
+            self._become_mapping()
 
     def schema(self) -> JSONDict:
         """Return it as a JSON Schema; a place that had no value, such as the items of empty lists, may be anything."""
