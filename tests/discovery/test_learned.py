@@ -98,6 +98,29 @@ def test_a_result_of_any_size_is_taken_in() -> None:
     assert len(json.dumps(schema)) < 2000
 
 
+def test_results_cannot_make_it_grow() -> None:
+    """Names within names, other ones each time, end in mappings."""
+    outputs = LearnedOutputs()
+    for seed in range(20):
+        inner = {f"c{seed}_{number}": number for number in range(50)}
+        outputs.add(TOOL, {f"a{first}": {f"b{second}": inner for second in range(30)} for first in range(30)})
+    assert outputs._tools[TOOL.id].shape.count() < 10_000
+
+
+def test_what_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk loses nothing, and leaves nothing half written."""
+    path = tmp_path / "outputs.json"
+    outputs = LearnedOutputs(path)
+    outputs.add(TOOL, 1)
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            outputs.save()
+    assert [*tmp_path.iterdir()] == []
+    outputs.save()
+    assert LearnedOutputs(path).schema(TOOL) is not None
+
+
 def test_a_declared_schema_counts_alone() -> None:
     """Nothing is learned of a tool that says what it answers."""
     outputs = LearnedOutputs()

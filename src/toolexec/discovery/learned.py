@@ -33,6 +33,8 @@ INFERRED: Final = "x-inferred"
 _MAX_DEPTH: Final = 8
 _MAX_MEMBERS: Final = 100
 _MAX_ITEMS: Final = 50
+_MAX_PLACES: Final = 5000
+_MAX_VISITS: Final = 20_000
 _ALL_OF: Final = 20
 _THEN_EVERY: Final = 16
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]{0,63}")
@@ -48,6 +50,14 @@ _TYPES: Final[Mapping[type, str]] = {
 
 
 @dataclass(slots=True)
+class _Room:
+    """What is left of one result's share: results are of any size, and come from anywhere."""
+
+    visits: int
+    places: int
+
+
+@dataclass(slots=True)
 class _Shape:
     """What values at one place had in common: their types, members and items."""
 
@@ -60,35 +70,43 @@ class _Shape:
     is_mapping: bool = False
     """Whether keys are data, such as addresses of people: then none of them is kept."""
 
-    def add(self, value: JSONValue, depth: int = 0) -> None:
-        """Take in one value."""
+    def add(self, value: JSONValue, room: _Room, depth: int = 0) -> None:
+        """Take in one value, as far as there is room for it."""
         self.types.add(_TYPES.get(type(value), "object"))
-        if depth >= _MAX_DEPTH:
+        room.visits -= 1
+        if depth >= _MAX_DEPTH or room.visits <= 0:
             return
         if isinstance(value, list):
-            self._add_items(value, depth)
+            self._add_items(value, room, depth)
         elif isinstance(value, dict):
-            self._add_members(value, depth)
+            self._add_members(value, room, depth)
 
-    def _add_items(self, values: list[Any], depth: int) -> None:
+    def count(self) -> int:
+        """Return how many places there are in it."""
+        inside = [shape for shape, _ in self.members.values()] + ([self.items] if self.items is not None else [])
+        return 1 + sum(shape.count() for shape in inside)
+
+    def _add_items(self, values: list[Any], room: _Room, depth: int) -> None:
         self.items = self.items or _Shape()
         for value in values[:_MAX_ITEMS]:
-            self.items.add(value, depth + 1)
+            self.items.add(value, room, depth + 1)
 
-    def _add_members(self, value: dict[str, Any], depth: int) -> None:
+    def _add_members(self, value: dict[str, Any], room: _Room, depth: int) -> None:
         self.objects += 1
         if not self.is_mapping and not (
             len(value) + len(self.members) <= 2 * _MAX_MEMBERS
             and len(value.keys() | self.members.keys()) <= _MAX_MEMBERS
+            and len(value.keys() - self.members.keys()) <= room.places
             and all(map(_PLAIN_NAME.fullmatch, value))
         ):
             self._become_mapping()
         if self.is_mapping:
-            self._add_items([*value.values()], depth)
+            self._add_items([*value.values()], room, depth)
             return
+        room.places -= len(value.keys() - self.members.keys())
         for name, member in value.items():
             shape, count = self.members.get(name) or (_Shape(), 0)
-            shape.add(member, depth + 1)
+            shape.add(member, room, depth + 1)
             self.members[name] = shape, count + 1
 
     def _become_mapping(self) -> None:
@@ -172,9 +190,9 @@ class LearnedOutputs:
     """What tools without an output schema have answered until now: names and types, never values.
 
     The first 20 results of a tool are taken in, then every sixteenth; of each list the first 50 items, down to 8
-    levels. Objects with a key that is not a plain name, or with more than 100 keys, count as mappings: no key is kept.
-    What was learned of a tool is forgotten when its definition changes; so is that of the tool that was not called for
-    the longest time, when there are more than *max_tools*.
+    levels. Objects with a key that is not a plain name, with more than 100 keys, or beyond 5,000 names for a tool,
+    count as mappings: no key is kept. What was learned of a tool is forgotten when its definition changes; so is that
+    of the tool that was not called for the longest time, when there are more than *max_tools*.
 
     With *path* it is read from that JSON file, which only its owner may read, and written by `save`. A file that is
     damaged is begun again, which is logged. Raises ConfigurationError for one that cannot be read.
@@ -211,7 +229,7 @@ class LearnedOutputs:
             self._tools.move_to_end(tool.id)
             known.results += 1
             if known.results <= _ALL_OF or known.results % _THEN_EVERY == 0:
-                known.shape.add(value)
+                known.shape.add(value, _Room(_MAX_VISITS, _MAX_PLACES - known.shape.count()))
                 known.taken += 1
                 self._changed = True
 
@@ -253,7 +271,6 @@ class LearnedOutputs:
                 | {"shape": each.shape.to_json()}
                 for name, each in self._tools.items()
             }
-            self._changed = False
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}-", dir=self._path.parent)
         try:
@@ -262,6 +279,7 @@ class LearnedOutputs:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(self._path)
+            self._changed = False
         except BaseException:
             with suppress(OSError):
                 Path(name).unlink()

@@ -326,6 +326,17 @@ async def test_what_was_never_sent_says_so(shop: Shop, tmp_path: Path) -> None:
     assert len(shop.calls) == 2
 
 
+async def test_a_server_that_has_lost_another_one_has_got_the_call(target: str, shop: Shop) -> None:
+    """What it says of a connection of its own does not mean that nothing was sent."""
+    said = "failed to connect to all addresses; last error: connection reset by peer"
+    shop.behave = lambda request, context: context.abort(grpc.StatusCode.UNAVAILABLE, said)
+    async with backend(target) as made:
+        with pytest.raises(ConnectionLostError) as caught:
+            await call(made, "Shop.Echo")
+    assert not caught.value.never_began
+    assert len(shop.calls) == 1
+
+
 async def test_a_connection_that_is_lost_during_a_call(tmp_path: Path) -> None:
     """The call may have done its work or not: that is unknown then."""
     shop = Shop()

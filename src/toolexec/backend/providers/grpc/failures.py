@@ -47,7 +47,8 @@ def call_failure(
         within = f" within {timeout:g} s" if timeout is not None else " in time"
         return ToolTimeoutError(f"{name} did not answer{within}", details={**details, "timeout": timeout})
     if status == "UNAVAILABLE" and (lost or any(sign in said.lower() for sign in _LOST)):
-        if said.startswith(_NEVER_SENT):  # the connection ended just before the call
+        # A server may say the same of a server behind it: only without a connection it is about this call.
+        if lost and said.startswith(_NEVER_SENT):
             return BackendUnavailableError(f"cannot connect to {target}", details=details)
         return ConnectionLostError(
             f"the connection to {target} was lost during a call of {name}: {said}", details=details
