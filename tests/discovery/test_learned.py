@@ -108,7 +108,7 @@ def test_results_cannot_make_it_grow() -> None:
 
 
 def test_what_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk loses nothing, and leaves nothing half written."""
+    """A full disk loses nothing and leaves no half-written file."""
     path = tmp_path / "outputs.json"
     outputs = LearnedOutputs(path)
     outputs.add(TOOL, 1)

@@ -71,7 +71,7 @@ class _Shape:
     """Whether keys are data, such as addresses of people: then none of them is kept."""
 
     def add(self, value: JSONValue, room: _Room, depth: int = 0) -> None:
-        """Take in one value, as far as there is room for it."""
+        """Take in one value while there is room for it."""
         self.types.add(_TYPES.get(type(value), "object"))
         room.visits -= 1
         if depth >= _MAX_DEPTH or room.visits <= 0:

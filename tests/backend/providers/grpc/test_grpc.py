@@ -327,7 +327,7 @@ async def test_what_was_never_sent_says_so(shop: Shop, tmp_path: Path) -> None:
 
 
 async def test_a_server_that_has_lost_another_one_has_got_the_call(target: str, shop: Shop) -> None:
-    """What it says of a connection of its own does not mean that nothing was sent."""
+    """Words of a server about a connection of its own do not mean that nothing was sent."""
     said = "failed to connect to all addresses; last error: connection reset by peer"
     shop.behave = lambda request, context: context.abort(grpc.StatusCode.UNAVAILABLE, said)
     async with backend(target) as made:
