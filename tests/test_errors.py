@@ -84,6 +84,10 @@ CODES = {
     "ProtocolError": "protocol",
     "ProviderNotFoundError": "provider_not_found",
     "RateLimitedError": "rate_limited",
+    "RunError": "run",
+    "RunBusyError": "run_busy",
+    "RunWaitingError": "run_waiting",
+    "JournalError": "journal",
     "RemoteToolError": "remote_tool_failed",
     "ResultNotFoundError": "result_not_found",
     "SandboxDeniedError": "sandbox_denied",
@@ -111,6 +115,14 @@ FURTHER_CODES = {
     "InvalidSchemaError": ("unsupported_schema",),
     "InvalidToolError": ("example_too_large", "invalid_binding"),
     "PolicyError": ("effect_in_progress", "outcome_unknown"),
+    "RunError": (
+        "run_not_found",
+        "run_ended",
+        "run_lost",
+        "run_cancelled",
+        "run_changed",
+        "run_diverged",
+    ),
 }
 RETRYABLE = {
     "BackendBusyError",
@@ -118,6 +130,7 @@ RETRYABLE = {
     "ConnectionLostError",
     "GatewayTimeoutError",
     "RateLimitedError",
+    "RunBusyError",
     "ToolTimeoutError",
 }
 VIOLATION = Violation(path="/a", keyword="type", message="5 is not of type 'string'", expected="string", got=5)
@@ -192,7 +205,7 @@ def test_the_codes_are_these() -> None:
 
 def test_there_are_no_more_classes_than_a_handler_may_catch() -> None:
     """A case that no handler treats apart is a code of its class."""
-    assert len(ALL) <= 62
+    assert len(ALL) <= 66
 
 
 def test_the_codes_are_unique() -> None:

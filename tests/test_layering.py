@@ -18,6 +18,7 @@ ORDER = [
     "code",
     "workflow",
     "runtime",
+    "durable",
     "exec",
     "integrations",
     "server",

@@ -59,6 +59,10 @@ ToolExecError
 │   ├─ SandboxDeniedError          a rule forbids this sandbox or asks for an opt-in
 │   ├─ LimitNotEnforceableError    the sandbox cannot enforce a limit that was asked for
 │   └─ SandboxFailedError          the sandbox died, or the program could not be run in it
+├─ RunError                        a durable run cannot go on, or not be used as asked
+│   ├─ RunBusyError                retryable: another process runs it, or it has not ended
+│   └─ RunWaitingError             it is suspended until something happens
+├─ JournalError                    the journal of durable runs cannot be read or written
 └─ GatewayError                    the way back from a sandbox
     ├─ ConnectionClosedError       it is closed, or the other side is gone
     ├─ GatewayTimeoutError         no answer in time (also a TimeoutError)
@@ -100,6 +104,12 @@ from toolexec.errors.code import (
     ToolNotAllowedError,
     WorkflowCheckError,
     WorkflowSyntaxError,
+)
+from toolexec.errors.durable import (
+    JournalError,
+    RunBusyError,
+    RunError,
+    RunWaitingError,
 )
 from toolexec.errors.gate import (
     ApprovalDeniedError,
@@ -180,6 +190,7 @@ __all__ = [
     "InvalidToolError",
     "InvalidToolIDError",
     "InvalidVersionError",
+    "JournalError",
     "LimitExceededError",
     "LimitNotEnforceableError",
     "MissingExtraError",
@@ -191,6 +202,9 @@ __all__ = [
     "RateLimitedError",
     "RemoteToolError",
     "ResultNotFoundError",
+    "RunBusyError",
+    "RunError",
+    "RunWaitingError",
     "SandboxDeniedError",
     "SandboxError",
     "SandboxFailedError",

@@ -66,7 +66,8 @@ class ToolCall:
     who makes the call and on which path. `run_id` is empty until it is needed; see `identify`. A backend sets
     `waiting` as long as the call certainly has not begun; it names what the call waits for. `idempotency_key` is the
     same for all attempts at one effect: a backend whose service takes such keys passes it on. `fresh` has the tool
-    called although a cache may know the answer.
+    called although a cache may know the answer. `step` names the call within its run, and is the same when the run is
+    made again from its beginning; empty where the run has no need of it.
     """
 
     tool_id: str
@@ -79,6 +80,7 @@ class ToolCall:
     waiting: str = ""
     idempotency_key: str = ""
     fresh: bool = False
+    step: str = ""
     resolution: object = field(default=None, init=False, repr=False, compare=False)
     """What the rules around this very call have found out about it; a copy of the call begins without it."""
 
