@@ -67,7 +67,7 @@ async def sides(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[], A
     async def direct() -> None:
         assert (await ex.run_tool("echo:echo", ARGS)).ok
 
-    meta = await connect(stack, serve_command(config))
+    meta = await connect(stack, serve_command(config, "--expose", "meta"))
     plain = await connect(stack, serve_command(config, "--expose", "direct"))
     found: dict[str, Callable[[], Awaitable[None]]] = {
         "direct": direct,
