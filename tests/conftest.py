@@ -64,7 +64,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other tiers."""
+    """Leave out the tests of other tiers, and trace only those whose coverage is needed."""
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
@@ -72,6 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("full")
         marks = {mark.name for mark in item.iter_markers()}
         (kept if tiers.wants(marks) else left).append(item)
+        if not tiers.is_traced(item.path, marks):
+            item.add_marker("no_cover")
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

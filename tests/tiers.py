@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["FULL", "TIERS", "is_full_path", "missing", "wants"]
+__all__ = ["FULL", "TIERS", "TRACED", "is_full_path", "is_traced", "missing", "wants"]
 
 TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
@@ -54,6 +54,19 @@ FULL = {
     "server/http/test_fairness.py": "many callers at once",
     "server/http/test_limits.py": "hostile requests by the hundred",
 }
+
+# The directories whose tests above the fast tier are traced for coverage. What the others run is traced in the fast
+# tier; tracing costs a property test nine tenths of its time.
+TRACED = frozenset(
+    {"backend", "cli", "durable", "exec", "integrations", "net", "process", "runtime", "server", "testing"}
+)
+
+
+def is_traced(path: Path, marks: set[str]) -> bool:
+    """Return whether the run needs the coverage of a test in the file *path* with these marks."""
+    if os.environ.get(_VARIABLE) != "above" or _ROOT not in path.parents:
+        return True
+    return "hypothesis" not in marks and path.relative_to(_ROOT).parts[0] in TRACED
 
 
 def is_full_path(path: Path) -> bool:
