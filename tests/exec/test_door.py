@@ -163,6 +163,7 @@ def test_settings_of_code(name: str, value: Any) -> None:
     fits = {
         "language": str, "profile": str, "stdin": bytes, "best_effort": bool, "unsafe_opt_in": bool, "seed": int,
         "timeout": (int, float), "now": (int, float), "max_tool_calls": int, "limits": Limits, "metadata": dict,
+        "on_error": (), "dry_run": bool,
         "env": dict, "files": dict, "args": list, "allowed_tools": (list, dict), "on_event": (),
     }[name]  # fmt: skip
     wrong = not isinstance(value, fits) or (isinstance(value, bool) and fits is not bool)

@@ -10,8 +10,8 @@ import pytest
 from toolexec import ChainResult, Exec, Policy, Rule, Step, tool
 from toolexec.errors import ConnectionLostError, InvalidChainError
 from toolexec.exec.chain import DRY_RUN
-from toolexec.exec.undo import UNDO
 from toolexec.run import Gate
+from toolexec.run.undo import UNDO
 
 
 class Trip:

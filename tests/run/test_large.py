@@ -201,7 +201,7 @@ class TestChains:
             threads.append(threading.get_ident())
             return original(*args)
 
-        monkeypatch.setattr("toolexec.exec.references.search", noted)
+        monkeypatch.setattr("toolexec.run.references.search", noted)
         assert (await self.chain("rows[?id > `24997`].name")).value == ["row 24998", "row 24999"]
         assert (await self.chain("rows[0].name", ROWS[:3])).value == "row 0"
         assert (threads[0] != threading.get_ident(), threads[1] == threading.get_ident()) == (True, True)

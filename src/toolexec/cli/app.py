@@ -31,7 +31,7 @@ from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
-from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -194,6 +194,8 @@ def run(
 def chain(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or TOML; - for stdin.", show_default=False)],
+    on_error: OnError = "stop",
+    dry_run: DryRun = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +206,7 @@ def chain(
     """
     from toolexec.cli import running
 
-    perform_command(context, lambda session: running.chain(session, file), config, as_json)
+    perform_command(context, lambda s: running.chain(s, file, on_error, dry_run=dry_run), config, as_json)
 
 
 @_base.command("list")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["AsJson", "Config", "perform_command"]
+__all__ = ["AsJson", "Config", "DryRun", "OnError", "perform_command"]
 
 Config = Annotated[
     list[Path] | None,
@@ -26,6 +26,13 @@ Config = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+OnError = Annotated[
+    Literal["stop", "undo"],
+    typer.Option(help="After a failure: just stop, or undo what was done, where the tools say how."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing: call the tools that say what the others would do.")
+]
 
 
 def perform_command(

@@ -14,12 +14,13 @@ from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect, connect_for
 from toolexec.cli.progress import watch
 from toolexec.cli.session import Session
-from toolexec.cli.tables import chain_table, content_lines, duration_text, value_text
+from toolexec.cli.tables import chain_table, content_lines, duration_text, show_undone, value_text
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress
 
 if TYPE_CHECKING:
     from toolexec.run import Result, StreamEvent
+    from toolexec.run.types import OnError
 
 __all__ = ["chain", "run", "stream"]
 
@@ -97,12 +98,12 @@ def _progress(event: StreamEvent) -> Progress:
     return Progress(done=data.get("progress", 0), total=data.get("total"), message=str(data.get("message", "")))
 
 
-async def chain(session: Session, source: str) -> int:
+async def chain(session: Session, source: str, on_error: OnError, *, dry_run: bool) -> int:
     """`toolexec chain`: the steps of a file, one after the other."""
     steps = read_chain(source)
     await connect(session)
     with watch(session.screen, "chain") as report:
-        result = await session.ex.run_chain(steps, on_progress=report)
+        result = await session.ex.run_chain(steps, on_progress=report, on_error=on_error, dry_run=dry_run)
     screen = session.screen
     if screen.as_json:
         screen.document(result.to_dict())
@@ -114,6 +115,7 @@ async def chain(session: Session, source: str) -> int:
             failed = next(step for step in result.steps if step.error is result.error)
             screen.note(f"stopped at step {failed.index}")
             screen.error(result.error)
+            show_undone(screen, result.undone)
         else:
             screen.show(Text())
             screen.value(value_text(result.value))

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolexec.cli.arguments import read_args
-from toolexec.cli.terminal import clean, one_line, to_json
+from toolexec.cli.terminal import Screen, clean, one_line, to_json
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolexec.exec import ChainResult
     from toolexec.model import ToolAnnotations
     from toolexec.run import StepResult
+    from toolexec.run.types import UndoneStep
 
 __all__ = [
     "backends_table",
@@ -33,6 +34,7 @@ __all__ = [
     "hints_text",
     "listing",
     "search_table",
+    "show_undone",
     "value_text",
 ]
 
@@ -150,7 +152,7 @@ def _details(status: BackendStatus) -> Text:
         text.append(one_line(status.reason, 300), style="red")
     facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
     facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
-    facts += [f"restarted {status.info['restarts']} times"] if "restarts" in status.info else []
+    facts += _attempts(status.info)
     facts += _figures(status.info)
     text.append(one_line(" · ".join(facts)), style="dim")
     last = str(status.info.get("last_error", ""))
@@ -161,6 +163,15 @@ def _details(status: BackendStatus) -> Text:
     for name, reason in list(status.skipped.items())[:5]:
         text.append(f"\nleft out {one_line(name, 60)}: {one_line(reason, 120)}", style="yellow")
     return text
+
+
+def _attempts(info: Mapping[str, Any]) -> list[str]:
+    """Return how often a server was restarted, or a definition could not be read, and how many attempts are left."""
+    found = [f"restarted {info['restarts']} times"] if "restarts" in info else []
+    if "failed_readings" in info:
+        found.append(f"{info['failed_readings']} of {_count(info['readings'], 'reading')} failed")
+    left = info.get("restarts_left", info.get("retries_left"))
+    return found + ([f"{_count(left, 'attempt')} left"] if left is not None else [])
 
 
 def _figures(info: Mapping[str, Any]) -> list[str]:
@@ -200,6 +211,15 @@ def _step_cells(step: StepResult) -> tuple[Text, Text, Text]:
     if step.error is not None:
         return Text(f"✗ failed{attempts}", style="red"), time, Text(one_line(str(step.error)), style="red")
     return Text(f"✓ ok{attempts}", style="green"), time, preview(step.value)
+
+
+def show_undone(screen: Screen, undone: Sequence[UndoneStep]) -> None:
+    """Print what became of the effects of what failed, on stderr."""
+    for each in undone:
+        if each.ok:
+            screen.note(f"✓ undid {each.index} {each.tool_id} with {each.undo_id}")
+        else:
+            screen.note(f"✗ did not undo {each.index} {each.tool_id}: {one_line(each.reason)}", style="red")
 
 
 def preview(value: Any) -> Text:

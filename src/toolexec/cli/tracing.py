@@ -12,7 +12,7 @@ from toolexec.cli.code_output import show_failure
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect
 from toolexec.cli.terminal import clean
-from toolexec.cli.workflow import read_source, run_source, write
+from toolexec.cli.workflow import RunWanted, read_source, run_source, write
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.workflow.formatter import format_workflow
 from toolexec.workflow.graph import graph_of, to_mermaid
@@ -55,7 +55,7 @@ async def draw(session: Session, wanted: Picture) -> int:
     drawn = graph_of(parse(source), source)
     result = _read_result(wanted.result) if wanted.result else None
     if wanted.run:
-        result = await run_source(session, source, wanted.words, wanted.timeout)
+        result = await run_source(session, source, RunWanted(wanted.file, wanted.words, wanted.timeout))
     if result is not None:
         drawn.add_calls(outcomes_of(result))
     text = to_svg(drawn) if wanted.as_svg else to_mermaid(drawn)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from toolexec.cli.session import Session
     from toolexec.code.types import CodeEvent, CodeResult, EventCallback
+    from toolexec.run.types import OnError as OnErrorChoice
     from toolexec.workflow.findings import Finding
 
-__all__ = ["read_source", "run_source", "workflow", "write"]
+__all__ = ["RunWanted", "read_source", "run_source", "workflow", "write"]
 
 workflow: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Workflows: small programs of tool calls that are checked before they run."
@@ -30,6 +32,17 @@ Inputs = Annotated[
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this time (default: 30).")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
+
+
+@dataclass(frozen=True, slots=True)
+class RunWanted:
+    """A run of a workflow as the command line asks for it; `words` spell the inputs."""
+
+    file: str
+    words: Sequence[str] = ()
+    timeout: float | None = None
+    on_error: OnErrorChoice = "stop"
+    dry_run: bool = False
 
 
 @workflow.command("check")
@@ -52,12 +65,14 @@ def run_file(
     file: File,
     inputs: Inputs = None,
     timeout: Timeout = None,
+    on_error: OnError = "stop",
+    dry_run: DryRun = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow: what it prints, and then its value."""
-    words = inputs or []
-    perform_command(context, lambda s: run(s, file, words, timeout), config, as_json, tools_needed=False)
+    wanted = RunWanted(file, inputs or (), timeout, on_error, dry_run)
+    perform_command(context, lambda s: run(s, wanted), config, as_json, tools_needed=False)
 
 
 @workflow.command("fmt")
@@ -185,18 +200,18 @@ def findings_of(session: Session, source: str) -> list[Finding]:
         return [Finding("syntax", "error", error.message.split("\n", 1)[0].partition(": ")[2], at, error.suggestion)]
 
 
-async def run(session: Session, file: str, words: Sequence[str], timeout: float | None) -> int:
+async def run(session: Session, wanted: RunWanted) -> int:
     """Run a workflow and show what it prints while it does; a failure is shown at its line and gives FAILED.
 
     Raises WorkflowSyntaxError before anything runs, and ConfigurationError for a file that cannot be read.
     """
     from toolexec.cli.code_output import Printed, show_failure
     from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.cli.tables import value_text
+    from toolexec.cli.tables import show_undone, value_text
 
-    source, screen = read_source(file), session.screen
+    source, screen = read_source(wanted.file), session.screen
     if screen.as_json:
-        result = await run_source(session, source, words, timeout)
+        result = await run_source(session, source, wanted)
         screen.document(result.to_dict())
         return OK if result.ok else FAILED
     printed = Printed(screen)
@@ -205,10 +220,11 @@ async def run(session: Session, file: str, words: Sequence[str], timeout: float 
         if event.kind == "print":
             printed.event(event)
 
-    result = await run_source(session, source, words, timeout, receive)
+    result = await run_source(session, source, wanted, receive)
     printed.finish(result)
     if result.error is not None:
         show_failure(screen, result.error)
+        show_undone(screen, result.undone)
         return FAILED
     if result.value is not None:
         screen.value(value_text(result.value))
@@ -216,20 +232,20 @@ async def run(session: Session, file: str, words: Sequence[str], timeout: float 
 
 
 async def run_source(
-    session: Session, source: str, words: Sequence[str], timeout: float | None, on_event: EventCallback | None = None
+    session: Session, source: str, wanted: RunWanted, on_event: EventCallback | None = None
 ) -> CodeResult:
-    """Run a workflow with the inputs that *words* spell; raises WorkflowSyntaxError before anything runs."""
+    """Run a workflow as it is *wanted*; raises WorkflowSyntaxError before anything runs."""
     from toolexec.cli.arguments import read_args
     from toolexec.cli.finding import connect
     from toolexec.exec.code import WorkflowSettings
     from toolexec.workflow.inputs import input_schema
     from toolexec.workflow.parser import parse
 
-    inputs = read_args(words, input_schema(parse(source).inputs))
+    inputs = read_args(wanted.words, input_schema(parse(source).inputs))
     await connect(session)
-    settings = WorkflowSettings(on_event=on_event)
-    if timeout is not None:
-        settings["timeout"] = timeout
+    settings = WorkflowSettings(on_event=on_event, on_error=wanted.on_error, dry_run=wanted.dry_run)
+    if wanted.timeout is not None:
+        settings["timeout"] = wanted.timeout
     return await session.ex.run_workflow(source, inputs, **settings)
 
 

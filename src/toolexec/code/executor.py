@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from importlib import import_module
 from time import perf_counter
@@ -15,13 +15,15 @@ from toolexec.code.engine import ALIASES, Engine
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest, Output, Stream
+from toolexec.code.types import CodeEvent, CodeResult, EventCallback, ExecuteRequest, Output, Stream, ToolCallRecord
 from toolexec.discovery.docs import DocStore, InMemoryDocStore
 from toolexec.discovery.index import Index
 from toolexec.errors import ClosedError, CodeTimeoutError, ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.run.runner import Runner
+from toolexec.run.types import StepResult, UndoneStep
+from toolexec.run.undo import DryRun, undo
 
 __all__ = ["CodeConfig", "Executor", "without_fence"]
 
@@ -144,6 +146,8 @@ class Executor:
             timeout = min(timeout, config.default_timeout)
         code = without_fence(request.code)
         request = replace(request, code=code, language=ALIASES.get(language, language), timeout=timeout, limits=limits)
+        within = request.gateway if isinstance(request.gateway, Tools) else None
+        undoes, is_dry = _wanted(request, within)
         tell = _Teller(request.on_event) if request.on_event is not None else None
         assert config.index is not None
         assert config.docs is not None
@@ -151,14 +155,16 @@ class Executor:
         tools = Tools(
             config.index,
             config.docs,
-            config.run,
+            DryRun(config.run, config.index) if is_dry else config.run,
             limits=limits,
             allowed=request.allowed_tools,
             output=Output(config.output_chars, tell.printed if tell is not None else None),
             tell=tell,
             result_bytes=config.result_bytes,
             origin=request.origin,
-            within=request.gateway if isinstance(request.gateway, Tools) else None,
+            within=within,
+            undoes=undoes,
+            is_dry=is_dry,
         )
         return tools, request
 
@@ -185,12 +191,29 @@ class Executor:
         finally:
             tools.close()
         result.tool_calls = tools.tool_calls()
+        if result.error is not None and tools.undoes and not tools.is_dry:
+            result.undone = await self._undone(result.tool_calls, tools)
         result.stdout = _both(result.stdout, tools.output.text("stdout"))
         result.stderr = _both(result.stderr, tools.output.text("stderr"))
         result.duration = perf_counter() - started
         result.language = request.language
         logger.info("code ran %.3f s with %d tool calls", result.duration, len(result.tool_calls))
         return result
+
+    async def _undone(self, calls: Sequence[ToolCallRecord], tools: Tools) -> list[UndoneStep]:
+        """Undo what the calls of a run have done, the one that ended last first."""
+        ended = sorted(enumerate(calls), key=lambda each: each[1].started + each[1].duration)
+        steps = [
+            StepResult(number, call.tool_id, args=call.args or {}, value=call.value, error=call.error)
+            for number, call in ended
+        ]
+        cut = {number for number, call in ended if call.cut}
+        assert self.config.run is not None
+        undone = await undo(self.config.run, tools.index, steps, tools.origin, cut)
+        if tools.unrecorded:
+            why = f"{tools.unrecorded} calls after it were not recorded"
+            undone.insert(0, UndoneStep(len(calls) - 1, calls[-1].tool_id, reason=why))
+        return undone
 
     @property
     def _engine(self) -> Engine:
@@ -233,6 +256,15 @@ def _both(engine: str, tools: str) -> str:
 def _check_timeout(timeout: float | None) -> None:
     if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
         raise ConfigurationError(f"a timeout must be above 0 seconds, not {timeout!r}")
+
+
+def _wanted(request: ExecuteRequest, within: Tools | None) -> tuple[bool, bool]:
+    """Return whether a run is undone when it fails, and whether it is only tried. Raises ConfigurationError."""
+    undoes = request.on_error == "undo" or (within is not None and within.undoes)
+    is_dry = request.dry_run or (within is not None and within.is_dry)
+    if (request.on_error != "stop" or request.dry_run) and request.language != "workflow":
+        raise ConfigurationError(f"on_error and dry_run are for workflows, not for {request.language}")
+    return undoes, is_dry
 
 
 def without_fence(code: str) -> str:

@@ -67,7 +67,8 @@ class Tools:
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
     `github:*`; none means all tools. *output* takes what `println` writes. *tell* receives each call's start and end,
     in the thread that makes it. *origin* is where all calls come from. *within* are the tools of the run that this one
-    is a part of, whose cap counts the calls of both.
+    is a part of, whose cap counts the calls of both. With *undoes* a run that fails is
+    undone, with *is_dry* tools that change something are only tried; both hold for the parts of a run, too.
 
     This is the gateway (see `Gateway`) for code in this process; a call that is cancelled before it begins raises
     CancelledError and is not counted. Safe to use from several threads and tasks at once: the caps hold for all of them
@@ -87,8 +88,12 @@ class Tools:
         result_bytes: int = DEFAULT_RESULT_BYTES,
         origin: Origin = HERE,
         within: Tools | None = None,
+        undoes: bool = False,
+        is_dry: bool = False,
     ) -> None:
         self.origin = origin
+        self.undoes = undoes
+        self.is_dry = is_dry
         self._within = within
         self.index = index
         self.limits: Limits = limits or Limits()
@@ -103,6 +108,8 @@ class Tools:
         self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
+        self.unrecorded = 0
+        """How many calls `tool_calls` leaves out."""
         self._count = self._new_count()
         self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly
         self._lock = threading.Lock()
@@ -261,6 +268,7 @@ class Tools:
         with self._lock:
             self._count = self._new_count()
             self._records = []
+            self.unrecorded = 0
             self._room = [MAX_TRACE_BYTES]
             self._began = perf_counter()
 
@@ -323,6 +331,8 @@ class Tools:
         with self._lock:
             if len(self._records) < _MAX_RECORDS:
                 self._records.append(record)
+            else:
+                self.unrecorded += 1
         admitted = AdmittedCall(call, record, started, op)
         if self._tell is not None:
             self._say("call_start", record)

@@ -15,6 +15,7 @@ from toolexec.errors import InvalidRequestError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.settings import checked
+from toolexec.run.types import OnError, UndoneStep
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -138,6 +139,8 @@ class ExecuteRequest:
     sandbox that cannot enforce every limit. `on_event` gets prints and tool calls while the code runs. `metadata` is
     for the sandbox; known keys: `unsafeOptIn`, `wasm_module`, `wasm_module_b64`. `origin` is where the calls of the
     code come from. `gateway` is its way to the tools and `output` takes what it prints: an `Executor` makes both.
+    For workflows only: with `on_error` "undo", an `Executor` undoes what a failed one has done; with `dry_run`, it only
+    tries tools that are not read-only.
     """
 
     code: str
@@ -158,6 +161,8 @@ class ExecuteRequest:
     on_event: EventCallback | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = HERE
+    on_error: OnError = "stop"
+    dry_run: bool = False
 
     def validate(self) -> Self:
         """Return the request itself if a sandbox can run it.
@@ -290,6 +295,7 @@ class CodeResult:
     SandboxViolationError) or lost its sandbox (SandboxFailedError); everything captured until then is here all the
     same: what it printed, its tool calls in order, its files. `duration` is in seconds. `files` are those that the code
     made or changed. `backend` says where it ran, `limits_enforced` which bounds would really have stopped the program.
+    `undone` says what became of the calls of a workflow with `on_error="undo"`, the last one first.
 
     >>> from toolexec import Exec
     >>> with Exec().sync as ex:
@@ -309,6 +315,7 @@ class CodeResult:
     language: str = ""
     backend: BackendInfo | None = None
     limits_enforced: LimitsEnforced = field(default_factory=LimitsEnforced)
+    undone: list[UndoneStep] = field(default_factory=list[UndoneStep])
 
     @property
     def ok(self) -> bool:
@@ -329,6 +336,8 @@ class CodeResult:
         data |= {key: text for key, text in (("stdout", self.stdout), ("stderr", self.stderr)) if text}
         if self.tool_calls:
             data["toolCalls"] = [call.to_dict() for call in self.tool_calls]
+        if self.undone:
+            data["undone"] = [each.to_dict() for each in self.undone]
         if self.files:
             data["files"] = {name: len(content) for name, content in self.files.items()}
         data["durationMs"] = round(self.duration * 1000, 3)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, get_args
 
 from toolexec.discovery.index import Index
 from toolexec.errors import InvalidChainError, ToolExecError
-from toolexec.exec.references import check_references, resolve_references
-from toolexec.exec.undo import OnError, UndoneStep, undo
+from toolexec.errors.base import reworded
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin, current_origin
 from toolexec.model.settings import checked, unknown_setting
+from toolexec.model.tool import DRY_RUN
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop
+from toolexec.run.references import check_references, resolve_references
 from toolexec.run.runner import Runner
-from toolexec.run.types import StepResult
+from toolexec.run.types import OnError, StepResult, UndoneStep
+from toolexec.run.undo import DryRun, tried_by, undo
 
 if TYPE_CHECKING:
     from toolexec.exec.options import Options
@@ -33,8 +35,6 @@ __all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "execute_chain"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
 _ON_ERROR = get_args(OnError)
-DRY_RUN: Final = "toolexec/dry_run"
-"""The key of a tool's `meta` that names the tool which says what a call of it would do."""
 
 
 @checked("a step", error=InvalidChainError)
@@ -135,6 +135,7 @@ class Chains:
 
     def __init__(self, options: Options, scope: Scope, sources: Sources, runner: Runner) -> None:
         self._gate = options.gate
+        self._scope = scope
         self._index = scope.index
         self._sources = sources
         self._runner = runner
@@ -153,21 +154,34 @@ class Chains:
         if self._sources.pending:
             await self._sources.start()
         chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        runner = self._runner
         if dry_run:
-            chain = [_dry(self._index, step, number) for number, step in enumerate(chain)]
+            index, on_error = self._visible(), "stop"  # nothing is done, so nothing is undone
+            for number, step in enumerate(chain):
+                _check_trial(index, step, number)
+            runner = DryRun(runner, index)
         origin = current_origin()
         if self._gate is None:
             origin = origin.within("chain", "") if origin is not HERE else HERE
-            return await self._execute(chain, on_progress, origin, on_error)
+            return await self._execute(runner, chain, on_progress, origin, on_error)
         with self._gate.group("chain", origin, {"steps": len(chain)}) as scope:
-            result = await self._execute(chain, on_progress, scope.origin, on_error)
+            result = await self._execute(runner, chain, on_progress, scope.origin, on_error)
             scope.failure = result.error
             return result
 
+    def _visible(self) -> Index:
+        """Return the index as the caller may know it."""
+        return self._gate.view(self._index, self._scope.docs, current_origin())[0] if self._gate else self._index
+
     async def _execute(
-        self, chain: Sequence[Step], on_progress: ProgressCallback | None, origin: Origin, on_error: OnError
+        self,
+        runner: Runner,
+        chain: Sequence[Step],
+        on_progress: ProgressCallback | None,
+        origin: Origin,
+        on_error: OnError,
     ) -> ChainResult:
-        result = await execute_chain(self._runner, self._index, chain, on_progress=on_progress, origin=origin)
+        result = await execute_chain(runner, self._index, chain, on_progress=on_progress, origin=origin)
         if result.error is not None and on_error == "undo":
             result.undone = await undo(self._runner, self._index, result.steps, origin)
         return result
@@ -249,18 +263,12 @@ def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int
     return names, referring
 
 
-def _dry(index: Index, step: Step, number: int) -> Step:
-    """Return the step with the tool that only tries it. Raises InvalidChainError for one that cannot be tried."""
-    found = index.find(step.tool_id)
-    if found is None or found.tool.annotations.read_only:
-        return step  # a tool that there is not is the step's error
-    tool_id = found.tool.meta.get(DRY_RUN)
-    if not isinstance(tool_id, str):
-        raise InvalidChainError(
-            f"step {number}: {step.tool_id} cannot be tried: it is not read-only, and its meta does not name a tool "
-            f"as {DRY_RUN}"
-        )
-    return replace(step, tool_id=tool_id)
+def _check_trial(index: Index, step: Step, number: int) -> None:
+    """Raise InvalidChainError for a step that a dry run cannot try."""
+    try:
+        tried_by(index, step.tool_id)
+    except InvalidChainError as error:
+        raise reworded(error, f"step {number}: {error}") from None
 
 
 def _check_retries(index: Index, step: Step, number: int) -> None:

@@ -26,6 +26,7 @@ from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_settings
 from toolexec.run.chain import notify
 from toolexec.run.runner import Runner
+from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
@@ -57,6 +58,8 @@ class CodeSettings(TypedDict, total=False):
     on_event: EventCallback | None
     metadata: Mapping[str, Any]
     unsafe_opt_in: bool
+    on_error: OnError
+    dry_run: bool
 
 
 class WorkflowSettings(TypedDict, total=False):
@@ -68,6 +71,8 @@ class WorkflowSettings(TypedDict, total=False):
     limits: Limits
     now: float | None
     on_event: EventCallback | None
+    on_error: OnError
+    dry_run: bool
 
 
 class _Languages:

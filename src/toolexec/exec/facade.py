@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
-    from toolexec.exec.undo import OnError
     from toolexec.exec.vendor_calls import Unknown
     from toolexec.model.binding import Binding
     from toolexec.model.call import ProgressCallback
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from toolexec.model.handler import Handler
     from toolexec.model.tool import Tool
     from toolexec.run.runner import Runner
-    from toolexec.run.types import Result
+    from toolexec.run.types import OnError, Result
     from toolexec.runtime.router import Runtime
     from toolexec.workflow.skill import Skill
 else:  # what the annotations of checked methods name: imported at the first call of each
@@ -506,9 +505,9 @@ class Exec:
         """Run code that calls tools, in a sandbox; a workflow (`language="workflow"`) needs none.
 
         *settings* are those of `ExecuteRequest` (language, timeout, allowed_tools, env, files, limits, profile,
-        on_event, seed, ...), `max_tool_calls`, and `unsafe_opt_in` for this run. In Python the code has an object
-        `tools`: `tools.github.create_issue(title="x")`. Its value is that of a top-level `return`, else of
-        `__out`, else of the last expression.
+        on_event, seed, ...), `max_tool_calls`, `unsafe_opt_in` for this run, and for a workflow those
+        of `run_workflow`. In Python the code has an object `tools`: `tools.github.create_issue(title="x")`. Its value
+        is that of a top-level `return`, else of `__out`, else of the last expression.
 
         A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
         and SandboxError when nothing was run.
@@ -526,8 +525,11 @@ class Exec:
         """Run a workflow: a program in the small language that has tools and values and nothing else.
 
         It needs no sandbox. *inputs* are the values of its `input` declarations. *settings* are those of
-        `execute_code` that make sense here: timeout, max_tool_calls, allowed_tools, limits, now and on_event.
-        *on_progress* receives each call that has ended. The workflow is checked before it runs.
+        `execute_code` that make sense here: timeout, max_tool_calls, allowed_tools, limits, now, on_event, on_error and
+        dry_run. *on_progress* receives each call that has ended. The workflow is checked before it runs.
+
+        With `on_error="undo"` the calls of a workflow that fails are undone, with `dry_run=True` its tools are only
+        tried, as `run_chain` says; `CodeResult.undone` says what could not be undone.
 
         A workflow that cannot be parsed (WorkflowSyntaxError), has mistakes (WorkflowCheckError), gets wrong inputs
         (InputValidationError) or fails has that as the result's `error`, with everything done until then. Raises

@@ -150,6 +150,8 @@ class Skills:
             context.log("info", result.stdout.rstrip("\n"))
         if result.error is not None:
             details = {**result.error.details, "code": result.error.code}
+            if result.undone:
+                details["undone"] = [each.to_dict() for each in result.undone]
             failure = ExecutionError(f"{skill.id} failed: {result.error}", tool_id=skill.id, details=details)
             raise failure from result.error
         return result.value
@@ -179,6 +181,7 @@ def _settings(skill: Skill, args: JSONObject) -> CodeSettings:
         "metadata": {"inputs": args, "max_steps": header.max_steps},
         "allowed_tools": skill.allowed_tools,
         "limits": Limits(max_tool_calls=header.max_tool_calls or MAX_CALLS),
+        "on_error": header.on_error,
     }
     if header.timeout:
         settings["timeout"] = header.timeout

@@ -24,7 +24,6 @@ from toolexec.exec.chains_ahead import ChainSuggestion
 from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
 from toolexec.exec.facade import Exec
 from toolexec.exec.sources import Added
-from toolexec.exec.undo import OnError
 from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
 from toolexec.model.binding import Binding
 from toolexec.model.call import ProgressCallback
@@ -33,7 +32,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.forks import forks
 from toolexec.model.handler import Handler
 from toolexec.model.tool import Tool
-from toolexec.run.types import Result
+from toolexec.run.types import OnError, Result
 
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools

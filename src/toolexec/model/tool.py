@@ -16,10 +16,13 @@ from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
 
-__all__ = ["HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
+__all__ = ["DRY_RUN", "HINTS", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
 
 HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 """The yes-or-no annotations of a tool."""
+DRY_RUN: Final = "toolexec/dry_run"
+"""The key of a tool's `meta` that says how to try a call: by the tool with this ID, or by `{"tool": ID, "args":
+{...}}`, where the arguments are added to those of the call, and the tool is this one unless it is named."""
 
 
 @checked("ToolAnnotations", error=InvalidToolError)

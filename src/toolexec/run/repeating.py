@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Literal
 
 from toolexec.discovery.index import Registered
-from toolexec.errors import BackendError, ConfigurationError, RateLimitedError, ToolExecError
+from toolexec.errors import (
+    BackendError,
+    ConfigurationError,
+    OutputValidationError,
+    RateLimitedError,
+    ToolExecError,
+)
 from toolexec.model.tool import Tool
 
-__all__ = ["above_zero", "backend_failed", "circuit_key", "is_repeatable", "may_repeat"]
+__all__ = ["above_zero", "backend_failed", "circuit_key", "is_repeatable", "may_repeat", "outcome_of"]
 
 
 def is_repeatable(tool: Tool) -> bool:
@@ -36,6 +43,18 @@ def backend_failed(failure: ToolExecError) -> bool | None:
     if isinstance(failure, BackendError):
         return None
     return None if failure.never_began else False
+
+
+def outcome_of(failure: BaseException) -> Literal["done", "failed", "not_done", "unknown"]:
+    """Return what a failure says about the work of the call: whether that was done."""
+    if type(failure) is ToolExecError or not isinstance(failure, ToolExecError):  # such as of a call that was stopped
+        return "unknown"
+    if failure.never_began:
+        return "not_done"
+    if isinstance(failure, OutputValidationError):
+        return "done"
+    lost = isinstance(failure.__cause__, ConnectionError | TimeoutError)
+    return "unknown" if failure.retryable or lost else "failed"
 
 
 def circuit_key(entry: Registered) -> Hashable:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from toolexec.errors import ToolExecError, Violation
 from toolexec.model.binding import Binding
 from toolexec.model.content import ToolReply
 
-__all__ = ["Result", "StepResult"]
+__all__ = ["OnError", "Result", "StepResult", "UndoneStep"]
+
+OnError: TypeAlias = Literal["stop", "undo"]
+"""What follows the failure that stops a chain or a workflow: nothing more, or what it has done is undone, the last
+effect first."""
 
 
 @dataclass(slots=True)
@@ -117,6 +121,40 @@ class StepResult:
         data |= {"args": dict(self.args), "value": self.value, "durationMs": round(self.duration * 1000, 3)}
         if self.attempts > 1:
             data["attempts"] = self.attempts
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        return data
+
+
+@dataclass(slots=True)
+class UndoneStep:
+    """What became of the effect of one step of a chain that failed, or of one call of a workflow.
+
+    `index` is the number of the step or call, `tool_id` its tool, `undo_id` the tool that was called to undo it, with
+    `args`, and `value` what it answered. `reason` says why the step is not undone, and is empty when it is; `error` is
+    the failure of the tool that was called.
+    """
+
+    index: int
+    tool_id: str
+    undo_id: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    value: Any = None
+    error: ToolExecError | None = None
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the step is undone."""
+        return not self.reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        data: dict[str, Any] = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
+        if self.undo_id:
+            data |= {"undoId": self.undo_id, "args": dict(self.args), "value": self.value}
+        if self.reason:
+            data["reason"] = self.reason
         if self.error is not None:
             data["error"] = self.error.to_dict()
         return data

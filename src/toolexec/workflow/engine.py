@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
-from toolexec.errors import CodeError, CodeTimeoutError, ConfigurationError, ToolExecError
+from toolexec.discovery.index import Index
+from toolexec.errors import CodeError, CodeTimeoutError, ConfigurationError, InvalidChainError, ToolExecError
+from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.driver import run_workflow
-from toolexec.workflow.findings import check_error
+from toolexec.workflow.findings import Finding, check_error
 from toolexec.workflow.machine import MAX_STEPS, Budget
-from toolexec.workflow.nodes import Workflow
+from toolexec.workflow.nodes import Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
 
@@ -90,8 +92,20 @@ def _asked(metadata: Mapping[str, Any]) -> tuple[Mapping[str, object], Budget]:
 def _check(workflow: Workflow, tools: Tools) -> None:
     """Raise WorkflowCheckError for a workflow that would certainly fail."""
     findings = [found for found in check(workflow, tools.index, allowed=tools.allows) if found.severity == "error"]
+    if tools.is_dry and not findings:
+        findings = list(_not_triable(workflow, tools.index))
     if findings:
         raise check_error(findings)
+
+
+def _not_triable(workflow: Workflow, index: Index) -> Iterator[Finding]:
+    """Yield a finding for each named tool that a dry run cannot try."""
+    for node in walk(workflow):
+        if isinstance(node, ToolRun) and isinstance(node.tool, Constant):
+            try:
+                tried_by(index, str(node.tool.value))
+            except InvalidChainError as error:
+                yield Finding("not-triable", "error", str(error), node.at)
 
 
 def _with_source(error: ToolExecError, source: str) -> ToolExecError:

@@ -11,7 +11,9 @@ from typing import Any, Final
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.json_value import shorten
 from toolexec.model.settings import checked
-from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.model.tool import DRY_RUN, Tool, ToolAnnotations
+from toolexec.run.types import OnError
+from toolexec.run.undo import UNDO
 from toolexec.workflow.inputs import NotLiteralError, input_schema, literal_value
 from toolexec.workflow.nodes import Bind, Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
@@ -32,8 +34,10 @@ class SkillHeader:
 
     `name` and `description` are required. `output_schema` is a JSON Schema of its value. `timeout` (seconds),
     `max_tool_calls` and `max_steps` bound each run, and only ever lower what the operator and the caller allow.
-    `allowed_tools` are the IDs or patterns that it may call; without them, the tools that it names. The hints
-    (`read_only`, `idempotent`, `destructive`, `open_world`) default to what follows from the tools that it names.
+    `allowed_tools` are the IDs or patterns that it may call; without them, the tools that it names. With `on_error`
+    "undo", what a run has done is undone when it fails. `undo` and `dry_run` name the tools that undo a whole run and
+    say what one would do, as the `meta` of other tools does. The hints (`read_only`, `idempotent`, `destructive`,
+    `open_world`) default to what follows from the tools that it names.
     """
 
     name: str
@@ -46,6 +50,9 @@ class SkillHeader:
     max_tool_calls: int = 0
     max_steps: int = 0
     allowed_tools: Sequence[str] | None = None
+    on_error: OnError = "stop"
+    undo: str | Mapping[str, Any] = ""
+    dry_run: str = ""
     read_only: bool | None = None
     idempotent: bool | None = None
     destructive: bool | None = None
@@ -155,6 +162,7 @@ class Skill:
             output_schema=header.output_schema,
             tags=("skill", *header.tags),
             annotations=self.annotations(annotations or ToolAnnotations()),
+            meta={key: name for key, name in ((UNDO, header.undo), (DRY_RUN, header.dry_run)) if name},
         )
 
 

@@ -14,13 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolexec.discovery.index import Registered
-from toolexec.errors import (
-    AuditError,
-    ConfigurationError,
-    OutputValidationError,
-    PolicyError,
-    ToolExecError,
-)
+from toolexec.errors import AuditError, ConfigurationError, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.origin import ApprovalRequest
@@ -30,7 +24,7 @@ from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
-from toolexec.run.repeating import above_zero, is_repeatable
+from toolexec.run.repeating import above_zero, is_repeatable, outcome_of
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
@@ -119,10 +113,10 @@ class _Recorded(Layer):
         try:
             result = await self.inner.run(copied(call, self._find, entry, idempotency_key=effect.sent))
         except BaseException as error:
-            self._end(effect, _state_of(error))
+            self._end(effect, outcome_of(error))
             raise
         value = _value_of(result) if call.idempotency_key else None
-        self._end(effect, "done" if result.error is None else _state_of(result.error), value)
+        self._end(effect, "done" if result.error is None else outcome_of(result.error), value)
         return result
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
@@ -140,11 +134,11 @@ class _Recorded(Layer):
             async for event in events:
                 if event.kind in ("done", "error"):
                     result = last_result(event, call)
-                    state = "done" if result.error is None else _state_of(result.error)
+                    state = "done" if result.error is None else outcome_of(result.error)
                     value = _value_of(result)
                 yield event
         except ToolExecError as error:
-            state = _state_of(error)
+            state = outcome_of(error)
             raise
         finally:
             try:
@@ -266,18 +260,6 @@ class _Recorded(Layer):
             self._effects.end(effect.id, state, value)
         except AuditError as error:  # what is done is done; it counts as unknown once this process has ended
             logger.error("the outcome of %s is not recorded: %s", effect.tool, error)
-
-
-def _state_of(failure: BaseException) -> EffectState:
-    """Return what a failure says about the effect."""
-    if not isinstance(failure, ToolExecError):
-        return "unknown"
-    if failure.never_began:
-        return "not_done"
-    if isinstance(failure, OutputValidationError):
-        return "done"
-    lost = isinstance(failure.__cause__, ConnectionError | TimeoutError)
-    return "unknown" if failure.retryable or lost else "failed"
 
 
 def _value_of(result: Result) -> str | None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolexec.errors import InvalidChainError
-from toolexec.exec.references import check_references, resolve_references
 from toolexec.run.large import Budget
+from toolexec.run.references import check_references, resolve_references
 
 FETCHED = {"items": [{"id": 7, "na-me": "x"}, {"id": 9}], "total": 2}
 VALUES = [FETCHED, 5, "text", None]
@@ -107,8 +107,8 @@ def test_data_that_only_looks_like_a_reference(data: dict[str, Any]) -> None:
         ("steps.00x", "refers to no step"),
         ("steps.-1", "refers to no step"),
         ("steps[x]", "refers to no step"),
-        ("steps.nobody", "it can refer to fetch, five, get-all, steps.0"),
-        ("nobody.total", "refers to no step"),
+        ("steps.absent", "it can refer to fetch, five, get-all, steps.0"),
+        ("absent.total", "refers to no step"),
         ("fetch-all.total", "refers to no step"),
         ("steps." + "9" * 5000, "refers to no step"),
         ("steps.4", "has not run by then"),
