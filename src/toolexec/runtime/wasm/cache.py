@@ -391,7 +391,8 @@ def _component_of(about: Mapping[str, Any]) -> Component | None:
 
 
 def _component_name(wanted: tuple[str, ...]) -> str:
-    return f"{_digest('component', *wanted)}.wasm"
+    """Another one for each version of the guest: two installations on a machine do not undo each other's work."""
+    return f"{_digest('component', inputs_digest(), *wanted)}.wasm"
 
 
 def _compiled_name(component: Component, fingerprint: str) -> str:
