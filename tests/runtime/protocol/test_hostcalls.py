@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import json
 import threading
 import time
@@ -13,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.waiting import until_blocking
 
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
@@ -362,6 +364,35 @@ class TestTheEnd:
             guest.gateway.stop()
             await asyncio.sleep(0.01)
             assert testbed.calls == []
+
+    async def test_a_loop_that_ends_before_the_call(self, testbed: GatewayTestbed) -> None:
+        """Nothing is left of a call that its loop never got to, and stopping the run gets the guest out of it."""
+        ended: list[type[BaseException]] = []
+
+        async def make() -> HostCalls:
+            return HostCalls(
+                RequestServer(Tools(testbed.index, testbed.docs, testbed.runner)), Output(), monotonic() + 60
+            )
+
+        def call(gateway: HostCalls) -> None:
+            try:
+                gateway.exchange(frame(("run_tool", "1", {"id": "suite:wait"})))
+            except GuestStoppedError as error:
+                ended.append(type(error))
+
+        def play() -> None:
+            loop = asyncio.new_event_loop()
+            gateway = loop.run_until_complete(make())
+            thread = threading.Thread(target=call, args=(gateway,))
+            thread.start()
+            until_blocking(lambda: len(gateway._bells) == 1)
+            loop.close()
+            gateway.stop()
+            thread.join(20)
+
+        await asyncio.to_thread(play)
+        gc.collect()  # a coroutine that was never awaited would warn here
+        assert ended == [GuestStoppedError]
 
 
 class TestResults:

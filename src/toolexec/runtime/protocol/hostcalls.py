@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -83,6 +84,7 @@ class HostCalls:
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
         self._bell = threading.Lock()  # held while there is nothing to receive
         self._bell.acquire()
+        self._bells: set[threading.Lock] = set()  # each held while a thread waits for something that the loop does
         self._waking = False
         self._stopped = False
         self._questions: deque[Message] = deque()  # this and the rest is touched on the event loop only
@@ -238,36 +240,42 @@ class HostCalls:
         """The answer to the only request of a frame."""
         answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
         if answer is None:
-            answer = self._on_loop(self._server.answer(message))
+            answer = self._on_loop(partial(self._server.answer, message))
         elif isinstance(answer, AdmittedCall):
-            answer = self._on_loop(self._server.finish(message, answer))
+            answer = self._on_loop(partial(self._server.finish, message, answer))
         self._state.answered(message.id)
         self._pending -= 1
         return answer
 
-    def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What *work* comes to, done by the event loop while this thread waits."""
+    def _on_loop(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """What *work* comes to, done by the event loop while this thread waits; a loop that ends before makes no
+        coroutine of it."""
         outcome: list[Any] = []
         bell = threading.Lock()
         bell.acquire()
 
         async def run() -> None:
             try:
-                outcome.append(await work)
+                outcome.append(await work())
             finally:
                 self._tasks.pop(key, None)
-                bell.release()
+                _ring(bell)
 
         def begin() -> None:
             if self._stopped:
-                work.close()
-                bell.release()
+                _ring(bell)
             else:
                 self._begin_task(key, run())
 
         key = f"!{id(bell)}"  # no request has such an ID
-        self._loop.call_soon_threadsafe(begin)
-        bell.acquire()
+        self._bells.add(bell)
+        try:
+            if self._stopped:
+                raise GuestStoppedError
+            self._loop.call_soon_threadsafe(begin)
+            bell.acquire()
+        finally:
+            self._bells.discard(bell)
         if self._stopped or not outcome:
             raise GuestStoppedError
         return outcome[0]
@@ -283,7 +291,7 @@ class HostCalls:
                     raise
                 return None, error
 
-        value, error = self._on_loop(outcome())
+        value, error = self._on_loop(outcome)
         if error is not None:
             raise error
         return value
@@ -393,11 +401,7 @@ class HostCalls:
         self._ring()
 
     def _ring(self) -> None:
-        if self._bell.locked():
-            try:
-                self._bell.release()
-            except RuntimeError:  # the guest was quicker; it looks at what is there in any case
-                return
+        _ring(self._bell)
 
     def stop(self) -> None:
         """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait. From
@@ -405,6 +409,8 @@ class HostCalls:
         with self._lock:
             self._stopped = True
         self._ring()
+        for bell in self._bells.copy():  # the loop may have ended before it got to the call
+            _ring(bell)
         if _running_loop() is self._loop:
             self._cancel_all()
         else:
@@ -431,6 +437,14 @@ class HostCalls:
             _, left = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
             if left:
                 logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
+
+
+def _ring(bell: threading.Lock) -> None:
+    if bell.locked():
+        try:
+            bell.release()
+        except RuntimeError:  # the guest was quicker; it looks at what is there in any case
+            return
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
