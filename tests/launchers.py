@@ -18,7 +18,7 @@ __all__ = ["Lines", "count", "engines"]
 _CONTAINERS = Path(toolexec.__file__).parent / "runtime" / "containers"
 _BESIDE = {
     "bubblewrap": {"args", "checks", "host_user"},
-    "containerd": {"checks", "client", "images", "pipes", "resolver", "runtimes", "sweep"},
+    "containerd": {"checks", "client", "images", "pipes", "removal", "resolver", "runtimes", "spec"},
     "docker": {"api", "attach", "checks", "host", "images", "spec"},
     "gvisor": {"checks", "runsc"},
     "kata": set[str](),

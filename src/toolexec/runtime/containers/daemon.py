@@ -1,5 +1,5 @@
-"""What the launchers share whose containers a daemon runs: one connection, containers that it is asked about, and what
-could not be removed yet.
+"""What the launchers share whose containers a daemon runs: one connection, the names of its images, containers that it
+is asked about, and what could not be removed yet.
 """
 
 from __future__ import annotations
@@ -10,20 +10,38 @@ from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from toolexec.errors import MissingExtraError
 from toolexec.model.settings import checked
 from toolexec.runtime.containers.config import ContainerConfig
-from toolexec.runtime.containers.engine import Exit
+from toolexec.runtime.containers.engine import Exit, Image
 from toolexec.runtime.containers.launcher import BaseContainer, Launcher
 from toolexec.runtime.images.resolver import PullPolicy, parse_reference
 
-__all__ = ["DaemonConfig", "DaemonContainer", "DaemonLauncher"]
+__all__ = ["Daemon", "DaemonConfig", "DaemonContainer", "DaemonLauncher", "ImageNames"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-C = TypeVar("C")
+
+class ImageNames(Protocol):
+    """Resolves names of images for one daemon."""
+
+    async def resolve(self, name: str) -> Image:
+        """Return the image *name*. Raises SandboxUnavailableError."""
+        ...
+
+
+ClientT = TypeVar("ClientT")
+ImagesT = TypeVar("ImagesT", bound=ImageNames)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon(Generic[ClientT, ImagesT]):
+    """A daemon that answers: the client of its API, and what is known of its images."""
+
+    client: ClientT
+    images: ImagesT
 
 
 @checked("DaemonConfig")
@@ -43,7 +61,7 @@ class DaemonConfig(ContainerConfig):
         parse_reference(self.image)
 
 
-class DaemonLauncher(Launcher, Generic[C]):
+class DaemonLauncher(Launcher, Generic[ClientT, ImagesT]):
     """A launcher with one connection to a daemon, made when it is first needed.
 
     Beside what each launcher has, an engine adds `_open` and `_hang_up` for the connection, and `_remove`.
@@ -57,7 +75,7 @@ class DaemonLauncher(Launcher, Generic[C]):
     def __init__(self) -> None:
         super().__init__()
         self._turn = asyncio.Lock()
-        self._connection: C | None = None
+        self._connection: Daemon[ClientT, ImagesT] | None = None
         self._left: set[str] = set()
 
     @property
@@ -79,10 +97,14 @@ class DaemonLauncher(Launcher, Generic[C]):
         async with self._turn:
             connection, self._connection = self._connection, None
         if connection is not None:
-            await self._remove_all(connection, self._left)
-            await self._hang_up(connection)
+            await self._remove_all(connection.client, self._left)
+            await self._hang_up(connection.client)
 
-    async def _connect(self) -> C:
+    async def resolve(self, image: str) -> Image:
+        """Implement `ContainerEngine.resolve`."""
+        return await (await self._connect()).images.resolve(image)
+
+    async def _connect(self) -> Daemon[ClientT, ImagesT]:
         """The connection. Raises MissingExtraError, and what `_open` raises."""
         async with self._turn:
             if self._connection is None:
@@ -93,25 +115,25 @@ class DaemonLauncher(Launcher, Generic[C]):
                 self._connection = await self._open()
             return self._connection
 
-    async def _remove_all(self, connection: C, ids: Collection[str]) -> None:
+    async def _remove_all(self, client: ClientT, ids: Collection[str]) -> None:
         """Remove containers; those that cannot be removed, and that this engine has made, stay in `left`."""
 
         async def one(id: str) -> None:
-            if await self._remove(connection, id):
+            if await self._remove(client, id):
                 self._left.discard(id)
 
         await asyncio.gather(*map(one, [*ids]))
 
     @abstractmethod
-    async def _open(self) -> C:
+    async def _open(self) -> Daemon[ClientT, ImagesT]:
         """Make the connection; the modules are imported."""
 
     @abstractmethod
-    async def _hang_up(self, connection: C) -> None:
+    async def _hang_up(self, client: ClientT) -> None:
         """Close the connection."""
 
     @abstractmethod
-    async def _remove(self, connection: C, id: str) -> bool:
+    async def _remove(self, client: ClientT, id: str) -> bool:
         """Kill a container and remove it; False if that cannot be done. Does not raise."""
 
 

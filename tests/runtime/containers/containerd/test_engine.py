@@ -28,7 +28,7 @@ from toolexec.errors import ConfigurationError, InvalidRequestError, SandboxUnav
 from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.builder import spec_for
-from toolexec.runtime.containers.containerd import sweep as containerd_sweep
+from toolexec.runtime.containers.containerd import removal
 from toolexec.runtime.containers.containerd.api import containers_pb2, leases_pb2, snapshots_pb2
 from toolexec.runtime.containers.containerd.client import Calls, Client
 from toolexec.runtime.containers.containerd.engine import (
@@ -333,8 +333,8 @@ class TestNothingStays:
         await container.aclose()
         containerd_daemon.check_left()
         assert not [*Path("/sys/fs/cgroup").rglob(f"{container.id}")]
-        assert engine._directory is not None
-        assert not [*engine._directory.iterdir()]
+        assert engine._runtimes._directory is not None
+        assert not [*engine._runtimes._directory.iterdir()]
 
     async def test_dead_host(
         self, engine: ContainerdEngine, containerd_daemon: ContainerdDaemon, tmp_path: Path
@@ -397,7 +397,7 @@ class TestNothingStays:
         self, engine: ContainerdEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Such a resource is logged, and does not keep the rest from being removed."""
-        monkeypatch.setattr(containerd_sweep, "is_orphan", lambda owner: True)
+        monkeypatch.setattr(removal, "is_orphan", lambda owner: True)
         container = await start(engine, ECHO)
         original = Client.call
 
@@ -439,7 +439,7 @@ def _host(daemon: ContainerdDaemon, directory: Path, image: str, runtime: str) -
                 profile="standard", config=config, kind="containerd",
             )
             await engine.start(await engine.resolve({image!r}), spec)
-            print(engine._directory, flush=True)
+            print(engine._runtimes._directory, flush=True)
             await asyncio.sleep(600)
 
         asyncio.run(main())

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
-import tempfile
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
@@ -19,15 +16,8 @@ from toolexec.process.owner import OWNER_LABEL, this_owner
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.containerd.checks import ask_daemon, look_at_runtime, look_at_socket, not_started
-from toolexec.runtime.containers.containerd.runtimes import (
-    Runtime,
-    bundle_for,
-    find_runsc,
-    find_runtime,
-    runtime_named,
-    write_wrapper,
-)
-from toolexec.runtime.containers.daemon import DaemonConfig, DaemonLauncher
+from toolexec.runtime.containers.containerd.runtimes import Runtime, Runtimes, bundle_for, find_runsc, runtime_named
+from toolexec.runtime.containers.daemon import Daemon, DaemonConfig, DaemonLauncher
 from toolexec.runtime.containers.engine import Container, Image
 from toolexec.runtime.containers.launcher import held_by
 from toolexec.runtime.containers.spec import ContainerSpec
@@ -36,7 +26,7 @@ from toolexec.runtime.images.store import ImageStore
 if TYPE_CHECKING:
     from toolexec.runtime.containers.containerd.client import Client
     from toolexec.runtime.containers.containerd.resolver import Resolver
-    from toolexec.runtime.containers.containerd.tasks import Plan
+    from toolexec.runtime.containers.containerd.spec import Plan
 
 __all__ = ["DEFAULT_ADDRESS", "ContainerdBackend", "ContainerdConfig", "ContainerdEngine"]
 
@@ -82,25 +72,19 @@ class ContainerdConfig(DaemonConfig):
         return given.removeprefix("unix://")
 
 
-class _Connection(NamedTuple):
-    client: Client
-    resolver: Resolver
-
-
-class ContainerdEngine(DaemonLauncher[_Connection]):
+class ContainerdEngine(DaemonLauncher["Client", "Resolver"]):
     """Runs containers through containerd; see `ContainerEngine`."""
 
     extra = "containerd"
     client = "grpcio"
-    modules = ("toolexec.runtime.containers.containerd.sweep", "toolexec.runtime.containers.containerd.resolver")
+    modules = ("toolexec.runtime.containers.containerd.tasks", "toolexec.runtime.containers.containerd.resolver")
 
     def __init__(self, config: ContainerdConfig | None = None, *, store: ImageStore | None = None) -> None:
         super().__init__()
         self.config: ContainerdConfig = config or ContainerdConfig()
         self._store = store
         self._held = held_by(mounted_controllers())
-        self._directory: Path | None = None
-        self._runtimes: dict[str, Runtime] = {}
+        self._runtimes = Runtimes(self.config.runsc)
 
     @property
     def isolation(self) -> str:
@@ -115,26 +99,23 @@ class ContainerdEngine(DaemonLauncher[_Connection]):
         found = await ask_daemon((await self._connect()).client, self.config.snapshotter)
         self._version = found.version
         if found.ok:
-            problem = await look_at_runtime(self.config.socket, await self._runtime(self.config.runtime))
+            runtime = await self._runtimes.find(self.config.runtime, self.config.socket)
+            problem = await look_at_runtime(self.config.socket, runtime)
         return problem or found
-
-    async def resolve(self, image: str) -> Image:
-        """Implement `ContainerEngine.resolve`."""
-        return await (await self._connect()).resolver.resolve(image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> Container:
         """Implement `ContainerEngine.start`."""
         from toolexec.runtime.containers.containerd.tasks import TaskContainer
 
-        connection = await self._connect()
-        container = TaskContainer(connection.client, await self._plan(connection, image, spec), self._left)
+        daemon = await self._connect()
+        container = TaskContainer(daemon.client, await self._plan(daemon, image, spec), self._left)
         try:
             await container.open()
         except BaseException as error:
             await container.aclose()
             if not isinstance(error, SandboxUnavailableError | OSError):
                 raise
-            connection.resolver.forget(image)  # it may be gone
+            daemon.images.forget(image)  # it may be gone
             raise not_started(error, image.name) from error
         return container
 
@@ -142,10 +123,10 @@ class ContainerdEngine(DaemonLauncher[_Connection]):
         """Return config.json of a container; raises InvalidRequestError and ConfigurationError as `oci_config` does."""
         return await asyncio.to_thread(bundle_for, runtime, spec, cgroup)
 
-    async def _plan(self, connection: _Connection, image: Image, spec: ContainerSpec) -> Plan:
-        from toolexec.runtime.containers.containerd.tasks import Plan
+    async def _plan(self, daemon: Daemon[Client, Resolver], image: Image, spec: ContainerSpec) -> Plan:
+        from toolexec.runtime.containers.containerd.spec import Plan
 
-        runtime = await self._runtime(spec.runtime or self.config.runtime)
+        runtime = await self._runtimes.find(spec.runtime or self.config.runtime, self.config.socket)
         id = f"toolexec-{this_owner()}-{secrets.token_hex(6)}"
         try:
             bundle = await self.configure(spec, runtime, f"/{id}")
@@ -155,11 +136,11 @@ class ContainerdEngine(DaemonLauncher[_Connection]):
         return Plan(
             id=id,
             image=image.reference,
-            parent=await connection.resolver.parent(image),
+            parent=await daemon.images.parent(image),
             snapshotter=self.config.snapshotter,
             runtime=runtime,
             spec=bundle,
-            directory=await self._private_directory(),
+            directory=await self._runtimes.directory(),
             cgroup=f"/{id}",
             user=(user["uid"], user["gid"]),
             labels={**spec.labels, OWNER_LABEL: this_owner()},
@@ -168,50 +149,29 @@ class ContainerdEngine(DaemonLauncher[_Connection]):
     async def aclose(self) -> None:
         """Implement `ContainerEngine.aclose`."""
         await super().aclose()
-        self._runtimes.clear()
-        directory, self._directory = self._directory, None
-        if directory is not None:
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        await self._runtimes.aclose()
 
     async def _sweep(self) -> None:
-        from toolexec.runtime.containers.containerd.sweep import sweep
+        from toolexec.runtime.containers.containerd.removal import sweep
 
-        connection = await self._connect()
-        await sweep(connection.client, self.config.snapshotter, await asyncio.to_thread(find_runsc, self.config.runsc))
-        await self._remove_all(connection, self._left)
+        client = (await self._connect()).client
+        await sweep(client, self.config.snapshotter, await asyncio.to_thread(find_runsc, self.config.runsc))
+        await self._remove_all(client, self._left)
 
-    async def _open(self) -> _Connection:
+    async def _open(self) -> Daemon[Client, Resolver]:
         from toolexec.runtime.containers.containerd.client import Client
         from toolexec.runtime.containers.containerd.resolver import Resolver
 
         client = Client(self.config.socket, self.config.namespace)
-        return _Connection(client, Resolver(client, self.config.snapshotter, self.config.pull, self._store))
+        return Daemon(client, Resolver(client, self.config.snapshotter, self.config.pull, self._store))
 
-    async def _hang_up(self, connection: _Connection) -> None:
-        connection.client.close()
+    async def _hang_up(self, client: Client) -> None:
+        client.close()
 
-    async def _remove(self, connection: _Connection, id: str) -> bool:
-        from toolexec.runtime.containers.containerd.tasks import remove_container
+    async def _remove(self, client: Client, id: str) -> bool:
+        from toolexec.runtime.containers.containerd.removal import remove_container
 
-        return not await remove_container(connection.client, id, self.config.snapshotter)
-
-    async def _runtime(self, name: str) -> Runtime:
-        """The runtime *name*, looked for once. Raises SandboxUnavailableError."""
-        if name not in self._runtimes:
-            runtime = await asyncio.to_thread(find_runtime, name, self.config.socket, self.config.runsc)
-            if runtime.binary:
-                wrapper = await self._private_directory() / "runsc"
-                await asyncio.to_thread(write_wrapper, wrapper, runtime.binary)
-                runtime = replace(runtime, binary=str(wrapper))
-            self._runtimes[name] = runtime
-        return self._runtimes[name]
-
-    async def _private_directory(self) -> Path:
-        """A directory of this engine's own."""
-        async with self._turn:
-            if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix=f"toolexec-containerd-{this_owner()}-"))
-            return self._directory
+        return not await remove_container(client, id, self.config.snapshotter)
 
 
 @checked("ContainerdBackend")

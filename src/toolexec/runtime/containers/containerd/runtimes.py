@@ -6,11 +6,13 @@ the shim of runc can drive gVisor just as well, when it is configured to run ano
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
 import socket
 import struct
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,14 +20,17 @@ from pathlib import Path
 from typing import Final
 
 from toolexec.model.json_value import JSONDict
+from toolexec.process.owner import this_owner
 from toolexec.runtime.containers.gvisor.runsc import bundle_config, host_bounds
 from toolexec.runtime.containers.launcher import unavailable
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec
 
 __all__ = [
+    "DIRECTORY_PREFIX",
     "RUNTIMES",
     "Runtime",
+    "Runtimes",
     "bundle_for",
     "find_runsc",
     "find_runtime",
@@ -36,6 +41,7 @@ __all__ = [
     "write_wrapper",
 ]
 
+DIRECTORY_PREFIX: Final = "toolexec-containerd-"
 _RUNC: Final = "io.containerd.runc.v2"
 _RUNSC: Final = "io.containerd.runsc.v1"
 _FLAGS: Final = "--platform=systrap --network=none --overlay2=none --host-uds=none --oci-seccomp"
@@ -66,6 +72,44 @@ RUNTIMES: Final[Mapping[str, Runtime]] = {
     "kata": Runtime(name="io.containerd.kata.v2", isolation="vm"),
 }
 """The runtimes that have short names."""
+
+
+class Runtimes:
+    """The runtimes of one daemon, each looked for once; and a private directory, with scripts in the place of programs.
+
+    *runsc* is the path of gVisor's program, "" for the one on the PATH.
+    """
+
+    def __init__(self, runsc: str) -> None:
+        self._runsc = runsc
+        self._known: dict[str, Runtime] = {}
+        self._directory: Path | None = None
+        self._turn = asyncio.Lock()
+
+    async def find(self, name: str, address: str) -> Runtime:
+        """Return the runtime *name* of the daemon that listens at *address*. Raises SandboxUnavailableError."""
+        if name not in self._known:
+            runtime = await asyncio.to_thread(find_runtime, name, address, self._runsc)
+            if runtime.binary:
+                wrapper = await self.directory() / "runsc"
+                await asyncio.to_thread(write_wrapper, wrapper, runtime.binary)
+                runtime = replace(runtime, binary=str(wrapper))
+            self._known[name] = runtime
+        return self._known[name]
+
+    async def directory(self) -> Path:
+        """Return the directory, made when it is first needed."""
+        async with self._turn:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{this_owner()}-"))
+            return self._directory
+
+    async def aclose(self) -> None:
+        """Remove the directory, and forget the runtimes."""
+        self._known.clear()
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
 def runtime_named(name: str) -> Runtime:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -17,26 +18,23 @@ from aiodocker import Docker, DockerError
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.process.owner import OWNER_LABEL
+from toolexec.process.cgroup import cgroup_cpu_seconds
+from toolexec.process.owner import OWNER_LABEL, is_orphan
 from toolexec.runtime.containers.docker.attach import AttachedStream, RefusedError
 from toolexec.runtime.containers.docker.host import DockerHost, unreachable
 
-__all__ = ["DockerAPI", "DockerError", "Owned"]
+__all__ = ["DockerAPI", "DockerError"]
 
+logger: logging.Logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _QUICK: Final = 10.0
 _START: Final = 60.0
+_REMOVE: Final = 10.0
+_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.5
 _FETCH: Final = 1800.0
 _GONE: Final = 900
 _PIECE: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """A container with our label."""
-
-    id: str
-    owner: str
 
 
 class DockerAPI:
@@ -49,6 +47,7 @@ class DockerAPI:
         self.system = ""
         self._docker = docker
         self._connector = connector
+        self._processes: dict[str, tuple[int, str]] = {}
 
     @classmethod
     async def connect(cls, host: DockerHost) -> DockerAPI:
@@ -119,20 +118,49 @@ class DockerAPI:
         """Return what is known about a container."""
         return await self._call(self._docker.containers.container(name).show(), _QUICK)
 
-    async def remove(self, name: str) -> None:
-        """Kill a container and remove it, with its volumes; all is gone when this returns."""
-        await self._call(self._docker.containers.container(name).delete(force=True, v=True), _QUICK)
+    async def remove(self, name: str, seconds: float = _REMOVE) -> bool:
+        """Kill a container and remove it, with its volumes; all is gone when this returns True. False, after some
+        *seconds* and a line in the log, if that cannot be done. Never raises an error of the daemon.
+        """
+        self._processes.pop(name, None)
+        ends = monotonic() + seconds
+        pause = _PAUSE
+        while True:
+            try:
+                async with asyncio.timeout(max(_PAUSE, ends - monotonic())):
+                    await self._call(self._docker.containers.container(name).delete(force=True, v=True))
+                return True
+            except DockerError as error:
+                if error.status == 404:
+                    return True
+                problem: Exception = error  # 409: it is being removed; 500: it has ended meanwhile
+            except OSError as error:
+                problem = error
+            if monotonic() + pause > ends:
+                logger.warning("the container %s is not removed: %s", name, problem or type(problem).__name__)
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def cpu_seconds(self, name: str) -> float:
-        """Return the CPU time that a container has used; takes up to two seconds in some releases."""
+        """Return the CPU time that a container has used: by its control group, where the daemon is on this machine,
+        else by what the daemon counts, which takes up to two seconds in some releases.
+        """
+        if self.host.path:
+            if name not in self._processes:
+                known = await self.inspect(name)
+                self._processes[name] = int(known["State"]["Pid"]), str(known["Id"])
+            used = cgroup_cpu_seconds(*self._processes[name])
+            if used is not None:
+                return used
         data: Any = await self._call(self._get_json(f"containers/{name}/stats", stream="false", **{"one-shot": "true"}))
         return int(data["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
-    async def owned(self) -> list[Owned]:
-        """Return all containers with our label, whatever their state."""
+    async def orphans(self) -> set[str]:
+        """Return the IDs of the containers, whatever their state, whose label names a dead process of ours."""
         filters = json.dumps({"label": [OWNER_LABEL]})
         data: Any = await self._call(self._get_json("containers/json", all="true", filters=filters))
-        return [Owned(id=str(each["Id"]), owner=str(each["Labels"][OWNER_LABEL])) for each in data]
+        return {str(each["Id"]) for each in data if is_orphan(str(each["Labels"][OWNER_LABEL]))}
 
     async def image(self, name: str) -> JSONDict | None:
         """Return what is known about an image that the daemon has; None if it has none of that name."""

@@ -11,7 +11,16 @@ from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.docker.host import DockerHost, explain
 
-__all__ = ["Isolation", "enforced", "isolation_of", "not_started", "problem", "runtime_of", "why_lost"]
+__all__ = [
+    "Isolation",
+    "details_of",
+    "drops_of",
+    "enforced",
+    "isolation_of",
+    "not_started",
+    "problem",
+    "why_lost",
+]
 
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
@@ -71,8 +80,8 @@ def _podmans_runtime(info: JSONObject, runtime: str) -> Availability | None:
     )
 
 
-def runtime_of(info: JSONObject, runtime: str) -> str:
-    """Return the OCI runtime that is used when *runtime* is asked for."""
+def _runtime_of(info: JSONObject, runtime: str) -> str:
+    """The OCI runtime that is used when *runtime* is asked for."""
     return runtime or str(info.get("DefaultRuntime") or "")
 
 
@@ -84,9 +93,26 @@ def enforced(info: JSONObject, runtime: str) -> LimitsEnforced:
         memory=bool(info.get("MemoryLimit")),
         cpu=True,
         cpus=bool(info.get("CpuCfsQuota")),
-        pids=bool(info.get("PidsLimit")) and isolation_of(runtime_of(info, runtime)) == "container",
+        pids=bool(info.get("PidsLimit")) and isolation_of(_runtime_of(info, runtime)) == "container",
         disk=True,
     )
+
+
+def drops_of(info: JSONObject, runtime: str) -> tuple[str, ...]:
+    """Return what a guest has to give up by itself, as the daemon has no filter for it; see `ContainerEngine.drops`."""
+    filtered = any("seccomp" in str(option) for option in info.get("SecurityOptions") or ())
+    return () if filtered or isolation_of(runtime) != "container" else ("landlock", "seccomp")
+
+
+def details_of(info: JSONObject, runtime: str, *, podman: bool) -> dict[str, str]:
+    """Return what a result can say about the daemon."""
+    return {
+        "engine": "podman" if podman else "docker",
+        "server": str(info.get("ServerVersion") or ""),
+        "storage": str(info.get("Driver") or ""),
+        "runtime": _runtime_of(info, runtime),
+        "isolation": isolation_of(runtime),
+    }
 
 
 def not_started(error: Exception, host: DockerHost, image: str, runtime: str) -> SandboxUnavailableError:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from toolexec.model.settings import checked
-from toolexec.process.owner import is_orphan
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.backend import ContainerBackend
-from toolexec.runtime.containers.daemon import DaemonConfig, DaemonLauncher
-from toolexec.runtime.containers.docker.checks import (
-    Isolation,
-    enforced,
-    isolation_of,
-    not_started,
-    problem,
-    runtime_of,
-)
+from toolexec.runtime.containers.daemon import Daemon, DaemonConfig, DaemonLauncher
+from toolexec.runtime.containers.docker import checks
+from toolexec.runtime.containers.docker.checks import Isolation, isolation_of, not_started, problem
 from toolexec.runtime.containers.docker.host import find_host, unreachable
 from toolexec.runtime.containers.docker.spec import create_body, seccomp_option
 from toolexec.runtime.containers.engine import Image
@@ -54,14 +47,7 @@ class DockerConfig(DaemonConfig):
     platform: str = ""
 
 
-class _Daemon(NamedTuple):
-    """A daemon that answers, and what is known of its images."""
-
-    api: DockerAPI
-    images: DockerImages
-
-
-class DockerEngine(DaemonLauncher[_Daemon]):
+class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
     """Runs containers through a Docker daemon; see `ContainerEngine`."""
 
     extra = "docker"
@@ -86,35 +72,24 @@ class DockerEngine(DaemonLauncher[_Daemon]):
         return self._details
 
     async def _check(self) -> Availability:
-        daemon = await self._connect()
-        api, info = daemon.api, await daemon.api.info()
+        api = (await self._connect()).client
+        info = await api.info()
         self._version = str(info.get("ServerVersion") or "")
         found = problem(info, self.config.runtime, version=api.version, podman=api.podman)
         if found is not None:
             return found
-        self._held = enforced(info, self.config.runtime)
-        filtered = any("seccomp" in str(option) for option in info.get("SecurityOptions") or ())
-        self.drops = () if filtered or self.isolation != "container" else ("landlock", "seccomp")
-        await self._remove_all(daemon, self._left)
-        self._details = {
-            "engine": "podman" if api.podman else "docker",
-            "server": self._version,
-            "storage": str(info.get("Driver") or ""),
-            "runtime": runtime_of(info, self.config.runtime),
-            "isolation": self.isolation,
-        }
+        self._held = checks.enforced(info, self.config.runtime)
+        self.drops = checks.drops_of(info, self.config.runtime)
+        self._details = checks.details_of(info, self.config.runtime, podman=api.podman)
+        await self._remove_all(api, self._left)
         return Availability(ok=True)
-
-    async def resolve(self, image: str) -> Image:
-        """Implement `ContainerEngine.resolve`."""
-        daemon = await self._connect()
-        return await daemon.images.resolve(daemon.api, image)
 
     async def start(self, image: Image, spec: ContainerSpec) -> DockerContainer:
         """Implement `ContainerEngine.start`."""
         from toolexec.runtime.containers.docker.container import DockerContainer
 
-        api, images = await self._connect()
+        daemon = await self._connect()
+        api, images = daemon.client, daemon.images
         runtime = spec.runtime or self.config.runtime
         if api.podman and runtime:  # which would use another one without a word
             found = problem(await api.info(), runtime, version=api.version, podman=True)
@@ -141,11 +116,10 @@ class DockerEngine(DaemonLauncher[_Daemon]):
         return container
 
     async def _sweep(self) -> None:
-        daemon = await self._connect()
-        orphans = {each.id for each in await daemon.api.owned() if is_orphan(each.owner)}
-        await self._remove_all(daemon, orphans | self._left)
+        api = (await self._connect()).client
+        await self._remove_all(api, await api.orphans() | self._left)
 
-    async def _open(self) -> _Daemon:
+    async def _open(self) -> Daemon[DockerAPI, DockerImages]:
         """Raises ConfigurationError and SandboxUnavailableError."""
         from toolexec.runtime.containers.docker.api import DockerAPI
         from toolexec.runtime.containers.docker.images import DockerImages
@@ -155,15 +129,13 @@ class DockerEngine(DaemonLauncher[_Daemon]):
             api = await DockerAPI.connect(host)
         except OSError as error:
             raise unreachable(host, error) from error
-        return _Daemon(api, DockerImages(self.config.pull, self.config.platform, self._store))
+        return Daemon(api, DockerImages(api, self.config.pull, self.config.platform, self._store))
 
-    async def _hang_up(self, connection: _Daemon) -> None:
-        await connection.api.aclose()
+    async def _hang_up(self, client: DockerAPI) -> None:
+        await client.aclose()
 
-    async def _remove(self, connection: _Daemon, id: str) -> bool:
-        from toolexec.runtime.containers.docker.container import remove
-
-        return await remove(connection.api, id)
+    async def _remove(self, client: DockerAPI, id: str) -> bool:
+        return await client.remove(id)
 
 
 @checked("DockerBackend")

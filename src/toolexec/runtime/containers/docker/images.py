@@ -38,7 +38,8 @@ class DockerImages:
     With the policy `always` an image is pulled once, when it is first asked for.
     """
 
-    def __init__(self, policy: PullPolicy, platform: str, store: ImageStore | None = None) -> None:
+    def __init__(self, api: DockerAPI, policy: PullPolicy, platform: str, store: ImageStore | None = None) -> None:
+        self._api = api
         self._policy: PullPolicy = policy
         self._platform = platform
         self._store = store
@@ -46,7 +47,7 @@ class DockerImages:
         self._pulled: set[str] = set()
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def resolve(self, api: DockerAPI, name: str) -> Image:
+    async def resolve(self, name: str) -> Image:
         """Return the image *name*, by whatever way it is to be had. Raises SandboxUnavailableError."""
         known = self._found.get(name)
         if known is not None and monotonic() < known.until:
@@ -55,11 +56,11 @@ class DockerImages:
             known = self._found.get(name)
             if known is None or monotonic() >= known.until:
                 try:
-                    known = self._found[name] = await self._resolve(api, name)
+                    known = self._found[name] = await self._resolve(name)
                 except DockerError as error:
                     raise missing(name, f"the daemon says {error.message[:500]}") from error
                 except OSError as error:
-                    raise unreachable(api.host, error) from error
+                    raise unreachable(self._api.host, error) from error
             return known.image
 
     def volumes(self, image: Image) -> tuple[str, ...]:
@@ -71,12 +72,12 @@ class DockerImages:
         """Note that an image is not there any more."""
         self._found.pop(image.name, None)
 
-    async def _resolve(self, api: DockerAPI, name: str) -> _Found:
+    async def _resolve(self, name: str) -> _Found:
         try:
             reference = parse_reference(name)
         except ConfigurationError as error:
             raise SandboxUnavailableError(error.message) from error
-        data = await self._local(api, reference)
+        data = await self._local(reference)
         stored = await asyncio.to_thread(self._stored, reference)
         outdated = (
             data is not None and stored is not None and _is_ours(data) and stored.digest not in _layer_digests(data)
@@ -85,25 +86,25 @@ class DockerImages:
         step = next_step(policy, present=data is not None, stored=stored is not None, outdated=outdated)
         if step == "load":
             assert stored is not None
-            await self._load(api, stored)
+            await self._load(stored)
         elif step == "pull":
-            await self._pull(api, reference, name)
+            await self._pull(reference, name)
         elif step == "refuse":
             raise missing(name, "the daemon has none, and may not pull any (pull='never')")
         if step != "use":
-            data = await self._local(api, reference)
+            data = await self._local(reference)
         if data is None:
             raise missing(name, "the daemon has none, though it has just been fetched")
         self._pulled.add(name)
         return _describe(reference, name, data)
 
-    async def _local(self, api: DockerAPI, reference: Reference) -> JSONDict | None:
+    async def _local(self, reference: Reference) -> JSONDict | None:
         """What the daemon knows of the image, by the pinned name or by the plain one; None for another platform's."""
         data = None
         if reference.path and reference.digest:
-            data = await api.image(reference.full)
+            data = await self._api.image(reference.full)
         if data is None:
-            data = await api.image(reference.plain)
+            data = await self._api.image(reference.plain)
             if data is not None and reference.path and reference.digest and reference.digest not in _digests(data):
                 return None  # another one of that name
         if data is None or not self._platform:
@@ -121,20 +122,20 @@ class DockerImages:
             return found if found is None or reference.digest in ("", found.digest) else None
         return None
 
-    async def _load(self, api: DockerAPI, stored: StoredImage) -> None:
+    async def _load(self, stored: StoredImage) -> None:
         assert self._store is not None
         try:
             archive = await asyncio.to_thread(self._store.archive, stored)
         except (OSError, ConfigurationError) as error:
             raise missing(stored.name, f"it cannot be read from the store: {error}") from error
-        await api.load(archive)
+        await self._api.load(archive)
 
-    async def _pull(self, api: DockerAPI, reference: Reference, name: str) -> None:
+    async def _pull(self, reference: Reference, name: str) -> None:
         if not reference.can_be_pulled:
             raise missing(name, "the daemon has none with this ID, and no registry can be asked for an ID")
         login = await asyncio.to_thread(login_for, reference)
         try:
-            await api.pull(reference.full, self._platform, login)
+            await self._api.pull(reference.full, self._platform, login)
         except DockerError as error:
             raise missing(name, f"the daemon cannot pull it: {error.message[:500]}") from error
 

@@ -1,5 +1,5 @@
-"""Removes what hosts that are dead have left in a namespace of containerd's, and of their pipes in the temp
-directory.
+"""Removes containers of containerd's with all that belongs to them; and what hosts that are dead have left, in a
+namespace and of their pipes in the temp directory.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import shutil
+import signal
 import stat
 import tempfile
 from collections.abc import Awaitable
@@ -15,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import DecodeError
 
 from toolexec.errors import SandboxUnavailableError
@@ -27,16 +27,106 @@ from toolexec.runtime.containers.containerd.api import (
     snapshots_pb2,
     tasks_pb2,
 )
-from toolexec.runtime.containers.containerd.client import Calls, Client, status_of
-from toolexec.runtime.containers.containerd.runtimes import RUNTIMES, write_wrapper
-from toolexec.runtime.containers.containerd.tasks import SPEC_TYPE, remove_container
+from toolexec.runtime.containers.containerd.client import Calls, Client, is_lost, status_of
+from toolexec.runtime.containers.containerd.runtimes import DIRECTORY_PREFIX, RUNTIMES, write_wrapper
+from toolexec.runtime.containers.containerd.spec import record_of
 
-__all__ = ["DIRECTORY_PREFIX", "ID_PREFIX", "owner_of", "sweep"]
+__all__ = ["ID_PREFIX", "kill_task", "owner_of", "process_of", "remove_container", "sweep"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 ID_PREFIX: Final = "toolexec-"
-DIRECTORY_PREFIX: Final = "toolexec-containerd-"
 _OWNED: Final = f'labels."{OWNER_LABEL}"'
+_ENDS: Final = 20.0
+_PAUSES: Final = (0, 0.05, 0.2, 0.5, 1.0, 2.0)
+
+
+async def remove_container(
+    client: Client, id: str, snapshotter: str, *, with_task: bool = True, killed: bool = False
+) -> list[str]:
+    """Remove the container *id* and what belongs to it; gives what went wrong. What is not there is fine.
+
+    *killed* says that its processes have been killed already; *with_task* that there may be some.
+    """
+    if with_task:
+        problem = await _remove_task(client, id, killed=killed)
+        if problem:
+            return [problem]
+    problems = await asyncio.gather(
+        _problem(client.call(Calls.delete_container, containers_pb2.DeleteContainerRequest(id=id))),
+        _problem(
+            client.call(Calls.remove_snapshot, snapshots_pb2.RemoveSnapshotRequest(snapshotter=snapshotter, key=id))
+        ),
+    )
+    return [problem for problem in problems if problem]
+
+
+async def _remove_task(client: Client, id: str, *, killed: bool) -> str:
+    """Delete the task *id*, after killing it if it runs; gives what went wrong.
+
+    Tried for some seconds: of a task whose shim has died containerd itself removes the rest.
+    """
+    problem = ""
+    for pause in _PAUSES:
+        await asyncio.sleep(pause)
+        if not killed:
+            problem = await kill_task(client, id)
+        try:
+            await client.call(Calls.delete_task, tasks_pb2.DeleteTaskRequest(container_id=id))
+        except SandboxUnavailableError as error:
+            if status_of(error) == "NOT_FOUND":
+                return ""
+            problem = problem or error.message
+            if is_lost(error):
+                break
+            killed = False  # it may say that it still runs
+        else:
+            return ""
+    return problem
+
+
+async def kill_task(client: Client, id: str) -> str:
+    """Kill the first process of the task *id*, by its number if that is to be seen from here, which needs no runtime.
+
+    Waits for its end; gives what went wrong.
+    """
+    try:
+        found = await client.call(Calls.get_task, tasks_pb2.GetRequest(container_id=id))
+    except SandboxUnavailableError as error:
+        return "" if status_of(error) == "NOT_FOUND" else error.message
+    process = process_of(found.process.pid, id)
+    if process >= 0:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        os.close(process)
+    else:
+        kill = tasks_pb2.KillRequest(container_id=id, signal=signal.SIGKILL, all=True)
+        problem = await _problem(client.call(Calls.kill_task, kill))
+        if problem:
+            return problem
+    return await _problem(client.call(Calls.wait_task, tasks_pb2.WaitRequest(container_id=id), seconds=_ENDS))
+
+
+async def _problem(doing: Awaitable[object]) -> str:
+    """Why something could not be done; "" if it was, or was done before."""
+    try:
+        await doing
+    except SandboxUnavailableError as error:
+        return "" if status_of(error) == "NOT_FOUND" else error.message
+    return ""
+
+
+def process_of(pid: int, id: str) -> int:
+    """Return a descriptor of the first process of the container *id*; -1 if it is not seen from here, or gone."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+    with suppress(OSError):
+        # The daemon may count processes in another namespace: the number would be that of a stranger.
+        if f"/{id}\n" in Path(f"/proc/{pid}/cgroup").read_text("ascii", "replace"):
+            return descriptor
+    os.close(descriptor)
+    return -1
 
 
 def owner_of(name: str, prefix: str = ID_PREFIX) -> str:
@@ -69,9 +159,7 @@ async def sweep(client: Client, snapshotter: str, runsc: str = "") -> None:
 
 async def _record_of(client: Client, id: str, owner: str) -> containers_pb2.Container:
     """A record for a task that has lost its own: without one containerd does nothing to a task."""
-    runtime = containers_pb2.Container.Runtime(name=RUNTIMES["runc"].name)
-    spec = Packed(type_url=SPEC_TYPE, value=b"{}")
-    record = containers_pb2.Container(id=id, labels={OWNER_LABEL: owner}, runtime=runtime, spec=spec)
+    record = record_of(id, {OWNER_LABEL: owner}, RUNTIMES["runc"].name, {})
     await _quietly(client.call(Calls.create_container, containers_pb2.CreateContainerRequest(container=record)), id)
     return record
 
