@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolexec.errors import ProtocolError
+from toolexec.runtime.guest.python import protocol
 from toolexec.runtime.protocol import messages
 from toolexec.runtime.protocol.messages import (
     MAX_FRAME_BYTES,
@@ -509,3 +510,28 @@ def test_guests_ask_for_requests_that_there_are(guest: str) -> None:
     """Each guest is written in a language of its own; what it asks for is defined here."""
     asked = {*_ASKED.findall((_RUNTIME / guest).read_text())}
     assert {"run_tool", "search_tools"} <= asked <= REQUESTS
+
+
+_FRAME = re.compile(r"(?:MAX_FRAME|toolexecMaxFrame|MOST_MESSAGE) = \(?(\d+) << (\d+)")
+_GREETING = re.compile(r'"?protocol"?: "([a-z-]+)", "?version"?: (\d+)')
+
+
+@pytest.mark.parametrize("guest", ["guest/javascript/guest.cjs", "guest/go/tools.go", "wasm/javascript_guest.js"])
+def test_guests_in_other_languages_agree(guest: str) -> None:
+    """A guest that cannot import what both sides agree on repeats it; the embedded sandbox has no greeting."""
+    text = (_RUNTIME / guest).read_text()
+    assert [int(number) << int(by) for number, by in _FRAME.findall(text)] == [MAX_FRAME_BYTES]
+    greetings = [(PROTOCOL, str(VERSION))] if "hello" in text else []
+    assert _GREETING.findall(text) == greetings
+
+
+def test_what_both_sides_agree_on_is_defined_once() -> None:
+    """No other Python file of the guests or of the host defines a name of `protocol.py`."""
+    names = {*protocol.__all__, "_MAX_FRAME", "_PROTOCOL", "_VERSION", "_WINDOW"}
+    for path in [*(_RUNTIME / "guest").rglob("*.py"), *(_RUNTIME / "protocol").glob("*.py")]:
+        if path == Path(protocol.__file__):
+            continue
+        text = path.read_text()
+        defined = {*re.findall(r"^(_?[A-Z_]+)(?:: Final)? = ", text, re.MULTILINE)}
+        assert defined.isdisjoint(names), path
+        assert f'"{PROTOCOL}"' not in text, path

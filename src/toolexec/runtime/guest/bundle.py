@@ -123,8 +123,7 @@ def boot_bytes() -> bytes:
     """
     modules: dict[str, tuple[bool, str, bytes]] = {}
     for name, (whole, inside) in _sources(_BOXED).items():
-        text = _ANNOTATIONS.sub("", whole)  # which are never evaluated; typing takes longer to import than all the rest
-        text = _without_docstrings(text)
+        text = _without_docstrings(whole)
         modules[name] = inside, text, _compiled(name, text)
     strings = {name: (_HERE / name).read_text("utf-8") for name in _TEXTS}
     # version 2 of the format is what every Python reads
@@ -158,9 +157,12 @@ def _bundle(module: str, function: str) -> str:
 
 @cache
 def _sources(packages: tuple[str, ...]) -> dict[str, tuple[str, bool]]:
-    """Name → text, and whether it is a package, of all modules of the guests that are written in Python."""
+    """Name → text, and whether it is a package, of all modules of the guests that are written in Python.
+
+    Annotations are never evaluated there, and `typing` takes longer to import than all the rest: its imports are gone.
+    """
     return {"toolexec_guest": ("", True)} | {
-        name: (path.read_text("utf-8"), path.stem == "__init__")
+        name: (_ANNOTATIONS.sub("", path.read_text("utf-8")), path.stem == "__init__")
         for package in packages
         for name, path in _files(package)
     }

@@ -43,6 +43,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, NETWORK, PROTOCOL, VERSION
 
 __all__ = [
     "MAX_CONTAINERS",
@@ -71,9 +72,6 @@ __all__ = [
     "too_large_result",
 ]
 
-PROTOCOL: Final = "toolexec-guest"
-VERSION: Final = 1
-MAX_FRAME_BYTES: Final = 16 << 20
 MAX_HEADER_BYTES: Final = 64 << 10
 """How long the message of a frame with data may be; and the hello of a guest."""
 REQUESTS: Final = frozenset(
@@ -88,7 +86,6 @@ REQUESTS: Final = frozenset(
     }
 )
 _NOTES: Final = frozenset({"cancel", "print", "println", "release", "wait"})
-_NETWORK: Final = frozenset({"net_open", "net_data", "net_ack", "net_eof", "net_close"})
 _WITH_DATA: Final = frozenset({"file", "net_data"})
 _SMALL: Final = 1 << 14
 _MAX_IDS: Final = 64
@@ -425,7 +422,7 @@ class HostState:
             self._open.add(message.id)
         elif self.transfer and kind in ("response", "error", "file"):
             self._transferred(message)
-        elif kind in _NETWORK:
+        elif kind in NETWORK:
             if not self._network or self.phase == "new":
                 raise ProtocolError("the guest may not open network connections")
         elif kind not in _NOTES:

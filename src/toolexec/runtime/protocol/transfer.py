@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.model.json_value import JSONObject
 from toolexec.process.directory import MAX_FILES, check_names
+from toolexec.runtime.guest.python.protocol import MAX_LEFT_OUT
 from toolexec.runtime.protocol.messages import HostState, Message, encode_data_frame, encode_message
 from toolexec.runtime.protocol.sender import PIECE, Sender
 
@@ -23,7 +24,6 @@ MAX_FILE_BYTES: Final = 256 << 20
 
 _TOGETHER: Final = 50
 _LEAST_PIECE: Final = 1 << 16
-_MAX_LEFT_OUT: Final = 1000
 _MAX_SAID: Final = 500
 
 
@@ -181,7 +181,7 @@ class _Received:
             while pieces:  # to free all at once would hold up everybody
                 pieces.pop()
         names = answer.payload.get("left_out")
-        left_out = names[:_MAX_LEFT_OUT] if isinstance(names, list) else []
+        left_out = names[:MAX_LEFT_OUT] if isinstance(names, list) else []
         return files, tuple(name[:_MAX_SAID] for name in left_out if isinstance(name, str))
 
     def _begin(self, path: str) -> None:
@@ -193,7 +193,7 @@ class _Received:
         self._pieces[path] = []
 
 
-def _check(paths: Mapping[str, Any]) -> None:
+def _check(paths: JSONObject) -> None:
     try:
         check_names(paths)
     except InvalidRequestError as error:

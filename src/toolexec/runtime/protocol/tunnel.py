@@ -14,17 +14,13 @@ from typing import Final, TypeAlias
 
 from toolexec.errors import ProtocolError
 from toolexec.process.stream import Stream
+from toolexec.runtime.guest.python.protocol import MAX_CONNECTIONS, WINDOW
 from toolexec.runtime.protocol.messages import Message, encode_data_frame
 from toolexec.runtime.protocol.sender import Sender
 
 __all__ = ["MAX_CONNECTIONS", "WINDOW", "Connect", "Tunnel", "Tunnels"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-MAX_CONNECTIONS: Final = 64
-"""How many connections a guest may have open at once."""
-WINDOW: Final = 1 << 20
-"""How many bytes may be under way in each direction of a connection."""
 
 _ACK: Final = WINDOW // 4
 _PIECE: Final = 1 << 16

@@ -8,13 +8,13 @@ import _thread
 import os
 from typing import Any
 
+from ..python.protocol import MAX_FRAME_BYTES
 from ..python.values import to_text
 from .processes import exit_code, move_high, spawn
 
 __all__ = ["CHILD_FD", "Child"]
 
 CHILD_FD = 3
-_MAX_FRAME = 16 << 20
 _RESULTS = (b'{"type":"result"', b'[{"type":"result"')
 _OURS = (b'"type":"bye"', b'"type":"net_')
 _MINE = ("response", "error")
@@ -107,7 +107,7 @@ class Child:
     def _receive(self) -> Any:
         """Its next frame, None when it is gone."""
         size = int.from_bytes(self._read(4), "big")
-        if not 0 < size <= _MAX_FRAME:
+        if not 0 < size <= MAX_FRAME_BYTES:
             return None
         frame = self._read(size)
         return frame if len(frame) == size else None

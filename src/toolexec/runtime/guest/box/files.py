@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ..python.protocol import MAX_LEFT_OUT
 from ..python.values import to_text
 
 __all__ = ["changed", "handle"]
@@ -16,7 +17,6 @@ __all__ = ["changed", "handle"]
 _PIECE = 1 << 20
 _MAX_DEPTH = 20
 _MAX_ENTRIES = 20_000
-_MAX_LEFT_OUT = 1000
 _SKIPPED = ("__pycache__", ".cache", ".npm", ".config")
 _OURS = ".toolexec-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,7 +62,7 @@ def _take(line: Any, message_id: str, payload: dict[str, Any], directory: _Direc
         most -= 1
         left -= mark[0]
     directory.known = found
-    line.send("response", message_id, to_text({"left_out": left_out[:_MAX_LEFT_OUT]}))
+    line.send("response", message_id, to_text({"left_out": left_out[:MAX_LEFT_OUT]}))
 
 
 class _Directory:

@@ -12,13 +12,12 @@ import select
 from collections import deque
 from typing import Any
 
+from ..python.protocol import MAX_CONNECTIONS, NETWORK, WINDOW
+
 __all__ = ["start"]
 
-_WINDOW = 1 << 20
-_ACK = _WINDOW // 4
+_ACK = WINDOW // 4
 _PIECE = 1 << 16
-_MAX_CONNECTIONS = 64
-_KINDS = ("net_data", "net_ack", "net_eof", "net_close")
 
 
 def start(line: Any, port: int) -> None:
@@ -29,13 +28,13 @@ def start(line: Any, port: int) -> None:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
-        listener.listen(_MAX_CONNECTIONS)
+        listener.listen(MAX_CONNECTIONS)
         listener.setblocking(False)
     except OSError:
         listener.close()
         raise
     carrier = _Carrier(line, listener)
-    for kind in _KINDS:
+    for kind in NETWORK:
         line.handlers[kind] = carrier.hear
     os.register_at_fork(after_in_child=carrier.sever)
     _thread.start_new_thread(carrier.run, ())
@@ -76,7 +75,7 @@ class _Carrier:
         """Carry bytes to and fro for ever."""
         self.poll.register(self._woken, select.POLLIN)
         while True:
-            room = len(self._by_id) < _MAX_CONNECTIONS and len(self._by_fd) < 2 * _MAX_CONNECTIONS
+            room = len(self._by_id) < MAX_CONNECTIONS and len(self._by_fd) < 2 * MAX_CONNECTIONS
             if room != self._listening:
                 self._listening = room
                 if room:
@@ -131,7 +130,7 @@ class _Connection:
         self._events = 0
         self._outgoing = bytearray()  # for the program
         self._consumed = 0
-        self._credit = _WINDOW
+        self._credit = WINDOW
         self._eof_sent = False
         self._eof_heard = self._shut = False
         self._close_sent = False

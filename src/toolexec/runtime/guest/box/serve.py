@@ -6,14 +6,13 @@ import os
 import sys
 from typing import Any
 
+from ..python.protocol import PROTOCOL, VERSION
 from ..python.stream import Line, end_group, fork_quietly, leave, set_stdin
 from ..python.values import to_text
 from .stdio import Captured
 
 __all__ = ["BoxLine", "Server", "error_text"]
 
-_PROTOCOL = "toolexec-guest"
-_VERSION = 1
 _LIMIT = 1 << 20
 _PROGRAMS = {"bash": "bash", "javascript": "node", "go": "go"}
 
@@ -85,8 +84,8 @@ class Server:
         if language in able:
             self._runner(language).prepare(self.settings["warm"])
         hello = {
-            "protocol": _PROTOCOL,
-            "version": _VERSION,
+            "protocol": PROTOCOL,
+            "version": VERSION,
             "capabilities": able,
             "python": ".".join(map(str, sys.version_info[:3])),
             "undropped": undropped,

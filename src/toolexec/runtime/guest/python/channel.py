@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import ToolError, tool_error
+from .protocol import MAX_FRAME_BYTES
 from .values import NotJSONError, from_text, to_text
 
 __all__ = ["Channel", "HostCalls", "StreamChannel", "request_text"]
-
-_MAX_FRAME = 16 << 20
 
 
 class Channel:
@@ -80,7 +79,7 @@ class Channel:
         self._last_id += 1
         request_id = str(self._last_id)
         message = _message(kind, request_id, text)
-        if len(message) > _MAX_FRAME - 64:
+        if len(message) > MAX_FRAME_BYTES - 64:
             raise ToolError(f"a request of {len(message)} bytes is too large; at most 16 MiB fit", code="protocol")
         if self._released:
             released, self._released = self._released, []
@@ -178,7 +177,7 @@ class StreamChannel(Channel):
     def receive(self) -> Any:
         """Return the next frame's messages; raises EOFError when the host is gone."""
         (size,) = struct.unpack(">I", self._read(4))
-        if size > _MAX_FRAME:
+        if size > MAX_FRAME_BYTES:
             raise EOFError("the host sent a frame that is too large")
         frame = from_text(self._read(size).decode())
         return frame if isinstance(frame, list) else [frame]

@@ -13,6 +13,7 @@ from .channel import StreamChannel, answer_value, request_text
 from .errors import ToolError
 from .main import Guest
 from .process import end_group, flush_files, fork_quietly, move_descriptors, set_stdin
+from .protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from .values import from_text, to_text
 
 __all__ = [
@@ -28,9 +29,6 @@ __all__ = [
     "set_stdin",
 ]
 
-_PROTOCOL = "toolexec-guest"
-_VERSION = 1
-_MAX_FRAME = 16 << 20
 _MAX_PRINT = 1 << 20
 _MAX_WAITING = 8 << 20
 _GONE: Any = {"error": "the host is gone", "code": "connection_closed", "retryable": False}
@@ -153,7 +151,7 @@ class Line(StreamChannel):
     def receive_frame(self) -> bytes:
         """Return the next frame; raises EOFError when the host is gone."""
         (size,) = struct.unpack(">I", self._read(4))
-        if size > _MAX_FRAME:
+        if size > MAX_FRAME_BYTES:
             raise EOFError("the host sent a frame that is too large")
         return self._read(size)
 
@@ -181,7 +179,7 @@ class Line(StreamChannel):
         batch: list[str] = []
         size = 0
         for message in messages:
-            if batch and size + len(message) > _MAX_FRAME - 1024:
+            if batch and size + len(message) > MAX_FRAME_BYTES - 1024:
                 self._write(batch)
                 batch, size = [], 0
             batch.append(message)
@@ -299,7 +297,7 @@ def serve(read_fd: int, write_fd: int, *, hang_up: Callable[[], Any] | None = No
 
 def say_hello(line: Line, capabilities: list[str]) -> None:
     """Send the first message of a guest."""
-    hello = {"protocol": _PROTOCOL, "version": _VERSION, "capabilities": capabilities}
+    hello = {"protocol": PROTOCOL, "version": VERSION, "capabilities": capabilities}
     line.send("hello", "0", to_text(hello))
 
 
@@ -318,7 +316,7 @@ def run_program(guest: Guest, payload: dict[str, Any]) -> str:
         flush_files()
         os._exit(0)
     flush_files()
-    if len(result) > _MAX_FRAME - 1024:
+    if len(result) > MAX_FRAME_BYTES - 1024:
         said = f"the value has {len(result)} bytes as JSON; at most 16 MiB fit: put it into a file"
         result = to_text({"error": {"kind": "ValueError", "message": said}})
     return result
