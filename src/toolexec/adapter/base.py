@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from toolexec.adapter.features import SchemaFeature
 from toolexec.adapter.losses import Losses, LossWarning
 from toolexec.adapter.names import NameMap
 from toolexec.errors import ConversionError, ToolExecError, ToolNotFoundError
 from toolexec.model.ids import ToolID, clean_segment
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -108,7 +108,7 @@ def converting(adapter: str, direction: Direction, work: Callable[[], T], *, too
         raise ConversionError(adapter, direction, f"the form is malformed: {error}", tool_id=tool_id) from error
 
 
-def plain(form: Any) -> JSONDict:
+def plain(form: JSONValue) -> JSONDict:
     """Return a form as JSON data of its own: a mapping, or an object of a vendor's package (pydantic's, or a protobuf
     message). Raises TypeError and ValueError for anything else."""
     data = form

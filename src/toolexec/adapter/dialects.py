@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.features import SchemaFeature
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["DIALECTS", "Dialect", "StrictRules"]
 
@@ -78,7 +79,7 @@ F = SchemaFeature
 _ALL: Final = frozenset(SchemaFeature)
 _STRING_FORMATS: Final = {"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 _LENGTHS: Final = {F.MIN_LENGTH, F.MAX_LENGTH, F.MIN_ITEMS, F.MAX_ITEMS, F.MIN_PROPERTIES, F.MAX_PROPERTIES}
-_STRICT: Final[dict[str, Any]] = {
+_STRICT: Final[JSONDict] = {
     "boolean_schemas": False,
     "ref_siblings": False,
     "unknown_keywords": False,

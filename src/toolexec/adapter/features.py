@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from toolexec.model.json_value import pointer
+from toolexec.model.json_value import JSONValue, pointer
 
 __all__ = ["ALWAYS", "LISTS_OF_SCHEMAS", "MAPS_OF_SCHEMAS", "SCHEMAS", "SchemaFeature", "subschemas", "used_features"]
 
@@ -97,7 +97,7 @@ MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", 
 """The keywords whose value has schemas by name."""
 
 
-def subschemas(node: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+def subschemas(node: Mapping[str, object]) -> Iterator[tuple[str, JSONValue]]:
     """Yield the schemas directly in *node*, in its order, each with the JSON pointer that leads there (`/items`,
     ...)."""
     for key, value in node.items():
@@ -112,7 +112,7 @@ def subschemas(node: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
 def used_features(schema: object) -> Iterator[tuple[str, SchemaFeature]]:
     """Yield every feature that *schema* uses, with the JSON pointer of the subschema that does: from the outside in,
     and in the order of the features for each."""
-    pending: list[tuple[str, Any]] = [("", schema)]
+    pending: list[tuple[str, JSONValue]] = [("", schema)]
     while pending:
         path, node = pending.pop()
         if not isinstance(node, dict):

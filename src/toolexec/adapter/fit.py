@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.combining import MAX_PARTS, combined
 from toolexec.adapter.dialects import Dialect
@@ -23,7 +23,7 @@ _MAX_LEVELS: Final = 64
 _MAX_NODES: Final = 20_000
 _SILENT: Final = frozenset({"$schema", "definitions", "$defs", "$comment"})
 _KEYWORDS: Final = frozenset(SchemaFeature)
-_KINDS: Final[dict[str, Any]] = {
+_KINDS: Final[JSONDict] = {
     **dict.fromkeys(SCHEMAS, (dict, bool)),
     **dict.fromkeys([*LISTS_OF_SCHEMAS, "enum", "required", "examples"], (list,)),
     **dict.fromkeys([*MAPS_OF_SCHEMAS, "dependentRequired"], (dict,)),
@@ -151,7 +151,7 @@ class _Work:
     def _inlines(self, target: object, trail: tuple[int, ...]) -> bool:
         return not self.dialect.ref_siblings and id(target) not in trail and len(trail) < _MAX_LEVELS
 
-    def _place(self, target: object, ref: str, trail: tuple[int, ...]) -> tuple[Any, str]:
+    def _place(self, target: object, ref: str, trail: tuple[int, ...]) -> tuple[JSONValue, str]:
         if id(target) in trail:
             return "dropped", f"{ref} leads back to itself"
         return "rewritten", "the definition stands in its place"

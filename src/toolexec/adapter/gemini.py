@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.base import (
     Converted,
@@ -158,7 +158,7 @@ def _json_schema(node: object) -> JSONValue:
     return result
 
 
-def _keyword(item: tuple[str, object]) -> tuple[str, Any]:
+def _keyword(item: tuple[str, object]) -> tuple[str, JSONValue]:
     """Return one keyword with its value, and what is in that."""
     name, value = _SCHEMA_NAMES.get(item[0], item[0]), item[1]
     if name == "type" and isinstance(value, str):

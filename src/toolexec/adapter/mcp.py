@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from toolexec.adapter.base import META_KEY, Converted, FormOptions, converting, identity, keep, kept, plain
 from toolexec.adapter.dialects import DIALECTS
@@ -93,7 +93,7 @@ def _read(form: object, names: NameMap | None) -> Tool:
         raise ValueError("it has no name")
     tool = Tool.from_dict({**data, "name": identity(data["name"], None)["name"]} if names is not None else data)
     own = kept(tool, "mcp")
-    changes: dict[str, Any] = {key: own[key] for key in ("name", *_OWN) if isinstance(own.get(key), str | list)}
+    changes: JSONDict = {key: own[key] for key in ("name", *_OWN) if isinstance(own.get(key), str | list)}
     if own:
         meta = tool.meta
         stored = {key: value for key, value in meta.pop(META_KEY).items() if key != "mcp"}

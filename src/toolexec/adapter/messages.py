@@ -4,9 +4,9 @@ the answers to them, in the form that each vendor takes."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
@@ -259,7 +259,7 @@ def _block(media: Media) -> JSONDict | None:
 def _responses(call: VendorCall, answer: Answer) -> JSONValue:
     if not answer.media or call.text_only:
         return _with_notes(answer)
-    parts: list[dict[str, Any]] = [{"type": "input_text", "text": answer.text}]
+    parts: list[JSONDict] = [{"type": "input_text", "text": answer.text}]
     for media in answer.media:
         address = f"data:{media.mime_type};base64,{media.data}"
         if media.mime_type in _IMAGES:
@@ -293,7 +293,7 @@ def _note(media: Media) -> str:
 # -- reading what may be data or objects ----------------------------------------------------------------------------
 
 
-def _each(items: Iterable[JSONValue], read: Any) -> list[VendorCall]:
+def _each(items: Iterable[JSONValue], read: Callable[[JSONValue], VendorCall | None]) -> list[VendorCall]:
     return [call for item in items if (call := read(item)) is not None]
 
 

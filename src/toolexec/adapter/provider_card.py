@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import InvalidToolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
@@ -43,7 +43,7 @@ class ProviderCard:
     description: str = ""
     version: str = ""
     capabilities: JSONObject = field(default_factory=JSONDict)
-    security_schemes: Mapping[str, JSONObject] = field(default_factory=dict[str, Mapping[str, Any]])
+    security_schemes: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     security_requirements: Sequence[Mapping[str, Sequence[str]]] = ()
     default_input_modes: tuple[str, ...] = ()
     default_output_modes: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
@@ -48,12 +48,12 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _count(word: str, bound: str) -> Callable[[Any], str]:
+def _count(word: str, bound: str) -> Callable[[JSONValue], str]:
     plural = "properties" if word == "property" else f"{word}s"
     return lambda value: f"{bound} {_json(value)} {word if value == 1 else plural}"
 
 
-def _flag(word: str) -> Callable[[Any], str]:
+def _flag(word: str) -> Callable[[JSONValue], str]:
     return lambda value: word if value is True else ""
 
 
@@ -65,7 +65,7 @@ def _listed(value: JSONValue) -> str:
     return ", ".join(map(_json, value))
 
 
-_PHRASES: Final[dict[str, Callable[[Any], str]]] = {
+_PHRASES: Final[dict[str, Callable[[JSONValue], str]]] = {
     "additionalProperties": _additional,
     "const": lambda value: f"always {_json(value)}",
     "default": lambda value: f"default {_json(value)}",

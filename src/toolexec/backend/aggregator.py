@@ -19,6 +19,7 @@ from toolexec.errors import (
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -71,7 +72,7 @@ class Aggregator:
                 settled[item.tool.id] = item
         return Listing(tools=settled, failures=failures)
 
-    async def call(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Any:
+    async def call(self, tool_id: str, args: JSONObject | None = None) -> Any:
         """Call a tool by the ID in the listing, or by `backend:tool`; returns the backend's raw answer.
 
         Raises InvalidToolIDError for an ID without namespace, BackendNotFoundError when nothing has it,

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from toolexec.model.binding import Binding, BindingKind
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
 __all__ = [
@@ -34,11 +35,11 @@ class BackendStatus:
     reason: str | None = None
     tools: int = 0
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    info: JSONObject = field(default_factory=JSONDict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the status as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {
+        data: JSONDict = {
             "name": self.name,
             "kind": self.kind,
             "enabled": self.enabled,
@@ -136,5 +137,5 @@ class RefreshableBackend(Protocol):
         ...
 
 
-BackendFactory: TypeAlias = Callable[[str, Mapping[str, Any]], Backend]
+BackendFactory: TypeAlias = Callable[[str, JSONObject], Backend]
 """Makes a backend from its name and a mapping with its configuration."""

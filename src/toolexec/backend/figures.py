@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Final
+
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["CallFigures"]
 
@@ -33,9 +35,9 @@ class CallFigures:
         self._errors += 1
         self.last_error = message
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> JSONDict:
         """Return `calls`, `errors`, `latency_ms` (the median) and `last_error`, without what is not there."""
-        found: dict[str, Any] = {"calls": self._calls, "errors": self._errors, "last_error": self.last_error}
+        found: JSONDict = {"calls": self._calls, "errors": self._errors, "last_error": self.last_error}
         if self._latencies:
             found["latency_ms"] = round(sorted(self._latencies)[len(self._latencies) // 2] * 1000, 1)
         return {name: value for name, value in found.items() if value or name == "latency_ms"}

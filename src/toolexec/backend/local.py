@@ -30,7 +30,7 @@ from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler, ToolContext, mapping_handler
-from toolexec.model.json_value import NotJSONError, own_args, shorten, to_json
+from toolexec.model.json_value import JSONObject, NotJSONError, own_args, shorten, to_json
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.threads import NoThreadError, WorkerThreads
@@ -163,7 +163,7 @@ class LocalBackend:
         handler = self._handlers.get(name) or self._find(name)
         if handler is None or not self.enabled:
             raise self._refusal(name)
-        args: Mapping[str, Any] = call.args if call.args is not None else {}
+        args: JSONObject = call.args if call.args is not None else {}
         if handler.convert is not None or handler.mode == "process":
             args = _converted(name, handler, args)
         try:
@@ -223,7 +223,7 @@ class LocalBackend:
     async def _whole(self, name: str, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         yield StreamEvent(kind="done", data=await self.call(name, call))
 
-    async def _run(self, name: str, handler: Handler, args: Mapping[str, Any], call: ToolCall) -> Any:
+    async def _run(self, name: str, handler: Handler, args: JSONObject, call: ToolCall) -> Any:
         if handler.kind in _GENERATORS:
             return await self._collect(name, handler, call)
         if here.wait is not None and handler.mode == "thread":
@@ -392,7 +392,7 @@ def _context(handler: Handler, call: ToolCall) -> Generator[tuple[ToolContext, .
             reporter.over = True
 
 
-def _converted(name: str, handler: Handler, args: Mapping[str, Any]) -> Mapping[str, Any]:
+def _converted(name: str, handler: Handler, args: JSONObject) -> JSONObject:
     """The arguments as the handler's types want them; a worker process gets JSON and converts it there."""
     if handler.mode == "process":
         try:

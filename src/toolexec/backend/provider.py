@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from toolexec.backend.base import BackendStatus
@@ -12,13 +12,14 @@ from toolexec.errors import BackendBusyError, BackendDisabledError, BackendError
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.handler import kind_of
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.threads import NoThreadError, WorkerThreads
 
 __all__ = ["CallTool", "ProviderBackend"]
 
-CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Any] | Any]
+CallTool: TypeAlias = Callable[[str, JSONObject], Awaitable[Any] | Any]
 """Takes the provider's name for a tool and the arguments (its own copy); gives the answer, or an awaitable of it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationErr
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding, BindingKind
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import unknown_setting
 
 __all__ = ["BackendRegistry"]
@@ -77,7 +78,7 @@ class BackendRegistry:
         with self._lock:
             self._factories[kind] = factory
 
-    def create(self, kind: str, name: str, config: Mapping[str, Any] | None = None) -> Backend:
+    def create(self, kind: str, name: str, config: JSONObject | None = None) -> Backend:
         """Make a backend with its kind's factory and register it.
 
         Raises BackendNotFoundError for a kind without factory, and whatever the factory and `register` raise.
@@ -205,7 +206,7 @@ def _failures(backends: Sequence[Backend], results: Sequence[BaseException | Non
     return failures
 
 
-def _mcp_factory(name: str, config: Mapping[str, Any]) -> Backend:
+def _mcp_factory(name: str, config: JSONObject) -> Backend:
     from toolexec.backend.mcp import MCPBackend, MCPServer
 
     known = set(inspect.signature(MCPServer).parameters) - {"name"}

@@ -7,10 +7,11 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolexec.cli.schema_text import accepted_types, follow
 from toolexec.errors import ConfigurationError, InvalidChainError
+from toolexec.model.json_value import JSONDict, JSONValue
 
 if TYPE_CHECKING:
     from toolexec.exec import Step
@@ -26,7 +27,7 @@ def read_stdin() -> str:
         raise ConfigurationError(f"stdin is not UTF-8 text: {error}") from error
 
 
-def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> dict[str, Any]:
+def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> JSONDict:
     """Return the arguments that *words* spell for a tool with this input *schema*.
 
     A word is a JSON object, `@file.json`, `-` (JSON on stdin), `key=value` or `key:=JSON`; later ones win over earlier
@@ -34,7 +35,7 @@ def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = r
     item per word. What does not fit is passed on as text, so that the tool's check names everything that is wrong.
     Raises ConfigurationError for words of any other form.
     """
-    args: dict[str, Any] = {}
+    args: JSONDict = {}
     given: set[str] = set()
     for word in words:
         if word == "-":
@@ -52,7 +53,7 @@ def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = r
     return args
 
 
-def _pair(word: str, schema: object) -> tuple[str, Any, bool]:
+def _pair(word: str, schema: object) -> tuple[str, JSONValue, bool]:
     """The key, the value, and whether more words may add to it."""
     key, equals, text = word.partition("=")
     if not equals or not key.strip(":"):
@@ -72,20 +73,20 @@ def _pair(word: str, schema: object) -> tuple[str, Any, bool]:
     return key, value, False
 
 
-def _item(text: str, schema: object, root: object) -> Any:
+def _item(text: str, schema: object, root: object) -> JSONValue:
     """One item of a list."""
     items = follow(schema, root).get("items")
     return text if "string" in accepted_types(items, root) else _json_or_text(text)
 
 
-def _json_or_text(text: str) -> Any:
+def _json_or_text(text: str) -> JSONValue:
     try:
         return _strict(text, "")
     except ConfigurationError:
         return text
 
 
-def _strict(text: str, what: str) -> Any:
+def _strict(text: str, what: str) -> JSONValue:
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -98,14 +99,14 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
+def _object(text: str, what: str) -> JSONDict:
     value = _strict(text, what)
     if not isinstance(value, dict):
         raise ConfigurationError(f"{what}: arguments are a JSON object, not {_kind(value)}")
     return value
 
 
-def _kind(value: Any) -> str:
+def _kind(value: JSONValue) -> str:
     kinds = {list: "a list", str: "text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -119,7 +120,7 @@ def _read(path: Path) -> str:
         raise ConfigurationError(f"cannot read {path}: it is not UTF-8 text") from error
 
 
-def read_json(source: str) -> Any:
+def read_json(source: str) -> JSONValue:
     """Return the JSON document in a file (`-`: stdin); raises ConfigurationError when it cannot be read."""
     return _strict(read_stdin() if source == "-" else _read(Path(source)), source)
 
@@ -151,14 +152,14 @@ def _step(kind: type[Step], data: object, number: int) -> Step:
         raise InvalidChainError(f"step {number}: {error}") from error
 
 
-def _toml(text: str, name: str) -> Any:
+def _toml(text: str, name: str) -> JSONValue:
     try:
         return tomllib.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"{name}: not TOML: {error}") from error
 
 
-def _either(text: str, name: str) -> Any:
+def _either(text: str, name: str) -> JSONValue:
     try:
         return _strict(text, name)
     except ConfigurationError as as_json:

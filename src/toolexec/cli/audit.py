@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -145,14 +146,14 @@ def _key(file: Path | None) -> bytes | None:
         raise ConfigurationError(f"the key file cannot be read: {error}") from error
 
 
-Wanted = Callable[[dict[str, Any]], bool]
+Wanted = Callable[[JSONDict], bool]
 
 
 def _filter(tool: str, caller: str, outcome: str) -> Wanted:
     """What is to be shown; to be asked from the youngest record back, as a start is shown only if it has no end."""
     ended: set[str] = set()
 
-    def wanted(record: dict[str, Any]) -> bool:
+    def wanted(record: JSONDict) -> bool:
         kind, run = record.get("kind"), str(record.get("run_id", ""))
         if kind == "start" and run in ended:
             return False
@@ -228,7 +229,7 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
     return OK
 
 
-def _table(records: Sequence[dict[str, Any]], width: int) -> Table:
+def _table(records: Sequence[JSONDict], width: int) -> Table:
     """The records as rows. Where the screen is narrow, who called and why a call was refused stand below what was
     called, so that names stay whole."""
     from rich.text import Text
@@ -269,10 +270,10 @@ def _table(records: Sequence[dict[str, Any]], width: int) -> Table:
     return table
 
 
-def _tree(records: Sequence[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], int]]:
+def _tree(records: Sequence[JSONDict]) -> Iterable[tuple[JSONDict, int]]:
     """The records with their depth, those of a run's calls below it."""
     shown = {str(record.get("run_id", "")) for record in records} - {""}
-    below: dict[str, list[dict[str, Any]]] = {}
+    below: dict[str, list[JSONDict]] = {}
     for record in records:
         parent = str(record.get("parent", ""))
         below.setdefault(parent if parent in shown and parent != record.get("run_id") else "", []).append(record)

@@ -17,6 +17,7 @@ from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text, plain_table
 from toolexec.cli.terminal import one_line
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,7 @@ class _Cost:
         """Return how much smaller this is than *all_tools*, in percent; None where there are no tools."""
         return 100 * (1 - self.bytes / all_tools.bytes) if all_tools.bytes else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {"tools": self.tools, "bytes": self.bytes, "tokens": self.tokens}
 
@@ -88,8 +89,8 @@ def _direct(tools: Sequence[Tool]) -> _Cost:
     return _Cost(len(tools), sum(_size(_definition(tool)) for tool in tools))
 
 
-def _definition(tool: Tool) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": tool.id.replace(":", "__"), "inputSchema": tool.input_schema.to_json()}
+def _definition(tool: Tool) -> JSONDict:
+    data: JSONDict = {"name": tool.id.replace(":", "__"), "inputSchema": tool.input_schema.to_json()}
     if tool.title:
         data["title"] = tool.title
     if tool.description:
@@ -162,7 +163,7 @@ def _advice(exposed: dict[str, _Cost], code_enabled: bool) -> str:
 
 def _data(exposed: dict[str, _Cost], by_namespace: dict[str, _Cost], times: dict[str, float]) -> dict[str, Any]:
     everything = exposed["direct"]
-    data: dict[str, Any] = {"namespaces": [{"namespace": name} | cost.to_dict() for name, cost in by_namespace.items()]}
+    data: JSONDict = {"namespaces": [{"namespace": name} | cost.to_dict() for name, cost in by_namespace.items()]}
     data["expose"] = {name: cost.to_dict() for name, cost in exposed.items()}
     for name, cost in exposed.items():
         saved = cost.saved(everything)

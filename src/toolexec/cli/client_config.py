@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from toolexec.cli.options import Config
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["client_config", "snippet"]
 
@@ -59,7 +60,7 @@ def client_config(
 
 def snippet(
     client: str, transport: str, url: str, name: str, files: tuple[Path, ...], variables: tuple[str, ...] = ()
-) -> dict[str, Any]:
+) -> JSONDict:
     """Return the JSON for *client*, with a place for each of *variables*: the environment of a program with windows
     does not have those of a shell. VS Code asks for them and keeps them; elsewhere the user fills them in.
 
@@ -72,7 +73,7 @@ def snippet(
         entry["env"] = {each: f"${{input:{each}}}" if client == "vscode" else FILL_IN for each in variables}
     if client == "vscode":
         kind = "stdio" if "command" in entry else "sse" if transport == "sse" else "http"
-        document: dict[str, Any] = {"servers": {name: {"type": kind, **entry}}}
+        document: JSONDict = {"servers": {name: {"type": kind, **entry}}}
         if variables:
             document["inputs"] = [
                 {"type": "promptString", "id": each, "description": f"{each}, for {name}", "password": True}
@@ -112,7 +113,7 @@ def _advice(client: str, variables: dict[str, list[str]]) -> list[str]:
     return [f"{what}: {named}", elsewhere]
 
 
-def _command(files: tuple[Path, ...]) -> dict[str, Any]:
+def _command(files: tuple[Path, ...]) -> JSONDict:
     """How to start this very toolexec, from any directory."""
     from toolexec.cli.sources import find_sources
 
@@ -120,7 +121,7 @@ def _command(files: tuple[Path, ...]) -> dict[str, Any]:
     return {**_program(), "args": [*_program_args(), "serve", *named]}
 
 
-def _program() -> dict[str, Any]:
+def _program() -> JSONDict:
     return {"command": sys.executable if _program_args() else str(_own_script())}
 
 
@@ -134,7 +135,7 @@ def _own_script() -> Path | None:
     return Path(found) if found else None
 
 
-def _address(transport: str, url: str, files: tuple[Path, ...]) -> dict[str, Any]:
+def _address(transport: str, url: str, files: tuple[Path, ...]) -> JSONDict:
     from toolexec.cli.serve import load_for_serving
 
     settings = load_for_serving(files, {"transport": transport}, [], tools_needed=False).settings
@@ -152,5 +153,5 @@ def _address(transport: str, url: str, files: tuple[Path, ...]) -> dict[str, Any
     return {"url": address, **_headers(bool(settings.auth.api_keys or settings.auth.jwt.issuer))}
 
 
-def _headers(needed: bool) -> dict[str, Any]:
+def _headers(needed: bool) -> JSONDict:
     return {"headers": {"Authorization": "Bearer PUT-YOUR-KEY-HERE"}} if needed else {}

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.code.limits import Limits
 from toolexec.errors import ConfigurationError
 from toolexec.exec.code import CodeSettings
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["CodeOptions", "Program", "read_program", "read_settings", "read_size"]
 
@@ -72,7 +73,7 @@ class Program:
 
     text: str
     language: str = ""
-    metadata: Mapping[str, object] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, object] = field(default_factory=JSONDict)
 
 
 def read_program(options: CodeOptions) -> Program:

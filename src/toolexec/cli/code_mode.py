@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.model.json_value import JSONDict, JSONObject
 
 if TYPE_CHECKING:
     from toolexec.cli.code_input import CodeOptions
@@ -117,15 +117,13 @@ def code(
     perform_command(context, lambda session: command.run(session, options), config, as_json, tools_needed=False)
 
 
-def _options(given: Mapping[str, Any]) -> CodeOptions:
+def _options(given: JSONObject) -> CodeOptions:
     """Return the options of a program: those of the command line by their names, which are the same."""
     from dataclasses import fields
 
     from toolexec.cli.code_input import CodeOptions
 
-    said: dict[str, Any] = {
-        each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None
-    }
+    said: JSONDict = {each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None}
     first = [given["file"]] if given["file"] is not None and given["eval"] is not None else []  # after -e all are words
     said |= {"text": given["eval"], "args": [*first, *(given["args"] or [])]}
     return CodeOptions(**said)

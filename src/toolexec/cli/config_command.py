@@ -10,6 +10,7 @@ import typer
 
 from toolexec.cli.options import AsJson, Config
 from toolexec.cli.serve import Set
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +134,7 @@ def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
     warnings = missing_references(loaded, os.environ)
     code = FAILED if strict and warnings else OK
 
-    facts: dict[str, Any] = {
+    facts: JSONDict = {
         "files": [str(path) for path in loaded.files],
         "servers": len(loaded.servers),
         "python": len(loaded.python),
@@ -178,7 +179,7 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
     settings, servers, providers = shown_settings(loaded), shown_servers(loaded), shown_providers(loaded)
     toolsets = {name: _written(toolset) for name, toolset in loaded.toolsets.items()}
     if screen.as_json:
-        document: dict[str, Any] = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
+        document: JSONDict = {"settings": settings, "toolsets": toolsets, "mcpServers": servers}
         document |= {"providers": providers} if providers else {}
         if origin:
             named = {f"mcpServers.{name}": place for name, place in loaded.server_origins.items()}
@@ -206,7 +207,7 @@ def _show(screen: Screen, loaded: LoadedConfig, *, origin: bool) -> None:
         screen.exact("")
 
 
-def _written(toolset: Toolset) -> dict[str, Any]:
+def _written(toolset: Toolset) -> JSONDict:
     """The toolset as its table says it; its name is that of the table."""
     return {key: value for key, value in toolset.to_dict().items() if key != "name"}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.terminal import one_line, to_json
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
@@ -66,7 +67,7 @@ async def export(
     return FAILED if done.skipped else OK
 
 
-def _data(done: VendorTools, file: Path | None) -> dict[str, Any]:
+def _data(done: VendorTools, file: Path | None) -> JSONDict:
     return {
         "format": done.format,
         **({"file": str(file)} if file is not None else {"tools": done.tools}),

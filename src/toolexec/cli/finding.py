@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -15,6 +15,7 @@ from toolexec.cli.terminal import one_line
 from toolexec.discovery import Filters
 from toolexec.discovery.view import browsable
 from toolexec.model import ToolID
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -78,7 +79,7 @@ async def search(session: Session, asked: Asked) -> int:
     counts = await ex.tool_facets(asked.query, filters=asked.filters) if asked.facets else None
     down = unavailable(session)
     if screen.as_json:
-        more: dict[str, Any] = {"didYouMean": found.did_you_mean, "note": found.note}
+        more: JSONDict = {"didYouMean": found.did_you_mean, "note": found.note}
         more["facets"] = counts.to_dict() if counts is not None else None
         data = {"query": asked.query, "tools": [summary.to_dict() for summary in found]}
         screen.document(data | {key: value for key, value in more.items() if value} | unavailable_data(down))
@@ -157,8 +158,8 @@ def _show_statuses(session: Session, statuses: list[BackendStatus]) -> int:
     return OK
 
 
-def _by_namespace(found: list[Summary]) -> list[dict[str, Any]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
+def _by_namespace(found: list[Summary]) -> list[JSONDict]:
+    groups: dict[str, list[JSONDict]] = {}
     for summary in found:
         groups.setdefault(summary.namespace, []).append(summary.to_dict())
     return [{"namespace": name, "count": len(tools), "tools": tools} for name, tools in groups.items()]
@@ -169,7 +170,7 @@ def unavailable(session: Session) -> list[BackendStatus]:
     return [status for status in session.ex.backend_statuses() if status.enabled and not status.available]
 
 
-def unavailable_data(down: list[BackendStatus]) -> dict[str, Any]:
+def unavailable_data(down: list[BackendStatus]) -> JSONDict:
     """Return the same for JSON: the key `unavailable`, or nothing when all are there."""
     return {"unavailable": [{"backend": s.name, "reason": s.reason} for s in down]} if down else {}
 

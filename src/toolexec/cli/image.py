@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from toolexec.cli.options import AsJson, perform_command
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -305,7 +306,7 @@ def _table(found: list[StoredImage]) -> Table:
     return table
 
 
-def _data(entry: StoredImage) -> dict[str, Any]:
+def _data(entry: StoredImage) -> JSONDict:
     return {
         "name": entry.name,
         "digest": entry.digest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -12,6 +12,7 @@ from rich.text import Text
 from toolexec.cli.exit_codes import USAGE
 from toolexec.cli.options import AsJson
 from toolexec.cli.terminal import Screen, clean
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.server.auth.settings import ApiKey
@@ -74,7 +75,7 @@ def new(
     screen.exact(key)
 
 
-def _settings(entry: ApiKey) -> dict[str, Any]:
+def _settings(entry: ApiKey) -> JSONDict:
     """The entry as the configuration has it, without what is not set."""
     values = {
         "id": entry.id,

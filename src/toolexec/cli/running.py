@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from toolexec.cli.session import Session
 from toolexec.cli.tables import chain_table, content_lines, duration_text, show_undone, value_text
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.run import Result, StreamEvent
@@ -41,7 +42,7 @@ async def run(session: Session, tool_id: str, words: Sequence[str], *, timeout: 
     return OK if result.ok else FAILED
 
 
-async def _arguments(session: Session, tool_id: str, words: Sequence[str]) -> dict[str, Any]:
+async def _arguments(session: Session, tool_id: str, words: Sequence[str]) -> JSONDict:
     await connect_for(session, tool_id)
     found = session.ex.index.find(tool_id)
     return read_args(words, found.tool.input_schema.to_json() if found is not None else {})

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,7 @@ from toolexec.cli.terminal import one_line
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import Progress
+from toolexec.model.json_value import JSONDict
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
@@ -242,7 +243,7 @@ def size_text(count: int) -> str:
     return f"{count / 1_000_000:.1f} MB"
 
 
-def _data(entry: CachedComponent) -> dict[str, Any]:
+def _data(entry: CachedComponent) -> JSONDict:
     return {
         "requirements": list(entry.requirements),
         "packages": dict(entry.packages),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from toolexec.model.json_value import JSONObject
 
 __all__ = ["Parameter", "accepted_types", "follow", "parameters", "type_words"]
 
@@ -26,7 +28,7 @@ class Parameter:
     description: str
 
 
-def follow(schema: object, root: object) -> Mapping[str, Any]:
+def follow(schema: object, root: object) -> JSONObject:
     """Return the schema that *schema* stands for, after its local references; an empty one where that leads nowhere."""
     for _ in range(_MAX_DEPTH):
         if not isinstance(schema, Mapping):

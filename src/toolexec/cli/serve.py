@@ -19,6 +19,7 @@ import typer
 from toolexec.cli.exit_codes import INTERRUPTED, NOT_RUN, OK, TERMINATED, exit_code
 from toolexec.cli.options import Config
 from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -171,7 +172,7 @@ def load_for_serving(
     from toolexec.cli.sources import Sources, find_sources
     from toolexec.config.load import load_settings, parse_set
 
-    flags: dict[str, Any] = {each.path: each.text for each in parse_set(settings)}
+    flags: JSONDict = {each.path: each.text for each in parse_set(settings)}
     names = {path: f"--set {path}" for path in flags}
     for option, value in given.items():
         if value is not None:

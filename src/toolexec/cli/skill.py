@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -151,7 +152,7 @@ async def try_skills(session: Session, names: Sequence[str]) -> int:
     return FAILED if failed else OK
 
 
-def _tried(session: Session, found: Skill) -> list[dict[str, Any]]:
+def _tried(session: Session, found: Skill) -> list[JSONDict]:
     """Return what came of a skill's tests; say it on a screen that is not for JSON."""
     from rich.text import Text
 
@@ -241,7 +242,7 @@ def _find(session: Session, name: str) -> Skill:
     return found
 
 
-def _inputs(found: Skill, words: Sequence[str]) -> dict[str, Any]:
+def _inputs(found: Skill, words: Sequence[str]) -> JSONDict:
     from toolexec.cli.arguments import read_args
 
     return read_args(words, found.tool().input_schema.to_json())
@@ -251,7 +252,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _facts(found: Skill) -> dict[str, Any]:
+def _facts(found: Skill) -> JSONDict:
     return {
         "id": found.id,
         "description": found.header.description,

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from toolexec.cli.arguments import read_args
 from toolexec.cli.terminal import Screen, clean, one_line, to_json
+from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
@@ -165,7 +166,7 @@ def _details(status: BackendStatus) -> Text:
     return text
 
 
-def _attempts(info: Mapping[str, Any]) -> list[str]:
+def _attempts(info: JSONObject) -> list[str]:
     """Return how often a server was restarted, or a definition could not be read, and how many attempts are left."""
     found = [f"restarted {info['restarts']} times"] if "restarts" in info else []
     if "failed_readings" in info:
@@ -174,7 +175,7 @@ def _attempts(info: Mapping[str, Any]) -> list[str]:
     return found + ([f"{_count(left, 'attempt')} left"] if left is not None else [])
 
 
-def _figures(info: Mapping[str, Any]) -> list[str]:
+def _figures(info: JSONObject) -> list[str]:
     """Return the calls, the errors among them and the median latency."""
     calls, errors = int(info.get("calls", 0)), int(info.get("errors", 0))
     found = [_count(calls, "call") + (f", {errors} failed" if errors else "")] if calls else []
@@ -236,7 +237,7 @@ def value_text(value: Any) -> Text:
     return text
 
 
-def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
+def content_lines(content: Iterable[JSONObject]) -> list[str]:
     """Return one line for each part of a reply that is not text: its kind, type and size."""
     lines: list[str] = []
     for part in content:
@@ -244,7 +245,7 @@ def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
         if kind == "text":
             continue
         inner = part.get("resource")
-        source: Mapping[str, Any] = inner if isinstance(inner, Mapping) else part
+        source: JSONObject = inner if isinstance(inner, Mapping) else part
         data, text = source.get("data", source.get("blob")), source.get("text")
         facts = [str(source[key]) for key in ("mimeType", "uri") if source.get(key)]
         if isinstance(data, str):
@@ -255,7 +256,7 @@ def content_lines(content: Iterable[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def command_line(tool_id: str, args: Mapping[str, Any], schema: Any, config: Sequence[Path] = ()) -> str:
+def command_line(tool_id: str, args: JSONObject, schema: Any, config: Sequence[Path] = ()) -> str:
     """Return a `toolexec run` line, ready for a shell: key=value words if they read back as *args*, else one JSON
     object.
     """

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -168,7 +169,7 @@ async def check(session: Session, files: list[str]) -> int:
     errors = sum(each.severity == "error" for findings in found.values() for each in findings)
     screen = session.screen
     if screen.as_json:
-        listed: list[dict[str, Any]] = [
+        listed: list[JSONDict] = [
             {"file": name, "findings": [each.to_dict() for each in findings]} for name, findings in found.items()
         ]
         screen.document({"ok": not errors, "files": listed, **unavailable_data(down)})

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self, TypeAlias, cast
+from typing import Final, Literal, Self, TypeAlias, cast
 
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
@@ -159,7 +159,7 @@ class ExecuteRequest:
     now: float | None = None
     best_effort: bool = False
     on_event: EventCallback | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: JSONObject = field(default_factory=JSONDict)
     origin: Origin = HERE
     on_error: OnError = "stop"
     dry_run: bool = False

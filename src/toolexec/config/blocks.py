@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, Seconds, Size, kind_of
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = [
     "BLOCKS",
@@ -140,7 +141,7 @@ class AuthBlock(Block):
     """Who may use the HTTP server."""
 
     allow_anonymous: bool = _key(False, "Let in those without a key or token, as nobody in particular.")
-    api_keys: ListOf[dict[str, Any]] = _key(
+    api_keys: ListOf[JSONDict] = _key(
         (), "Keys: id, sha256, roles, scopes, tenant, expires. `toolexec keys new ID` makes one.", secret=True
     )
     required_scopes: ListOf[str] = _key((), "Scopes that every caller needs.")
@@ -195,7 +196,7 @@ class SandboxesBlock(Block):
     containerd_address: str = _key("", "The socket of containerd; empty: the usual one.")
     route_by_needs: bool = _key(False, "Run Python that imports a package, or starts processes, where they are.")
     egress: ListOf[str] = _key((), "Hosts that code in containers may reach: api.example.com.")
-    egress_secrets: ListOf[dict[str, Any]] = _key(
+    egress_secrets: ListOf[JSONDict] = _key(
         (), "Secrets that the proxy puts in for code: placeholder, value (a secretref:), hosts."
     )
 
@@ -215,7 +216,7 @@ class PolicyBlock(Block):
     remote_destructive: Literal["allow", "deny", "ask"] = _key(
         "ask", "Destructive tools of remote servers where no rule fits."
     )
-    rules: ListOf[dict[str, Any]] = _key(
+    rules: ListOf[JSONDict] = _key(
         (), "Rules: effect, tools, namespaces, tags, backends, callers, roles, when, reason... Deny wins."
     )
 
@@ -282,7 +283,7 @@ class ResilienceBlock(Block):
     max_concurrent: int = _key(50, "How many calls of one remote backend run at a time; 0: any number.", ge=0)
     max_queue: int = _key(100, "How many more calls of it may wait for their turn.", ge=0)
     max_wait: Seconds = _key(5.0, "For how long they may wait.", ge=0)
-    fallbacks: ListOf[dict[str, Any]] = _key(
+    fallbacks: ListOf[JSONDict] = _key(
         (), "Which tools answer when others cannot: tools (a pattern), to (a list of IDs; * is the tool's name)."
     )
     ledger: bool = _key(False, "Record calls that must not be made twice, and never repeat one of unknown outcome.")
@@ -302,7 +303,7 @@ class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
     ttl: Seconds = _key(300.0, "For how long an answer is kept; 0: only those that a rule names are.", ge=0)
-    rules: ListOf[dict[str, Any]] = _key(
+    rules: ListOf[JSONDict] = _key(
         (), "Other times: tools (a pattern), ttl; 0 means never. Idempotent tools need a rule."
     )
     identity: Literal["caller", "tenant", "none"] = _key("caller", "Who shares answers; none means that all do.")
@@ -346,9 +347,9 @@ class Settings(Block):
         return reduce(getattr, KEYS[path].path.split("."), self)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Settings:
+    def of(cls, values: JSONObject) -> Settings:
         """Return the settings with these values, by path: every key has one, and they were read before."""
-        tables: dict[str, dict[str, Any]] = {"": {}, **{block: {} for block in BLOCKS}}
+        tables: dict[str, JSONDict] = {"": {}, **{block: {} for block in BLOCKS}}
         for path, value in values.items():
             tables[KEYS[path].block][KEYS[path].name] = value
         for block in reversed([*BLOCKS]):  # a nested one comes after the one around it
@@ -378,7 +379,7 @@ class Key:
         """Return *value* in its one form; names of files count from *directory*. Raises pydantic's ValidationError."""
         return Settings.model_validate(self.table(value), context=directory).get(self.path)
 
-    def table(self, value: Any) -> dict[str, Any]:
+    def table(self, value: Any) -> JSONDict:
         """Return *value* as a file has it: in the table of its block."""
         return reduce(lambda inner, name: {name: inner}, reversed(self.path.split(".")), value)
 

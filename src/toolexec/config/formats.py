@@ -94,7 +94,7 @@ class _JsonReader:
             raise self._wrong("a comment has no end")
         return self.text[self.at : self.at + 1]
 
-    def _value(self, path: Place, depth: int) -> Any:
+    def _value(self, path: Place, depth: int) -> JSONValue:
         first = self._skip()
         if depth > MAX_DEPTH:
             raise self._wrong(f"it nests more than {MAX_DEPTH} levels deep")
@@ -141,8 +141,8 @@ class _JsonReader:
         self.at += 1
         return found
 
-    def _list(self, path: Place, depth: int) -> list[Any]:
-        found: list[Any] = []
+    def _list(self, path: Place, depth: int) -> list[JSONValue]:
+        found: list[JSONValue] = []
         self.at += 1
         while self._skip() != "]":
             here = (*path, len(found))
@@ -282,7 +282,7 @@ class _TomlScanner:
         self.at += 1
 
 
-def _unquoted(text: str) -> Any:
+def _unquoted(text: str) -> JSONValue:
     return next(iter(tomllib.loads(f'"{text}" = 0')))
 
 
@@ -330,7 +330,7 @@ class _YamlReader:
     def read(self, root: Any) -> Parsed:
         return Parsed(data=self._value(root, (), 0), lines=self.lines, twice=tuple(self.twice))
 
-    def _value(self, node: JSONValue, path: Place, depth: int) -> Any:
+    def _value(self, node: JSONValue, path: Place, depth: int) -> JSONValue:
         line = node.start_mark.line + 1
         self._values += 1
         if depth > MAX_DEPTH:
@@ -345,7 +345,7 @@ class _YamlReader:
             return self._list(node, path, depth)
         return self._table(node, path, depth)
 
-    def _scalar(self, node: JSONValue, line: int) -> Any:
+    def _scalar(self, node: JSONValue, line: int) -> JSONValue:
         if node.tag not in _TAGS:
             raise UnreadableError(f"the tag {node.tag} is not allowed", line)
         try:
@@ -353,8 +353,8 @@ class _YamlReader:
         except ValueError as error:  # a date that there is not
             raise UnreadableError("this is no value", line) from error
 
-    def _list(self, node: JSONValue, path: Place, depth: int) -> list[Any]:
-        found: list[Any] = []
+    def _list(self, node: JSONValue, path: Place, depth: int) -> list[JSONValue]:
+        found: list[JSONValue] = []
         for number, item in enumerate(node.value):
             here = (*path, number)
             self.lines[here] = item.start_mark.line + 1

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, Strict, Va
 from pydantic.fields import FieldInfo
 
 from toolexec.errors import ConfigurationError
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONDict, to_json_lossy
 
 __all__ = [
     "File",
@@ -153,7 +153,7 @@ _PLAIN: Final[Mapping[Any, Kind]] = {
     int: Kind("integer", "an integer", _parse_number),
     float: Kind("number", "a number", _parse_number),
     tuple[str, ...]: Kind("list of strings", "a list of strings", _parse_json),
-    tuple[dict[str, Any], ...]: Kind("list of tables", "a list of tables", _parse_json),
+    tuple[JSONDict, ...]: Kind("list of tables", "a list of tables", _parse_json),
 }
 
 

@@ -209,7 +209,7 @@ def _given(table: Mapping[str, object], outer: tuple[str, ...] = ()) -> Iterator
 
 
 def _nested(given: Mapping[tuple[str, ...], object]) -> JSONDict:
-    table: dict[str, Any] = {}
+    table: JSONDict = {}
     for (*outer, name), value in given.items():
         reduce(lambda inner, each: inner.setdefault(each, {}), outer, table)[name] = value
     return table

@@ -48,7 +48,7 @@ class ConfiguredProvider:
 
     name: str
     kind: str
-    settings: Mapping[str, Any] = field(repr=False)
+    settings: JSONObject = field(repr=False)
     entry: JSONObject = field(default_factory=JSONDict, repr=False)
     origin: str = ""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.config.mistakes import Mistakes, did_you_mean
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
@@ -67,7 +68,7 @@ def served_toolset(loaded: LoadedConfig) -> Toolset | None:
     return Toolset.union((loaded.toolsets[name] for name in names), " or ".join(names))
 
 
-def check_served(loaded: LoadedConfig, known: Mapping[str, Any], mistakes: Mistakes) -> None:
+def check_served(loaded: LoadedConfig, known: JSONObject, mistakes: Mistakes) -> None:
     """Add to *mistakes* the names of undefined toolsets: a server that shows more than was meant is worse than none.
     *known* are all that are defined, those with mistakes of their own, too."""
     value = loaded.values[_SERVED]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from toolexec.discovery.examples import ToolExample, copy_json, example_args
 from toolexec.discovery.index import Index, get_tool
@@ -16,6 +16,7 @@ from toolexec.discovery.summary import PUBLIC_REASON, Metadata, cut
 from toolexec.errors import ConfigurationError, DocNotFoundError, ToolExecError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -53,11 +54,11 @@ class SchemaInfo:
 
     required: tuple[str, ...] = ()
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    defaults: Mapping[str, object] = field(default_factory=dict[str, Any])
+    defaults: Mapping[str, object] = field(default_factory=JSONDict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
-        data: dict[str, Any] = {"required": list(self.required)} if self.required else {}
+        data: JSONDict = {"required": list(self.required)} if self.required else {}
         if self.types:
             data["types"] = {name: list(types) for name, types in self.types.items()}
         if self.defaults:
@@ -111,7 +112,7 @@ class ToolDoc:
         return schema_info(self.tool.input_schema.text) if self.tool is not None else SchemaInfo()
 
     @property
-    def example_call(self) -> dict[str, Any] | None:
+    def example_call(self) -> JSONDict | None:
         """Arguments to call the tool with: those of the first example, else made up from the schema; None when no guess
         fits, and below the full level."""
         if self.tool is None or self.level != "full":
@@ -123,12 +124,12 @@ class ToolDoc:
         operators."""
         return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the documentation as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"id": self.id, "summary": self.summary}
+        data: JSONDict = {"id": self.id, "summary": self.summary}
         if self.described is not None:
             meta = Metadata(self.described.meta)
-            shown: dict[str, Any] = {
+            shown: JSONDict = {
                 "inputModes": list(meta.input_modes),
                 "outputModes": list(meta.output_modes),
                 "securitySummary": meta.security_summary,
@@ -138,7 +139,7 @@ class ToolDoc:
         if self.tool is not None:
             data["tool"] = self.tool.to_dict()
             data["bindings"] = [binding.to_dict() for binding in self.bindings]
-        rest: dict[str, Any] = {
+        rest: JSONDict = {
             "schemaInfo": self.schema_info.to_dict(),
             "notes": self.notes,
             "examples": [example.to_dict() for example in self.examples],
@@ -319,7 +320,7 @@ def _cached_info(schema_text: str) -> SchemaInfo:
         return SchemaInfo()
     properties, required = schema.get("properties"), schema.get("required")
     types: dict[str, tuple[str, ...]] = {}
-    defaults: dict[str, Any] = {}
+    defaults: JSONDict = {}
     for name, part in properties.items() if isinstance(properties, dict) else ():
         if not isinstance(part, dict):
             continue

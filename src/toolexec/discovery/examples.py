@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from toolexec.errors import InvalidSchemaError, InvalidToolError
-from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, to_json
 from toolexec.model.schema import Schema
 
 __all__ = ["MAX_EXAMPLE_DEPTH", "MAX_EXAMPLE_SIZE", "ToolExample", "args_size", "example_args"]
@@ -36,7 +36,7 @@ class ToolExample:
 
     title: str = ""
     description: str = ""
-    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    args: JSONObject = field(default_factory=JSONDict)
     result_hint: str = ""
     id: str = ""
 
@@ -68,9 +68,9 @@ class ToolExample:
         """Return the same with arguments of its own, yours to change."""
         return replace(self, args=copy_json(self.args))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the example as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"title": self.title, "description": self.description, "args": copy_json(self.args)}
+        data: JSONDict = {"title": self.title, "description": self.description, "args": copy_json(self.args)}
         if self.id:
             data["id"] = self.id
         if self.result_hint:
@@ -78,7 +78,7 @@ class ToolExample:
         return data
 
 
-def args_size(args: Any) -> tuple[int, int]:
+def args_size(args: JSONValue) -> tuple[int, int]:
     """Levels of dicts and lists, and the number of their entries, all together."""
     if isinstance(args, Mapping):
         children = list(args.values())
@@ -90,7 +90,7 @@ def args_size(args: Any) -> tuple[int, int]:
     return 1 + max((depth for depth, _ in sizes), default=0), len(children) + sum(size for _, size in sizes)
 
 
-def copy_json(value: Any) -> Any:
+def copy_json(value: JSONValue) -> JSONValue:
     """Return a copy of a JSON value that shares no dict or list with it."""
     if isinstance(value, Mapping):
         return {key: copy_json(item) for key, item in value.items()}
@@ -99,13 +99,13 @@ def copy_json(value: Any) -> Any:
     return value
 
 
-def example_args(schema_text: str) -> dict[str, Any] | None:
+def example_args(schema_text: str) -> JSONDict | None:
     """Arguments made up for a schema (as JSON text): the required ones, or all if none is; None when no guess fits."""
     return copy_json(_cached_args(schema_text))
 
 
 @lru_cache(maxsize=1024)
-def _cached_args(schema_text: str) -> dict[str, Any] | None:
+def _cached_args(schema_text: str) -> JSONDict | None:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict):
         return {} if schema is True else None
@@ -134,11 +134,11 @@ _MAX_LENGTH = 100
 class _Guess:
     """Makes up one value for a schema, of at most 200 parts; whether it fits is for others to check."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: JSONObject) -> None:
         self.root = root
         self.left = _MAX_PARTS
 
-    def value(self, schema: Any, level: int) -> Any:
+    def value(self, schema: JSONValue, level: int) -> JSONValue:
         """Return a value that *schema* might accept."""
         self.left -= 1
         if not isinstance(schema, dict) or level > _MAX_LEVELS or self.left < 0:
@@ -159,12 +159,12 @@ class _Guess:
             return {name: item for guess in guesses for name, item in guess.items()}
         return guesses[0]
 
-    def _parts(self, schema: Mapping[str, Any]) -> list[Any]:
+    def _parts(self, schema: JSONObject) -> list[JSONValue]:
         """Return the subschemas that must accept the same value, with the first of each set of alternatives."""
-        found: list[Any] = []
+        found: list[JSONValue] = []
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref.startswith("#"):
-            target: Any = self.root
+            target: JSONValue = self.root
             for step in ref[2:].split("/") if len(ref) > 1 else ():
                 name = step.replace("~1", "/").replace("~0", "~")
                 target = target.get(name) if isinstance(target, dict) else None
@@ -176,7 +176,7 @@ class _Guess:
             found.extend(schema["allOf"])
         return found
 
-    def _typed(self, schema: Mapping[str, Any], level: int) -> Any:
+    def _typed(self, schema: JSONObject, level: int) -> JSONValue:
         kind = schema.get("type", "object" if "properties" in schema else "string")
         kind = kind[0] if isinstance(kind, list) and kind else kind
         match kind:
@@ -195,14 +195,14 @@ class _Guess:
                 low, high = _count(schema, "minLength", 0), _count(schema, "maxLength", _MAX_LENGTH)
                 return text.ljust(min(low, _MAX_LENGTH), "x")[: max(high, 0)]
 
-    def _object(self, schema: Mapping[str, Any], level: int) -> dict[str, Any]:
+    def _object(self, schema: JSONObject, level: int) -> JSONDict:
         properties, required = schema.get("properties"), schema.get("required")
         properties = properties if isinstance(properties, dict) else {}
         names = required if isinstance(required, list) else list(properties)
         wanted = [name for name in names if isinstance(name, str)][:_MAX_ITEMS]
         return {name: self.value(properties.get(name, {}), level + 1) for name in wanted}
 
-    def _array(self, schema: Mapping[str, Any], level: int) -> list[Any]:
+    def _array(self, schema: JSONObject, level: int) -> list[JSONValue]:
         first = schema.get("prefixItems", schema.get("items"))
         first = first if isinstance(first, list) else []
         wanted = max(_count(schema, "minItems", 1), 0)
@@ -211,7 +211,7 @@ class _Guess:
         return [self.value(part if isinstance(part, dict) else {}, level + 1) for part in parts[: max(wanted, 0)]]
 
 
-def _number(schema: Mapping[str, Any]) -> Any:
+def _number(schema: JSONObject) -> JSONValue:
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     if _is_number(above):
         return above + 1
@@ -226,10 +226,10 @@ def _number(schema: Mapping[str, Any]) -> Any:
     return step if _is_number(step) else 1
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_number(value: JSONValue) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _count(schema: Mapping[str, Any], key: str, otherwise: int) -> int:
+def _count(schema: JSONObject, key: str, otherwise: int) -> int:
     value = schema.get(key)
     return int(value) if _is_number(value) else otherwise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["Explains", "Explanation", "MatchKind", "WordMatch"]
 
@@ -24,7 +26,7 @@ class WordMatch:
     fields: tuple[str, ...] = ()
     weight: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
             "queryWord": self.query_word,
@@ -45,9 +47,9 @@ class Explanation:
     snippet: str = ""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"matches": [match.to_dict() for match in self.matches]}
+        data: JSONDict = {"matches": [match.to_dict() for match in self.matches]}
         if self.snippet:
             data["snippet"] = self.snippet
         if self.parts:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from toolexec.discovery.search import Accept
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["CountsFacets", "Facets", "count_facets"]
@@ -39,7 +40,7 @@ class Facets:
             hints=_ranked(counts.get("hint", {})),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
             "total": self.total,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from toolexec.discovery.index import Registered
 from toolexec.discovery.view import IndexView
 from toolexec.errors import ConfigurationError, ToolExecError
-from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -86,12 +86,12 @@ class _Shape:
         inside = [shape for shape, _ in self.members.values()] + ([self.items] if self.items is not None else [])
         return 1 + sum(shape.count() for shape in inside)
 
-    def _add_items(self, values: list[Any], room: _Room, depth: int) -> None:
+    def _add_items(self, values: list[JSONValue], room: _Room, depth: int) -> None:
         self.items = self.items or _Shape()
         for value in values[:_MAX_ITEMS]:
             self.items.add(value, room, depth + 1)
 
-    def _add_members(self, value: dict[str, Any], room: _Room, depth: int) -> None:
+    def _add_members(self, value: JSONDict, room: _Room, depth: int) -> None:
         self.objects += 1
         if not self.is_mapping and not (
             len(value) + len(self.members) <= 2 * _MAX_MEMBERS
@@ -163,7 +163,7 @@ class _Shape:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], depth: int = 0) -> _Shape:
+    def from_json(cls, data: JSONObject, depth: int = 0) -> _Shape:
         """Read what `to_json` gave; raises ValueError, KeyError or TypeError for anything else."""
         types = set(data["types"])
         if depth > _MAX_DEPTH or not types <= set(_TYPES.values()):

@@ -9,11 +9,11 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from toolexec.discovery.results import SearchResults
 from toolexec.errors import ConfigurationError, InvalidCursorError
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONValue, to_json_lossy
 
 __all__ = ["CursorSeal", "Page"]
 
@@ -38,7 +38,7 @@ class CursorSeal:
         self._key = secrets.token_bytes(16)
 
     def page(
-        self, fetch: Callable[[int], Sequence[T]], limit: int, cursor: str | None, version: int, question: Any
+        self, fetch: Callable[[int], Sequence[T]], limit: int, cursor: str | None, version: int, question: JSONValue
     ) -> Page[T]:
         """Return one page of what *fetch* gives from the start on, when it is asked for so many items.
 
@@ -54,12 +54,12 @@ class CursorSeal:
             return Page(items, following, found.did_you_mean, found.note)
         return Page(items, following)
 
-    def make(self, offset: int, version: int, question: Any) -> str:
+    def make(self, offset: int, version: int, question: JSONValue) -> str:
         """Return the cursor of the page that starts at *offset*."""
         body = json.dumps([offset, version]).encode()
         return base64.urlsafe_b64encode(self._sign(body, question) + body).decode()
 
-    def read(self, cursor: str, version: int, question: Any) -> int:
+    def read(self, cursor: str, version: int, question: JSONValue) -> int:
         """Return the offset in *cursor*; raises InvalidCursorError when it is damaged or not for this question and
         version."""
         try:
@@ -76,6 +76,6 @@ class CursorSeal:
             raise InvalidCursorError("the catalogue has changed since this page; start again without a cursor")
         return int(offset)
 
-    def _sign(self, body: bytes, question: Any) -> bytes:
+    def _sign(self, body: bytes, question: JSONValue) -> bytes:
         text = json.dumps(question, sort_keys=True, default=to_json_lossy).encode()
         return hashlib.blake2b(body + b"\0" + text, key=self._key, digest_size=16).digest()

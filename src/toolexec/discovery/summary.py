@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.explanation import Explanation
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import HINTS, Tool, ToolAnnotations
@@ -65,10 +66,10 @@ class Summary:
         operators."""
         return replace(self, unavailable=PUBLIC_REASON) if self.unavailable else self
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the summary as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"id": self.id, "name": self.name}
-        optional: dict[str, Any] = {
+        data: JSONDict = {"id": self.id, "name": self.name}
+        optional: JSONDict = {
             "namespace": self.namespace,
             "shortDescription": self.short_description,
             "category": self.category,
@@ -209,7 +210,7 @@ def parameter_words(tool: Tool) -> str:
     return " ".join(words)
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.selection import IDPatterns
@@ -16,6 +16,7 @@ from toolexec.discovery.view import IndexView, both_filters
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 
@@ -242,12 +243,12 @@ class Toolset:
         """Return what is in it, in words."""
         return f"{self.name}: {_in_words(self)}" if self.name else _in_words(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the toolset as JSON-able data, without what is not given; raises ConfigurationError for `where`, which
         is a function."""
         if self.where is not None:
             raise ConfigurationError(f"the toolset {self.name} has a function in where, which cannot be written down")
-        data: dict[str, Any] = {}
+        data: JSONDict = {}
         for each in _KEYS:
             value = getattr(self, each.name)
             if value == each.default:
@@ -258,7 +259,7 @@ class Toolset:
         return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], name: str = "") -> Toolset:
+    def from_dict(cls, data: JSONObject, name: str = "") -> Toolset:
         """Read a toolset from JSON data with the fields above, but for `where`; *name* is for one that has none.
 
         Raises ConfigurationError for unknown keys, naming the nearest one, for empty lists and for values that make no
@@ -277,7 +278,7 @@ class Toolset:
             if key not in known:
                 hint = did_you_mean(key, known, otherwise=f"the keys are {', '.join(known)}")
                 raise ConfigurationError(f"a toolset has the unknown key {str(key)[:_MAX_TEXT]!r}; {hint}")
-        values: dict[str, Any] = {"name": name, **data}
+        values: JSONDict = {"name": name, **data}
         for key in (*_TEXTS, *_SETS):
             if key not in data:
                 continue
@@ -351,7 +352,7 @@ class Members:
 def _parts(toolset: Toolset, name: str) -> tuple[Toolset, ...]:
     """Return the toolsets that one is made of, if it says nothing but *name*; else itself."""
     value: Sequence[Toolset] | None = getattr(toolset, name)
-    alone: dict[str, Any] = {name: value}
+    alone: JSONDict = {name: value}
     if value is not None and (value or name == "any_of") and toolset == Toolset(**alone):
         return tuple(value)
     return (toolset,)
@@ -431,7 +432,7 @@ def _matters(name: str, value: object) -> bool:
     return value is not None and (bool(value) or name not in ("all_tags", "no_tags"))
 
 
-def _clause(name: str, value: Any) -> str:
+def _clause(name: str, value: JSONValue) -> str:
     first, second = _CLAUSES[name]
     if isinstance(value, bool):
         return first if value else second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
 from toolexec.discovery.examples import ToolExample
@@ -25,6 +25,7 @@ from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ToolNotFoundError
 from toolexec.model.binding import Binding
 from toolexec.model.ids import ToolID
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "browsable", "without_hidden"]
@@ -322,7 +323,7 @@ def both_filters(first: Filters | None, second: Filters | None) -> Filters | Non
     else of *second* holds, too."""
     if first is None or second is None:
         return first or second or Filters()
-    merged: dict[str, Any] = {}
+    merged: JSONDict = {}
     for each in fields(Filters):
         one, two = getattr(first, each.name), getattr(second, each.name)
         if each.name == "tags":

@@ -10,6 +10,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding, LocalBinding
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.handler import Handler
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Adding:
         self,
         tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
         name: str | None,
-        handler: Callable[[dict[str, Any]], Any] | Handler | None,
+        handler: Callable[[JSONDict], Any] | Handler | None,
         binding: Binding | None,
         doc: DocEntry | None,
     ) -> Tool:
@@ -50,7 +51,7 @@ class Adding:
     def _add_tool(
         self,
         tool: Tool,
-        handler: Callable[[dict[str, Any]], Any] | Handler | None,
+        handler: Callable[[JSONDict], Any] | Handler | None,
         binding: Binding | None,
         doc: DocEntry | None,
     ) -> Tool:
@@ -64,7 +65,7 @@ class Adding:
         return tool
 
 
-def _names_around() -> dict[str, Any]:
+def _names_around() -> JSONDict:
     """The local names where `Exec.add` was called; a function's annotations may need them."""
     frame = inspect.currentframe()
     for _ in range(3):  # out of here, of `Adding.add` and of `Exec.add`

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import own_parts
+from toolexec.model.json_value import JSONDict, JSONObject, own_parts
 from toolexec.model.origin import CURRENT
 from toolexec.model.settings import checked
 
@@ -165,7 +165,7 @@ class Exec:
         tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
         name: str | None = None,
         *,
-        handler: Callable[[dict[str, Any]], Any] | Handler | None = None,
+        handler: Callable[[JSONDict], Any] | Handler | None = None,
         binding: Binding | None = None,
         doc: DocEntry | None = None,
     ) -> Tool:
@@ -247,7 +247,7 @@ class Exec:
             "http", name, {**({"base_url": base_url} if base_url else {}), **settings}
         )
 
-    def add_openapi(self, name: str, spec: str | Path | Mapping[str, Any], **settings: Unpack[AddedOpenAPI]) -> Added:
+    def add_openapi(self, name: str, spec: str | Path | JSONObject, **settings: Unpack[AddedOpenAPI]) -> Added:
         """Add the operations of an HTTP API: *spec* is the path or the URL of its OpenAPI document, or the document.
 
         *settings* are those of `OpenAPIProvider` (base_url, auth, headers, include, exclude, tags, rename, ...) and of
@@ -421,9 +421,7 @@ class Exec:
         return await self._parts.links.ready()
 
     @checked("suggest_chain")
-    async def suggest_chain(
-        self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3
-    ) -> ChainSuggestion:
+    async def suggest_chain(self, goal: str, args: JSONObject | None = None, *, depth: int = 3) -> ChainSuggestion:
         """Return a chain whose last step is the tool *goal*, for `run_chain`.
 
         *args* are arguments of the goal that are known already. There are at most *depth* producers in a row (0 to 6)
@@ -439,7 +437,7 @@ class Exec:
     async def run_tool(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
@@ -467,7 +465,7 @@ class Exec:
 
     async def run_chain(
         self,
-        steps: Sequence[Step | Mapping[str, Any]],
+        steps: Sequence[Step | JSONObject],
         *,
         on_progress: ProgressCallback | None = None,
         on_error: OnError = "stop",
@@ -486,7 +484,7 @@ class Exec:
     def stream_tool(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         fallback: bool = True,
@@ -517,7 +515,7 @@ class Exec:
     async def run_workflow(
         self,
         source: str,
-        inputs: Mapping[str, Any] | None = None,
+        inputs: JSONObject | None = None,
         *,
         on_progress: ProgressCallback | None = None,
         **settings: Unpack[WorkflowSettings],
@@ -595,7 +593,7 @@ class Exec:
         unknown: Unknown = "answer",
         max_bytes: int = _MAX_BYTES,
         max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Run the calls in a message of OpenAI's, all at the same time, and give the answers in their order.
 
         *message* is a completion, a response, a message, or a list of calls, as JSON data or as the SDK's objects.
@@ -619,7 +617,7 @@ class Exec:
         unknown: Unknown = "answer",
         max_bytes: int = _MAX_BYTES,
         max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Run the `tool_use` blocks of a message of Anthropic's; gives the `tool_result` blocks of the next message.
 
         Put nothing else into that message where code has made the calls. Pictures and PDF files go along as blocks,
@@ -638,7 +636,7 @@ class Exec:
         unknown: Unknown = "answer",
         max_bytes: int = _MAX_BYTES,
         max_media_bytes: int = _MAX_MEDIA_BYTES,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Run the `functionCall` parts of a response or content of Gemini's; gives the `functionResponse` parts.
 
         Media go along as parts of the response. For the rest see `handle_openai_tool_calls`.

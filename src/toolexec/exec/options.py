@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.errors import ConfigurationError
 from toolexec.lazy import lazy_names
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
 __all__ = ["CallRemote", "ExecSettings", "Options", "RuntimeBackends", "SecurityProfile"]
 
 SecurityProfile: TypeAlias = Literal["dev", "standard", "hardened", "wasm"]
-CallRemote: TypeAlias = Callable[[str, str, Mapping[str, Any]], Awaitable[Any] | Any]
+CallRemote: TypeAlias = Callable[[str, str, JSONObject], Awaitable[Any] | Any]
 """Takes the server's or provider's name, the tool's name there, and the arguments; gives the answer."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError, InvalidSchemaError
 from toolexec.errors.hints import did_you_mean
 from toolexec.exec.home import Home
+from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer, MCPSettings
@@ -97,7 +98,7 @@ class Sources:
 
         return self._add_servers(read_mcp_servers(path))
 
-    def add_provider(self, kind: str, name: str, settings: Mapping[str, Any]) -> Added:
+    def add_provider(self, kind: str, name: str, settings: JSONObject) -> Added:
         """Add a provider of a *kind* that `PROVIDER_KINDS` has; see `Exec.add_openapi` and its siblings."""
         from toolexec.backend.providers.kinds import provider_backend
 

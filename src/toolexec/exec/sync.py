@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.forks import forks
 from toolexec.model.handler import Handler
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 from toolexec.run.types import OnError, Result
 
@@ -94,7 +95,7 @@ class SyncExec:
         tool: FunctionTool[..., Any] | Tool | Callable[..., Any],
         name: str | None = None,
         *,
-        handler: Callable[[dict[str, Any]], Any] | Handler | None = None,
+        handler: Callable[[JSONDict], Any] | Handler | None = None,
         binding: Binding | None = None,
         doc: DocEntry | None = None,
     ) -> Tool:
@@ -126,9 +127,7 @@ class SyncExec:
         """Add endpoints of an HTTP service; see `Exec.add_http`. Returns how it is, also when it cannot be read."""
         return self._wait(_added(lambda: self.exec.add_http(name, base_url, **settings)))[0]
 
-    def add_openapi(
-        self, name: str, spec: str | Path | Mapping[str, Any], **settings: Unpack[AddedOpenAPI]
-    ) -> BackendStatus:
+    def add_openapi(self, name: str, spec: str | Path | JSONObject, **settings: Unpack[AddedOpenAPI]) -> BackendStatus:
         """Add an HTTP API; see `Exec.add_openapi`. Returns how it is, also when its document cannot be read."""
         return self._wait(_added(lambda: self.exec.add_openapi(name, spec, **settings)))[0]
 
@@ -165,7 +164,7 @@ class SyncExec:
         found = self.exec.search_tools(query, limit, filters=filters, explain=explain, produces=produces)
         return self._wait(found)
 
-    def suggest_chain(self, goal: str, args: Mapping[str, Any] | None = None, *, depth: int = 3) -> ChainSuggestion:
+    def suggest_chain(self, goal: str, args: JSONObject | None = None, *, depth: int = 3) -> ChainSuggestion:
         """Return a chain that ends in a tool; see `Exec.suggest_chain`."""
         return self._wait(self.exec.suggest_chain(goal, args, depth=depth))
 
@@ -183,26 +182,26 @@ class SyncExec:
 
     def handle_openai_tool_calls(
         self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Answers to the calls of a message of OpenAI's; see `Exec.handle_openai_tool_calls`."""
         return self._wait(self.exec.handle_openai_tool_calls(message, tools, **settings))
 
     def handle_anthropic_tool_use(
         self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Answers to the calls of a message of Anthropic's; see `Exec.handle_anthropic_tool_use`."""
         return self._wait(self.exec.handle_anthropic_tool_use(message, tools, **settings))
 
     def handle_gemini_function_calls(
         self, message: Any, tools: VendorTools | NameMap | None = None, **settings: Unpack[AnswerSettings]
-    ) -> list[dict[str, Any]]:
+    ) -> list[JSONDict]:
         """Answers to the calls of a response of Gemini's; see `Exec.handle_gemini_function_calls`."""
         return self._wait(self.exec.handle_gemini_function_calls(message, tools, **settings))
 
     def run_tool(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
@@ -223,7 +222,7 @@ class SyncExec:
 
     def run_chain(
         self,
-        steps: Sequence[Step | Mapping[str, Any]],
+        steps: Sequence[Step | JSONObject],
         *,
         on_progress: ProgressCallback | None = None,
         on_error: OnError = "stop",
@@ -235,7 +234,7 @@ class SyncExec:
     def stream_tool(
         self,
         tool_id: str,
-        args: Mapping[str, Any] | None = None,
+        args: JSONObject | None = None,
         *,
         timeout: float | None = None,
         fallback: bool = True,
@@ -251,7 +250,7 @@ class SyncExec:
     def run_workflow(
         self,
         source: str,
-        inputs: Mapping[str, Any] | None = None,
+        inputs: JSONObject | None = None,
         *,
         on_progress: ProgressCallback | None = None,
         **settings: Unpack[WorkflowSettings],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any, Literal, Unpack
 
 from pydantic import PrivateAttr
@@ -14,6 +14,7 @@ from toolexec.errors import MissingExtraError
 from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.run.types import Result
 
@@ -77,7 +78,7 @@ class _Blocking:
     async def get_tool_doc(self, tool_id: str, level: DetailLevel = "full") -> ToolDoc:
         return self._sync.get_tool_doc(tool_id, level)
 
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         return self._sync.run_tool(tool_id, args)
 
     async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from toolexec.discovery.summary import Filters
 from toolexec.errors import MissingExtraError
 from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NeedsApproval", "toolset"]
 
-NeedsApproval: TypeAlias = Callable[[str, Mapping[str, Any]], bool]
+NeedsApproval: TypeAlias = Callable[[str, JSONObject], bool]
 """Takes a tool's ID (or `execute_code`) and the arguments; whether the SDK is to interrupt the run for approval."""
 
 _STRICT: Final = frozenset(
@@ -60,7 +61,7 @@ def toolset(
                 return json.dumps({"error": {"code": "validation_input", "message": f"arguments are no JSON: {error}"}})
             return _output(await tools.call(face, args))
 
-        async def ask(context: Any, args: Mapping[str, Any], call_id: str) -> bool:
+        async def ask(context: Any, args: JSONObject, call_id: str) -> bool:
             assert needs_approval is not None
             if face.name == "run_tool" and not face.tool_id:
                 return needs_approval(str(args.get("tool_id", "")), args.get("args") or {})
@@ -92,7 +93,7 @@ def _output(answer: Answer) -> Any:
     return [ToolOutputText(text=answer.text), *pictures]
 
 
-def _parameters(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _parameters(schema: JSONDict) -> tuple[JSONDict, bool]:
     """The schema for the model, and whether it is strict: only where that changes nothing of what it means."""
     from agents.exceptions import UserError
     from agents.strict_schema import ensure_strict_json_schema

@@ -11,6 +11,7 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import InputValidationError, MissingExtraError
 from toolexec.exec.facade import Exec
 from toolexec.integrations.toolset import Face, Mode, Toolset
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Origin
 
 try:
@@ -82,9 +83,7 @@ class ExecToolset(AbstractToolset[Any]):
             for face in self._tools.faces()
         }
 
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> Any:
+    async def call_tool(self, name: str, tool_args: JSONDict, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         """Call a tool; raises ModelRetry when its arguments do not fit."""
         assert isinstance(tool, _FaceTool)
         answer = await self._tools.call(tool.face, tool_args)

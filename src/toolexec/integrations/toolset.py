@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias, Unpack, get_args
+from typing import Final, Literal, Protocol, TypeAlias, Unpack, get_args
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
@@ -19,6 +19,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.exec.code import CodeSettings
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, DESCRIBE, READ, RUN, SEARCH, Wording
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.origin import Origin, acting, current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -50,7 +51,7 @@ class Work(Protocol):
         """Implement `Exec.get_tool_doc`."""
         ...
 
-    async def run_tool(self, tool_id: str, args: Mapping[str, Any] | None = None) -> Result:
+    async def run_tool(self, tool_id: str, args: JSONObject | None = None) -> Result:
         """Implement `Exec.run_tool`."""
         ...
 
@@ -64,14 +65,14 @@ class Answer:
     """What a model gets to read: `value` is JSON, `text` is the same as text. For a failure both say what it was, and
     `error` is set. `images` are pairs of media type and base64 data. `result` is there when a tool was run."""
 
-    value: Any
+    value: JSONValue
     text: str
     error: ToolExecError | None = None
     images: tuple[tuple[str, str], ...] = ()
     result: Result | None = None
 
 
-_Do: TypeAlias = Callable[[Work, Mapping[str, Any]], Awaitable[Answer]]
+_Do: TypeAlias = Callable[[Work, JSONObject], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Face:
 
     name: str
     description: str
-    schema: dict[str, Any]
+    schema: JSONDict
     do: _Do
     tool_id: str = ""
     annotations: ToolAnnotations
@@ -121,7 +122,7 @@ class Toolset:
             found = [_own(SEARCH, self._search), _own(DESCRIBE, self._describe), _own(*last, read_only=False)]
         return [*found, _own(READ, self._read)] if self._results is not None else found
 
-    async def call(self, face: Face, args: Any, work: Work | None = None) -> Answer:
+    async def call(self, face: Face, args: JSONValue, work: Work | None = None) -> Answer:
         """Have one of the tools do its work with the arguments of a model. Every failure is in the answer."""
         with self._acting():
             try:
@@ -153,11 +154,11 @@ class Toolset:
 
     # -- finding and running ------------------------------------------------------------------------------------
 
-    async def _search(self, work: Work, args: Mapping[str, Any]) -> Answer:
+    async def _search(self, work: Work, args: JSONObject) -> Answer:
         found = await work.search_tools(args["query"], args.get("limit", 10), filters=self._filters)
         return self._within({"tools": [summary.public().to_dict() for summary in found]})
 
-    async def _describe(self, work: Work, args: Mapping[str, Any]) -> Answer:
+    async def _describe(self, work: Work, args: JSONObject) -> Answer:
         self._check(args["tool_id"])
         doc = (await work.get_tool_doc(args["tool_id"])).public()
         data = doc.to_dict()
@@ -168,23 +169,23 @@ class Toolset:
             data["stub"] = stub_of(doc.tool, names=ToolNames(self.ex.index))
         return self._within(data)
 
-    async def _run(self, work: Work, args: Mapping[str, Any]) -> Answer:
+    async def _run(self, work: Work, args: JSONObject) -> Answer:
         self._check(args["tool_id"])
         return await _run_tool(work, args["tool_id"], args.get("args", {}))
 
-    async def _execute(self, work: Work, args: Mapping[str, Any]) -> Answer:
+    async def _execute(self, work: Work, args: JSONObject) -> Answer:
         settings: CodeSettings = {}
         if self._filters is not None:
             allowed = [entry.tool.id for entry in self.ex.visible()[0].tools() if self._counts(entry)]
             settings["allowed_tools"] = allowed
         result = await work.execute_code(args["code"], **settings)
-        data: dict[str, Any] = {"value": result.value}
+        data: JSONDict = {"value": result.value}
         data |= {name: text for name, text in (("stdout", result.stdout), ("stderr", result.stderr)) if text}
         if result.error is not None:
             data["error"] = _error_data(result.error)
         return self._within(data, result.error)
 
-    async def _read(self, work: Work, args: Mapping[str, Any]) -> Answer:
+    async def _read(self, work: Work, args: JSONObject) -> Answer:
         assert self._results is not None
         page = self._results.read(origin=current_origin(), **args)
         return Answer(value=page.to_dict(), text=_text(page.to_dict()))
@@ -195,7 +196,7 @@ class Toolset:
         if self._filters is not None and (entry is None or not self._counts(entry)):
             raise ToolNotFoundError(tool_id)
 
-    def _within(self, data: dict[str, Any], error: ToolExecError | None = None) -> Answer:
+    def _within(self, data: JSONDict, error: ToolExecError | None = None) -> Answer:
         """The answer, within the budget if there is one."""
         value = self._results.show(data, current_origin()).value if self._results is not None else data
         return Answer(value=value, text=_text(value), error=error)
@@ -212,7 +213,7 @@ def _own(wording: Wording, do: _Do, *, read_only: bool = True) -> Face:
 def _direct_face(name: str, tool: Tool) -> Face:
     schema = tool.input_schema.to_json()
 
-    async def do(work: Work, args: Mapping[str, Any]) -> Answer:
+    async def do(work: Work, args: JSONObject) -> Answer:
         return await _run_tool(work, tool.id, args)
 
     return Face(
@@ -230,7 +231,7 @@ def _hashed(name: str, tool_id: str) -> str:
     return f"{name[: _MAX_NAME - _HASH - 1]}_{digest}"
 
 
-async def _run_tool(work: Work, tool_id: str, args: Mapping[str, Any]) -> Answer:
+async def _run_tool(work: Work, tool_id: str, args: JSONObject) -> Answer:
     result = await work.run_tool(tool_id, args)
     if result.error is not None:
         return _failed(result.error, result)
@@ -243,19 +244,19 @@ async def _run_tool(work: Work, tool_id: str, args: Mapping[str, Any]) -> Answer
 
 
 def _failed(error: ToolExecError, result: Result | None = None) -> Answer:
-    data: dict[str, Any] = {"error": _error_data(error)}
+    data: JSONDict = {"error": _error_data(error)}
     if result is not None and result.value is not None:  # it ran, and broke its output schema
         data["value"] = result.value
     return Answer(value=data, text=_text(data), error=error, result=result)
 
 
-def _error_data(error: ToolExecError) -> dict[str, Any]:
+def _error_data(error: ToolExecError) -> JSONDict:
     error = error.public()
-    data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    data: JSONDict = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.details and len(_text(error.details)) <= _MAX_DETAILS:
         data["details"] = error.details
     return data
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

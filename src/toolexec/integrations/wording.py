@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict
 from toolexec.run.reading import READ_ARGUMENTS
 
 __all__ = ["CODE", "DESCRIBE", "READ", "RUN", "SEARCH", "Wording"]
@@ -16,14 +17,14 @@ class Wording:
 
     name: str
     text: str
-    schema: dict[str, Any]
+    schema: JSONDict
 
 
-def _object(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+def _object(required: list[str], **properties: JSONDict) -> JSONDict:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-_TOOL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The tool's ID, as search_tools gives it."}
+_TOOL_ID: Final[JSONDict] = {"type": "string", "description": "The tool's ID, as search_tools gives it."}
 
 SEARCH: Final = Wording(
     name="search_tools",

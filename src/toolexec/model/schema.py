@@ -12,13 +12,13 @@ import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import jsonschema_rs
 
 from toolexec.errors import InvalidSchemaError, Violation
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONValue, NotJSONError, to_json, to_json_lossy
+from toolexec.model.json_value import JSONObject, JSONValue, NotJSONError, to_json, to_json_lossy
 from toolexec.model.schema_graph import SchemaGraph
 from toolexec.model.schema_growth import CountingValidator, Validator, bounded
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema, has_references
@@ -185,7 +185,7 @@ class Schema:
         return f"Schema({self.text if len(self.text) <= 200 else self.text[:197] + '...'})"
 
 
-SchemaLike: TypeAlias = Schema | Mapping[str, Any] | bool | str | bytes | bytearray
+SchemaLike: TypeAlias = Schema | JSONObject | bool | str | bytes | bytearray
 """What is accepted wherever a schema is asked for."""
 
 
@@ -269,7 +269,7 @@ def _place_of(error: Exception, schema: object) -> list[str | int]:
 
 def _path_of_reference(schema: object, reference: str) -> list[str | int]:
     """Where in *schema* is a `$ref` with this text; empty when it is nowhere."""
-    pending: list[tuple[list[str | int], Any]] = [([], schema)]
+    pending: list[tuple[list[str | int], JSONValue]] = [([], schema)]
     while pending:
         path, node = pending.pop()
         if isinstance(node, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urljoin
 
 from toolexec.errors import ExternalRefError, InvalidSchemaError
@@ -11,7 +11,7 @@ from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["ANY_ITEM", "ANY_NAME", "Node", "SchemaGraph"]
 
-Node: TypeAlias = dict[str, Any]
+Node: TypeAlias = JSONDict
 
 MAX_SCHEMA_DEPTH: Final = 100
 ANY_NAME: Final = "{}"
@@ -41,14 +41,14 @@ class SchemaGraph:
     def __init__(self, root: object) -> None:
         self.root = root
         self.nodes: list[Node] = []
-        self._homes: dict[int, tuple[Any, str]] = {}
+        self._homes: dict[int, tuple[JSONValue, str]] = {}
         self._documents: dict[str, list[Node]] = {}
         self._anchors: dict[str, list[Node]] = {}
         self._collect(root)
 
     def _collect(self, root: object) -> None:
         """Take in a schema and all that it contains, but not the plain values in it, such as a default."""
-        pending: list[tuple[Any, int, str, Any, str]] = [(root, 1, "schema", self.root, _NO_BASE)]
+        pending: list[tuple[JSONValue, int, str, JSONValue, str]] = [(root, 1, "schema", self.root, _NO_BASE)]
         while pending:
             node, depth, role, home, base = pending.pop()
             if depth > MAX_SCHEMA_DEPTH and isinstance(node, dict | list):
@@ -61,7 +61,7 @@ class SchemaGraph:
             elif isinstance(node, list):
                 pending.extend((child, depth + 1, role, home, base) for child in node)
 
-    def _take_in(self, node: Node, home: object, base: str) -> tuple[Any, str]:
+    def _take_in(self, node: Node, home: object, base: str) -> tuple[JSONValue, str]:
         self.nodes.append(node)
         name = node.get("$id")
         if isinstance(name, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import jsonschema_rs
 
@@ -71,7 +71,7 @@ def _unexpected(
     return known, "; ".join(hints) if hints else message
 
 
-def _at(node: JSONValue, path: Sequence[str | int]) -> Any:
+def _at(node: JSONValue, path: Sequence[str | int]) -> JSONValue:
     for step in path:
         try:
             node = node[step]
@@ -107,7 +107,7 @@ def _all_at(graph: SchemaGraph, nodes: Iterable[object]) -> list[Node]:
     return list(found.values())
 
 
-def _found(value: object) -> Any:
+def _found(value: object) -> JSONValue:
     """Small values as they are; containers and long text as a short description, so that errors stay small."""
     if isinstance(value, dict):
         return f"object with {len(value)} keys"
@@ -120,7 +120,7 @@ def _found(value: object) -> Any:
     return value
 
 
-def _bounded(expected: object) -> Any:
+def _bounded(expected: object) -> JSONValue:
     try:
         text = json.dumps(expected, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -25,6 +25,7 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.errors.extras import extra_needed
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
 from toolexec.net.decode import ENCODINGS, Body, BodyError
@@ -240,7 +241,7 @@ class HTTPClient:
         return following
 
     async def _body(self, request: HTTPRequest, response: httpcore2.Response, headers: Mapping[str, str]) -> bytes:
-        details: dict[str, Any] = {"status": response.status, "limit": self._limit}
+        details: JSONDict = {"status": response.status, "limit": self._limit}
         if request.method == "HEAD":
             return b""
         try:

@@ -14,14 +14,15 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.steps import BuildStep, OnStep
 
 __all__ = ["OpenFile", "PrivateDirectory", "StoredFile", "cache_directory"]
@@ -47,7 +48,7 @@ class StoredFile:
     """When it was last used, in seconds since 1970."""
     size: int
     """In bytes, with the description."""
-    about: Mapping[str, Any]
+    about: JSONObject
     """What it was stored with."""
 
 
@@ -173,7 +174,7 @@ class PrivateDirectory:
         finally:
             os.close(claim)
 
-    def store(self, name: str, data: bytes, about: Mapping[str, Any]) -> None:
+    def store(self, name: str, data: bytes, about: JSONObject) -> None:
         """Keep *data* and *about* (JSON) as *name*; to be done while `locked`.
 
         The description comes last, and both appear complete or not at all. Raises ConfigurationError when they cannot
@@ -217,7 +218,7 @@ class PrivateDirectory:
             os.utime(descriptor)  # pruning keeps what is in use
         return OpenFile(descriptor)
 
-    def about(self, name: str) -> Mapping[str, Any] | None:
+    def about(self, name: str) -> JSONObject | None:
         """Return what the file *name* was stored with, without a look at the file; None if there is none of ours."""
         try:
             return self._describe(name)["about"]
@@ -259,7 +260,7 @@ class PrivateDirectory:
         with suppress(OSError):
             os.unlink(name, dir_fd=self._directory)
 
-    def _describe(self, name: str) -> dict[str, Any]:
+    def _describe(self, name: str) -> JSONDict:
         descriptor = self._open_ours(f"{name}.json")
         with os.fdopen(descriptor, "rb") as file:
             text = file.read(_MAX_DESCRIPTION)

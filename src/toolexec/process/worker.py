@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from toolexec.errors import InvalidResultError
 from toolexec.model.content import ToolReply
 from toolexec.model.declare import FunctionTool, declare
-from toolexec.model.json_value import NotJSONError, to_json
+from toolexec.model.json_value import JSONDict, NotJSONError, to_json
 from toolexec.process import workers
 from toolexec.process.child import die_with_us
 from toolexec.process.tree import signal_group
@@ -39,7 +39,7 @@ def main() -> None:
     """Serve until the parent hangs up."""
     _die_with_parent()
     parent = _take_over_stdin()
-    inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[JSONDict] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(parent, inbox), daemon=True).start()
     while True:
         reply = _frame(_answer(inbox.get()))
@@ -75,7 +75,7 @@ def _close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _read(parent: socket.socket, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _read(parent: socket.socket, inbox: queue.SimpleQueue[JSONDict]) -> None:
     with parent.makefile("rb") as requests:
         while True:
             try:
@@ -93,7 +93,7 @@ def _end_group() -> NoReturn:
     raise SystemExit  # not reached
 
 
-def _frame(reply: dict[str, Any]) -> bytes:
+def _frame(reply: JSONDict) -> bytes:
     body = json.dumps(reply).encode()
     if len(body) > MAX_FRAME:
         problem = f"the result has {len(body)} bytes as JSON, more than {MAX_FRAME}"
@@ -101,7 +101,7 @@ def _frame(reply: dict[str, Any]) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: JSONDict) -> JSONDict:
     try:
         target = _load(request["module"], request["function"], request["typed"], request["script"])
     except BaseException as error:
@@ -121,7 +121,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "invalid", "value": f"the result is {error}"}
 
 
-def _call(target: Any, args: dict[str, Any]) -> Any:
+def _call(target: Any, args: JSONDict) -> Any:
     if isinstance(target, FunctionTool):
         handler = target.handler
         value = handler.call(handler.convert(args) if handler.convert else args)

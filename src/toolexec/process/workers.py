@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.forks import forks
 from toolexec.model.handler import Source
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.tree import signal_group
 
 __all__ = ["MAX_FRAME", "ReplyTooLargeError", "WorkerProcess", "WorkerProcesses"]
@@ -66,7 +66,7 @@ class WorkerProcess:
             theirs.close()
             their_lifeline.close()
 
-    async def exchange(self, request: bytes) -> dict[str, Any]:
+    async def exchange(self, request: bytes) -> JSONDict:
         """Send a request and give the reply.
 
         Raises EOFError or OSError when the process has gone, ValueError for garbage, ReplyTooLargeError. After a
@@ -148,7 +148,7 @@ class WorkerProcesses:
         self._closed = False
         self._forks = forks.count
 
-    async def run(self, name: str, source: Source, args: Mapping[str, Any], call: ToolCall | None = None) -> Any:
+    async def run(self, name: str, source: Source, args: JSONObject, call: ToolCall | None = None) -> Any:
         """Call the function at *source* (module, qualified name) with *args*, which must be JSON, and return its JSON
         value or ToolReply.
 
@@ -261,7 +261,7 @@ class WorkerProcesses:
         self._started.discard(worker)
 
 
-def _request(name: str, source: Source, args: Mapping[str, Any]) -> bytes:
+def _request(name: str, source: Source, args: JSONObject) -> bytes:
     module, function, typed = source
     script: str | None = None
     if module == "__main__":
@@ -277,7 +277,7 @@ def _request(name: str, source: Source, args: Mapping[str, Any]) -> bytes:
     return json.dumps(request).encode()
 
 
-def _value(name: str, reply: Mapping[str, Any]) -> Any:
+def _value(name: str, reply: JSONObject) -> Any:
     match reply["kind"]:
         case "value":
             return reply["value"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
-from toolexec.model.json_value import own_parts
+from toolexec.model.json_value import JSONObject, JSONValue, own_parts
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
@@ -22,7 +21,7 @@ class ChainStep:
     `previous`, in place of one that is there."""
 
     tool_id: str
-    args: Mapping[str, Any] | None = None
+    args: JSONObject | None = None
     use_previous: bool = False
 
 
@@ -35,7 +34,7 @@ async def run_chain(
     run; the failing one is last and has the error. *on_progress* is called at the start and after each step.
     """
     done: list[StepResult] = []
-    previous: Any = None
+    previous: JSONValue = None
     result: Result | None = None
     task = asyncio.current_task()
     notify(on_progress, 0, len(steps), "started")

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from toolexec.errors import InvalidResultError
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["encode", "end_within", "excerpt", "media_kind", "size", "start_within"]
 
@@ -76,7 +77,7 @@ def line_end(text: str, start: int, end: int) -> int:
     return line if line > (start + end) // 2 else end
 
 
-def excerpt(text: str, room: int) -> dict[str, Any]:
+def excerpt(text: str, room: int) -> JSONDict:
     """Return head and tail of a long text, cut at ends of lines, and what was cut between them; at most *room*
     bytes."""
     room -= 100 + 3 * len(str(len(text)))  # the names, and the numbers of the cut

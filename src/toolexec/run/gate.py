@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CoroutineType
@@ -16,6 +16,7 @@ from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin, new_run_id
 from toolexec.model.settings import checked
 from toolexec.run.layer import Layer
@@ -70,7 +71,7 @@ class GroupRun:
     kind: Literal["chain", "code"]
     run_id: str
     origin: Origin
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    details: JSONObject = field(default_factory=JSONDict)
 
 
 @runtime_checkable
@@ -220,7 +221,7 @@ class Gate:
 
     @contextmanager
     def group(
-        self, kind: Literal["chain", "code"], origin: Origin, details: Mapping[str, Any]
+        self, kind: Literal["chain", "code"], origin: Origin, details: JSONObject
     ) -> Generator[GroupScope, None, None]:
         """Open the scope of a chain or of code that runs in the block; yields the origin of the calls in it.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
-from toolexec.model.json_value import to_json, to_json_lossy
+from toolexec.model.json_value import JSONObject, to_json, to_json_lossy
 
 __all__ = ["as_reply", "reply_error", "reply_value"]
 
@@ -55,7 +54,7 @@ def reply_error(tool_id: str, reply: ToolReply) -> RemoteToolError:
     )
 
 
-def _text_of(part: Mapping[str, Any]) -> str:
+def _text_of(part: JSONObject) -> str:
     text = part.get("text")
     return to_json_lossy(text) if isinstance(text, str) else ""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.excerpt import encode, excerpt, media_kind, size
 
 __all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "outline"]
@@ -18,7 +19,7 @@ __all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "
 MIN_BYTES: Final = 1000
 """The smallest budget: an outline must have room to say how to read on."""
 
-OUTLINE_SCHEMA: Final[Mapping[str, Any]] = {
+OUTLINE_SCHEMA: Final[JSONObject] = {
     "type": "object",
     "properties": {
         "handle": {"type": "string"},
@@ -43,7 +44,7 @@ _SHORTEST_EXCERPT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 
-class Outline(dict[str, Any]):
+class Outline(JSONDict):
     """An outline. It is a plain JSON object; the class distinguishes it from a value that a tool gave.
 
     `handle` names the whole (empty when it could not be kept), `kind` says what it is, `bytes` its size as JSON,
@@ -54,7 +55,12 @@ class Outline(dict[str, Any]):
 
 
 def outline(
-    value: str | dict[Any, Any] | Sequence[Any], *, total: int, max_bytes: int, handle: str = "", kept: str = ""
+    value: str | dict[Any, JSONValue] | Sequence[JSONValue],
+    *,
+    total: int,
+    max_bytes: int,
+    handle: str = "",
+    kept: str = "",
 ) -> Outline:
     """Return the outline of *value*, which takes *total* bytes; it takes at most *max_bytes* itself (at least 1000).
 
@@ -62,7 +68,7 @@ def outline(
     value is not kept.
     """
     kind = _kind(value)
-    head: dict[str, Any] = {"handle": handle, "kind": kind, "bytes": total}
+    head: JSONDict = {"handle": handle, "kind": kind, "bytes": total}
     head["about"] = _about(kind, total, max_bytes, handle, kept)
     if isinstance(value, str):
         head |= _of_text(value, kind, max_bytes - size(head))
@@ -72,7 +78,7 @@ def outline(
     return Outline(head)
 
 
-def describe(value: Any) -> str:
+def describe(value: JSONValue) -> str:
     """Return a few words on what *value* is: type, number of items, fields; never more than some 1500 characters."""
     if isinstance(value, str):
         kind = media_kind(value)
@@ -105,11 +111,11 @@ class _Sketch:
         self._parts_room = self._room // 2
         self._sample = min(_MAX_SAMPLE, max(self._room // 4, 0))
         self._parts: dict[str, str] = {}
-        self._samples: dict[str, Any] = {}
+        self._samples: JSONDict = {}
         self._strings: list[tuple[int, str, str]] = []
         self._left_out = 0
 
-    def of(self, value: Any) -> dict[str, Any]:
+    def of(self, value: JSONValue) -> JSONDict:
         """Return the entries of the outline."""
         if isinstance(value, list | tuple):
             self._add_part("", describe(value))
@@ -121,11 +127,11 @@ class _Sketch:
                     self._left_out += 1
                 elif child not in self._samples and depth < _MAX_DEPTH and isinstance(item, dict | list | tuple):
                     queue.append((child, item, depth + 1))
-        data: dict[str, Any] = {"parts": self._parts, "samples": self._samples, "strings": self._excerpts()}
+        data: JSONDict = {"parts": self._parts, "samples": self._samples, "strings": self._excerpts()}
         data["left_out"] = self._left_out
         return {name: entry for name, entry in data.items() if entry}
 
-    def _children(self, path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    def _children(self, path: str, node: JSONValue) -> Iterator[tuple[str, JSONValue]]:
         """Yield the members that are looked at; of the others only the number is taken."""
         if isinstance(node, dict):
             for number, (key, item) in enumerate(node.items()):
@@ -142,7 +148,7 @@ class _Sketch:
     def _is_full(self) -> bool:
         return len(self._parts) + len(self._samples) >= _MAX_PARTS or self._room < 40
 
-    def _add(self, path: str, item: Any) -> bool:
+    def _add(self, path: str, item: JSONValue) -> bool:
         if len(path) > _MAX_PATH:
             return False
         total = size(item)
@@ -165,10 +171,10 @@ class _Sketch:
         self._parts[path] = text
         return True
 
-    def _excerpts(self) -> dict[str, Any]:
+    def _excerpts(self) -> JSONDict:
         """Return head and tail of the longest strings, in the room that is left."""
         longest = sorted(self._strings, reverse=True)[:_LONG_TEXTS]
-        found: dict[str, Any] = {}
+        found: JSONDict = {}
         for number, (_, path, text) in enumerate(longest):
             room = self._room // (len(longest) - number) - size(path) - 2
             if room >= _SHORTEST_EXCERPT and path not in found:
@@ -177,8 +183,8 @@ class _Sketch:
         return found
 
 
-def _of_text(value: str, kind: str, room: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {"characters": len(value)}
+def _of_text(value: str, kind: str, room: int) -> JSONDict:
+    facts: JSONDict = {"characters": len(value)}
     if kind == "binary":
         return facts | {"looks_like": media_kind(value)}
     facts["lines"] = value.count("\n") + 1
@@ -196,7 +202,7 @@ def _about(kind: str, total: int, max_bytes: int, handle: str, kept: str) -> str
     return f"{text} read_result with this handle has the whole{kept}: {ways}"
 
 
-def _describe_array(value: Sequence[Any]) -> str:
+def _describe_array(value: Sequence[JSONValue]) -> str:
     kinds = Counter(_type(item) for item in value[:_LOOKED_AT])
     first = f"array of {len(value):,} items"
     if len(kinds) != 1:
@@ -215,7 +221,7 @@ def _describe_array(value: Sequence[Any]) -> str:
     return f"{first}, each object; fields: {', '.join(named[:_MAX_FIELDS])}{more}"
 
 
-def _has_media(value: Any) -> bool:
+def _has_media(value: JSONValue) -> bool:
     """Return whether there is text in *value*, which is small, that is not text for people."""
     stack = [value]
     while stack:
@@ -234,7 +240,7 @@ def _shortened(key: str) -> str:
     return key if len(key) <= _MAX_NAME else f"{key[:_MAX_NAME]}... ({len(key):,} characters)"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: JSONValue) -> str:
     if isinstance(value, str):
         return "binary" if media_kind(value) else "text"
     if isinstance(value, dict):
@@ -242,7 +248,7 @@ def _kind(value: Any) -> str:
     return "array"
 
 
-def _type(value: Any) -> str:
+def _type(value: JSONValue) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     for kinds, name in ((str, "text"), (int, "integer"), (float, "number"), (dict, "object")):

@@ -10,7 +10,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
@@ -48,7 +49,7 @@ class PinStatus:
     since: str = ""
     digest: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the status as JSON-able data."""
         data = {"toolId": self.tool_id, "backend": self.backend, "state": self.state, "since": self.since}
         return data | {"digest": self.digest}
@@ -303,7 +304,7 @@ class Pins:
     def _refusal(self, entry: Registered) -> DefinitionChangedError:
         tool = entry.tool
         pin = self._pin((entry.binding.backend, tool.id))
-        details: dict[str, Any] = {
+        details: JSONDict = {
             "accept": f"toolexec trust accept {tool.id}",
             "diff": f"toolexec trust diff {tool.id}",
         }
@@ -326,7 +327,7 @@ class Pins:
 
 def definition_of(tool: Tool) -> str:
     """Return what a model reads of a tool, as JSON in one order and plain ASCII: the text that is compared."""
-    data: Mapping[str, Any] = tool.to_mcp()
+    data: JSONObject = tool.to_mcp()
     parts = {key: value for key, value in data.items() if key not in ("icons", "_meta")}
     return json.dumps(parts, sort_keys=True, ensure_ascii=True)
 

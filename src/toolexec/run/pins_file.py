@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 
 try:
     import fcntl
@@ -53,9 +54,9 @@ class Pin:
     used: bool = False
     since: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the pin as JSON-able data."""
-        data: dict[str, Any] = {"since": self.since}
+        data: JSONDict = {"since": self.since}
         for name in ("accepted", "pending"):
             seen = getattr(self, name)
             if seen is not None:
@@ -63,7 +64,7 @@ class Pin:
         return data | ({"used": True} if self.used else {})
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Pin:
+    def from_dict(cls, data: JSONDict) -> Pin:
         """Read what `to_dict` wrote; raises KeyError or TypeError for anything else."""
         parts = {
             name: Seen(digest=str(data[name]["digest"]), text=str(data[name]["definition"]))
@@ -153,13 +154,13 @@ def _read(path: Path) -> dict[PinKey, Pin]:
     data = json.loads(path.read_text(encoding="utf-8"))
     if data.get("v") != 1:
         raise ValueError("it is not of version 1")
-    backends = cast("dict[str, dict[str, dict[str, Any]]]", data["backends"])
+    backends = cast("dict[str, dict[str, JSONDict]]", data["backends"])
     return {(backend, tool): Pin.from_dict(pin) for backend, tools in backends.items() for tool, pin in tools.items()}
 
 
 def _write(path: Path, pins: dict[PinKey, Pin]) -> None:
     """Put the new file in the old one's place, whole."""
-    backends: dict[str, dict[str, Any]] = {}
+    backends: dict[str, JSONDict] = {}
     for (backend, tool), pin in pins.items():
         backends.setdefault(backend, {})[tool] = pin.to_dict()
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

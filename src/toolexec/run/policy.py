@@ -10,6 +10,7 @@ from toolexec.discovery.index import Registered
 from toolexec.discovery.view import without_hidden
 from toolexec.errors import ConfigurationError, PolicyError, ToolExecError, ToolNotFoundError
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.model.settings import checked
 from toolexec.run.layer import Layer
@@ -96,7 +97,7 @@ class Policy:
         self._plans = 0
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Policy:
+    def from_dict(cls, data: JSONObject) -> Policy:
         """Read a policy from JSON data: `rules` (see `Rule.from_dict`), `default` and `remote_destructive`.
 
         Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.

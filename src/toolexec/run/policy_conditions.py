@@ -6,15 +6,16 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.run.policy_paths import as_text, glob_test, plain_test, under_test
 
 __all__ = ["Condition", "as_json", "read_conditions"]
 
-_Test: TypeAlias = Callable[[Any], bool | None]
+_Test: TypeAlias = Callable[[JSONValue], bool | None]
 """Whether a value passes; None where that cannot be said, as for a value of another type."""
 
 _OPERATORS: Final = ("equals", "not", "in", "matches", "glob", "path_under", "path_glob", "above", "below", "exists")
@@ -32,7 +33,7 @@ class Condition:
 
     __slots__ = ("_find", "_must_exist", "_tests", "path")
 
-    def __init__(self, path: str, tests: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, tests: JSONObject) -> None:
         self.path: str = path
         self._find = _compiled(path)
         self._must_exist: bool | None = None
@@ -46,7 +47,7 @@ class Condition:
             else:
                 self._tests.append((name, _test(path, name, operand), _takes_lists(name, operand)))
 
-    def holds(self, args: Any, *, in_doubt: bool) -> bool:
+    def holds(self, args: JSONValue, *, in_doubt: bool) -> bool:
         """Return whether the condition holds for *args*; *in_doubt* is the answer where a value cannot be compared.
 
         A value that is missing, or null, passes no test but `exists: false`, and `not` if *in_doubt* is true.
@@ -65,7 +66,7 @@ class Condition:
         return True
 
 
-def read_conditions(when: Any) -> tuple[Condition, ...]:
+def read_conditions(when: JSONValue) -> tuple[Condition, ...]:
     """Return the conditions that a mapping of paths to tests means; a plain value is short for `{"equals": value}`.
 
     Raises ConfigurationError.
@@ -78,7 +79,7 @@ def read_conditions(when: Any) -> tuple[Condition, ...]:
     )
 
 
-def as_json(args: Any) -> Any:
+def as_json(args: JSONValue) -> JSONValue:
     """Return arguments as conditions look at them, with lists in place of tuples; None where they are not a mapping, or
     are nested too deeply to be read."""
     if type(args) is dict and _PLAIN_KINDS.issuperset(map(type, args.values())):
@@ -89,7 +90,7 @@ def as_json(args: Any) -> Any:
         return None
 
 
-def _with_lists(value: Any) -> Any:
+def _with_lists(value: JSONValue) -> JSONValue:
     if isinstance(value, Mapping):
         return {key: _with_lists(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -97,7 +98,7 @@ def _with_lists(value: Any) -> Any:
     return value
 
 
-def _passes(test: _Test, value: Any, whole: bool, in_doubt: bool) -> bool:
+def _passes(test: _Test, value: JSONValue, whole: bool, in_doubt: bool) -> bool:
     """Whether *value* passes. Of a list that is not compared as a *whole*, one item is enough to be refused, and all
     are needed to be allowed."""
     if isinstance(value, list) and not whole:
@@ -110,13 +111,13 @@ def _passes(test: _Test, value: Any, whole: bool, in_doubt: bool) -> bool:
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
-def _path(path: Any) -> str:
+def _path(path: JSONValue) -> str:
     if not isinstance(path, str) or not path.strip():
         raise ConfigurationError(f"a condition needs the name of an argument, or a JMESPath expression, not {path!r}")
     return path
 
 
-def _compiled(path: str) -> Callable[[Any], Any]:
+def _compiled(path: str) -> Callable[[JSONValue], JSONValue]:
     if _PLAIN_PATH.fullmatch(path):
         return _walker(path.split("."))  # as JMESPath does it, in a fraction of the time
     import jmespath
@@ -131,8 +132,8 @@ def _compiled(path: str) -> Callable[[Any], Any]:
         ) from error
 
 
-def _walker(names: list[str]) -> Callable[[Any], Any]:
-    def walk(value: Any) -> Any:
+def _walker(names: list[str]) -> Callable[[JSONValue], JSONValue]:
+    def walk(value: JSONValue) -> JSONValue:
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
         return value
@@ -140,13 +141,13 @@ def _walker(names: list[str]) -> Callable[[Any], Any]:
     return walk
 
 
-def _takes_lists(name: str, operand: Any) -> bool:
+def _takes_lists(name: str, operand: JSONValue) -> bool:
     if name in ("path_under", "path_glob"):
         return False
     return isinstance(operand, list) if name != "in" else any(isinstance(item, list) for item in operand)
 
 
-def _test(path: str, name: str, operand: Any) -> _Test:
+def _test(path: str, name: str, operand: JSONValue) -> _Test:
     match name:
         case "equals" | "not":
             _require(_kind(operand) not in ("null", ""), path, name, "a JSON value other than null; see exists")
@@ -180,22 +181,22 @@ def _require(fits: bool, path: str, name: str, wanted: str) -> None:
 # -- tests ------------------------------------------------------------------------------------------------------
 
 
-def _equals(operand: Any) -> _Test:
+def _equals(operand: JSONValue) -> _Test:
     if isinstance(operand, str):
         return lambda value: value == operand if isinstance(value, str) else None
     return lambda value: _same(value, operand) if _kind(value) == _kind(operand) else None
 
 
-def _differs(operand: Any) -> _Test:
+def _differs(operand: JSONValue) -> _Test:
     if isinstance(operand, str):
         return lambda value: value != operand if isinstance(value, str) else None
     return lambda value: not _same(value, operand) if _kind(value) == _kind(operand) else None
 
 
-def _among(operands: list[Any]) -> _Test:
+def _among(operands: list[JSONValue]) -> _Test:
     kinds = {_kind(operand) for operand in operands}
 
-    def test(value: Any) -> bool | None:
+    def test(value: JSONValue) -> bool | None:
         return any(_same(value, operand) for operand in operands) if _kind(value) in kinds else None
 
     return test
@@ -204,13 +205,13 @@ def _among(operands: list[Any]) -> _Test:
 def _globs(pattern: str) -> _Test:
     match = re.compile(fnmatch.translate(pattern)).match
 
-    def test(value: Any) -> bool | None:
+    def test(value: JSONValue) -> bool | None:
         return match(value) is not None if isinstance(value, str) else None
 
     return test
 
 
-def _paths(path: str, name: str, operand: Any) -> _Test:
+def _paths(path: str, name: str, operand: JSONValue) -> _Test:
     operands = [operand] if isinstance(operand, str) else operand
     _require(isinstance(operands, list | tuple) and bool(operands), path, name, "a path, or a list of paths")
     _require(all(isinstance(each, str) for each in operands), path, name, "a path, or a list of paths")
@@ -222,7 +223,7 @@ def _paths(path: str, name: str, operand: Any) -> _Test:
         ) from error
 
 
-def _is_path(operand: Any) -> bool:
+def _is_path(operand: JSONValue) -> bool:
     """Return whether a value to compare with is a path for certain."""
     return isinstance(operand, str) and operand.startswith(("/", "~", "\\", "./"))
 
@@ -246,7 +247,7 @@ def _matches(path: str, pattern: str) -> _Test:
             "look-around and back-references are not supported"
         ) from error
 
-    def test(value: Any) -> bool | None:
+    def test(value: JSONValue) -> bool | None:
         if not isinstance(value, str):
             return None
         try:
@@ -265,11 +266,11 @@ def _below(limit: float) -> _Test:
     return lambda value: value < limit if _is_finite(value) else None
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: JSONValue) -> bool:
     return _kind(value) == "number" and (isinstance(value, int) or math.isfinite(value))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: JSONValue) -> str:
     """Return the JSON type; empty for what is not JSON."""
     if value is None:
         return "null"
@@ -284,7 +285,7 @@ def _kind(value: Any) -> str:
     return "object" if isinstance(value, Mapping) else ""
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: JSONValue, other: JSONValue) -> bool:
     """Return whether two values are equal as JSON: 1 is 1.0, but not true."""
     kind = _kind(one)
     if kind != _kind(other):

@@ -12,6 +12,7 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Caller
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
@@ -88,7 +89,7 @@ class Rule:
     callers: Sequence[str] = ()
     roles: Sequence[str] = ()
     scopes: Sequence[str] = ()
-    when: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    when: JSONObject = field(default_factory=JSONDict, hash=False)
     reason: str = ""
     name: str = ""
     conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
@@ -110,7 +111,7 @@ class Rule:
         put(self, "hints", Filters(**{name: getattr(self, name) for name in _HINTS}))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Rule:
+    def from_dict(cls, data: JSONObject) -> Rule:
         """Read a rule from JSON data with the fields above.
 
         Raises ConfigurationError for unknown keys, naming the nearest one, and for values that make no sense.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import InputValidationError, Violation
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import shorten
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, shorten
 from toolexec.run.excerpt import encode, end_within, line_end, size
 from toolexec.run.large import Budget, BudgetExceededError, search
 from toolexec.run.outline import MIN_BYTES, child_path, describe
@@ -43,7 +43,7 @@ _FUNCTIONS: Final = frozenset(
     {"avg", "contains", "ends_with", "keys", "length", "max", "min", "reverse", "sort", "starts_with", "sum", "type"}
 )
 
-READ_ARGUMENTS: Final[Mapping[str, Any]] = {
+READ_ARGUMENTS: Final[JSONObject] = {
     "type": "object",
     "properties": {
         "handle": {"type": "string", "maxLength": 100},
@@ -82,16 +82,16 @@ class Page:
     """
 
     kind: Literal["text", "array", "object", "value", "json", "matches"]
-    value: Any
+    value: JSONValue
     offset: int = 0
     count: int = 1
     total: int = 1
     next: int | None = None
     cut: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the page as JSON-able data; `next` and `cut` only when there is such a thing."""
-        data: dict[str, Any] = {"kind": self.kind, "value": self.value}
+        data: JSONDict = {"kind": self.kind, "value": self.value}
         data |= {"offset": self.offset, "count": self.count, "total": self.total}
         if self.next is not None:
             data["next"] = self.next
@@ -100,7 +100,7 @@ class Page:
         return data
 
 
-def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *, as_json: bool = False) -> Page:
+def page_of(value: JSONValue, path: str, offset: int, limit: int | None, room: int, *, as_json: bool = False) -> Page:
     """Return the page of *value* that begins at *offset*, has at most *limit* units and takes at most *room* bytes.
 
     *path* is where the value is in the whole. With *as_json* it is paged as JSON text, whatever it is. Raises
@@ -122,7 +122,7 @@ def page_of(value: Any, path: str, offset: int, limit: int | None, room: int, *,
     return Page(kind="value", value=value)
 
 
-def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | None, room: int) -> Page:
+def find_places(value: JSONValue, path: str, wanted: str, offset: int, limit: int | None, room: int) -> Page:
     """Return the places where *wanted* is found: the lines of a text with two lines around each, the leaves and keys of
     anything else by path.
 
@@ -135,7 +135,7 @@ def find_places(value: Any, path: str, wanted: str, offset: int, limit: int | No
     match = _matcher(wanted)
     places = _lines(value, match) if isinstance(value, str) else _leaves(value, path, match)
     room -= _PAGE_NAMES
-    shown: list[dict[str, Any]] = []
+    shown: list[JSONDict] = []
     total, is_open = 0, True
     for make in places:
         total += 1
@@ -158,17 +158,17 @@ def _not_valid(name: str, message: str) -> InputValidationError:
     return InputValidationError([Violation(path=f"/{name}", keyword="value", message=message)], op="read")
 
 
-def _page(kind: Any, value: Any, offset: int, count: int, total: int, cut: tuple[str, ...] = ()) -> Page:
+def _page(kind: JSONValue, value: JSONValue, offset: int, count: int, total: int, cut: tuple[str, ...] = ()) -> Page:
     end = offset + count
     more = count > 0 and end < total
     return Page(kind=kind, value=value, offset=offset, count=count, total=total, next=end if more else None, cut=cut)
 
 
-def _members(value: Any, path: str, offset: int, limit: int | None, room: int) -> Page:
+def _members(value: JSONValue, path: str, offset: int, limit: int | None, room: int) -> Page:
     is_array = isinstance(value, list)
-    keys: list[Any] = list(range(len(value)) if is_array else value)
+    keys: list[JSONValue] = list(range(len(value)) if is_array else value)
     end = len(keys) if limit is None else offset + limit
-    page: dict[Any, Any] = {}
+    page: dict[Any, JSONValue] = {}
     cut: list[str] = []
     for key in keys[offset:end]:
         item, name = value[key], key
@@ -239,7 +239,7 @@ def _pattern_matcher(pattern: str) -> _Matcher:
     return find
 
 
-def _lines(text: str, match: _Matcher) -> Iterator[Callable[[], dict[str, Any]]]:
+def _lines(text: str, match: _Matcher) -> Iterator[Callable[[], JSONDict]]:
     lines = text.split("\n")
     at = 0
     for number, line in enumerate(lines):
@@ -249,15 +249,15 @@ def _lines(text: str, match: _Matcher) -> Iterator[Callable[[], dict[str, Any]]]
         at += len(line) + 1
 
 
-def _line(lines: list[str], number: int, at: int, found: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"line": number + 1, "offset": at, "text": _around(lines[number], found)}
+def _line(lines: list[str], number: int, at: int, found: int) -> JSONDict:
+    place: JSONDict = {"line": number + 1, "offset": at, "text": _around(lines[number], found)}
     before = [_around(line, 0) for line in lines[max(number - _AROUND, 0) : number]]
     after = [_around(line, 0) for line in lines[number + 1 : number + 1 + _AROUND]]
     return place | ({"before": before} if before else {}) | ({"after": after} if after else {})
 
 
-def _leaves(value: Any, path: str, match: _Matcher) -> Iterator[Callable[[], dict[str, Any]]]:
-    stack: list[tuple[str, Any, Any]] = [(path, "", value)]
+def _leaves(value: JSONValue, path: str, match: _Matcher) -> Iterator[Callable[[], JSONDict]]:
+    stack: list[tuple[str, JSONValue, JSONValue]] = [(path, "", value)]
     while stack:
         here, key, node = stack.pop()
         named = isinstance(key, str) and key and match(key) >= 0
@@ -272,7 +272,7 @@ def _leaves(value: Any, path: str, match: _Matcher) -> Iterator[Callable[[], dic
             yield lambda here=here, node=node, found=found: _leaf(here, node, found)
 
 
-def _leaf(path: str, node: Any, found: int) -> dict[str, Any]:
+def _leaf(path: str, node: JSONValue, found: int) -> JSONDict:
     if isinstance(node, dict | list):
         return {"path": path[:_MAX_SHOWN], "value": f"({describe(node)[:_MAX_SHOWN]})"}
     text = node if isinstance(node, str) else encode(node)
@@ -281,7 +281,7 @@ def _leaf(path: str, node: Any, found: int) -> dict[str, Any]:
     return {"path": path[:_MAX_SHOWN], "value": _around(text, max(found, 0)), "characters": len(text)}
 
 
-def _smaller(place: dict[str, Any], room: int) -> dict[str, Any]:
+def _smaller(place: JSONDict, room: int) -> JSONDict:
     """Return the place without the lines around it, its strings cut to a third of the room each."""
     kept = {name: item for name, item in place.items() if name not in ("before", "after")}
     for name, item in kept.items():
@@ -299,7 +299,7 @@ def _around(line: str, found: int) -> str:
     return f"{'...' if start else ''}{line[start:end]}{'...' if end < len(line) else ''}"
 
 
-def select(value: Any, path: str) -> Any:
+def select(value: JSONValue, path: str) -> JSONValue:
     """Return what *path* selects; an empty one (or `$`) is the value itself.
 
     Raises InputValidationError for a path that leads nowhere (it says how far it leads), does not parse, has over 500
@@ -336,7 +336,7 @@ def _plain(path: str) -> list[tuple[str | int, str]] | None:
     return steps
 
 
-def _step(value: Any, step: str | int, done: str) -> Any:
+def _step(value: JSONValue, step: str | int, done: str) -> JSONValue:
     where = shorten(done) or "the top"
     if isinstance(value, dict):
         if str(step) in value:
@@ -356,7 +356,7 @@ def _step(value: Any, step: str | int, done: str) -> Any:
     raise _not_valid("path", f"{where} is neither object nor array; there is nothing below it")
 
 
-def _search(value: Any, path: str) -> Any:
+def _search(value: JSONValue, path: str) -> JSONValue:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
@@ -369,7 +369,7 @@ def _search(value: Any, path: str) -> Any:
         raise _not_valid("path", f"cannot select {shorten(path)!r}: {reason}") from None
 
 
-def _check(node: Any, made: list[int]) -> None:
+def _check(node: JSONValue, made: list[int]) -> None:
     """Refuse what can make a result much larger than the value that it comes from. *made* counts the new parts."""
     if not isinstance(node, dict):
         return

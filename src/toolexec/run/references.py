@@ -100,7 +100,7 @@ def _parse(reference: str, index: int, names: Mapping[str, int]) -> tuple[int, A
         raise InvalidChainError(f"step {index}: {shown} is not a valid path: {shorten(str(error), 500)}") from error
 
 
-def _search(reference: str, index: int, expression: Any, value: Any, budget: Budget) -> Any:
+def _search(reference: str, index: int, expression: Any, value: JSONValue, budget: Budget) -> JSONValue:
     try:
         found = search(expression.parsed, value, budget)
         spend_on(found, budget)

@@ -25,7 +25,7 @@ from toolexec.errors import (
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args, to_json, to_json_lossy
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
@@ -36,7 +36,7 @@ from toolexec.run.types import Result
 __all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_event", "thread_runner"]
 
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
-_NO_ARGS: Final[dict[str, Any]] = {}
+_NO_ARGS: Final[JSONDict] = {}
 _NO_MAPPING: Final = Violation(
     path="", keyword="type", message="arguments must be a mapping of names to values", expected="object"
 )
@@ -314,7 +314,7 @@ _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _PLAIN: Final = _SCALARS | {dict, list}
 
 
-def _with_args(call: ToolCall, args: Mapping[str, Any]) -> ToolCall:
+def _with_args(call: ToolCall, args: JSONObject) -> ToolCall:
     own = ToolCall(call.tool_id, args, call.timeout, call.on_progress, call.fallback, call.origin, call.run_id)
     own.idempotency_key = call.idempotency_key
     return own

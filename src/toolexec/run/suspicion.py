@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["warnings"]
@@ -110,7 +111,7 @@ def _strings(schema: Any) -> Iterator[str]:
             count += 1
             yield node
         elif isinstance(node, dict):
-            mapping = cast("dict[str, Any]", node)
+            mapping = cast("JSONDict", node)
             todo += mapping
             todo += mapping.values()
         elif isinstance(node, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from time import perf_counter
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.redaction import Redactor
 from toolexec.run.gate import GroupEnd, GroupRun
 from toolexec.run.layer import CallEnd, ObserverLayer
@@ -120,7 +121,7 @@ class Recorder:
 
     def _describe(self, span: Span, facts: ToolFacts, call: ToolCall) -> None:
         run_id, origin = call.identify(), call.origin
-        attributes: dict[str, Any] = {
+        attributes: JSONDict = {
             "gen_ai.tool.call.id": run_id,
             "toolexec.run_id": run_id,
             "toolexec.path": origin.path,
@@ -228,15 +229,15 @@ class ToolFacts:
 
     __slots__ = ("attributes", "entry", "labels", "name", "schema")
 
-    def __init__(self, name: str, attributes: dict[str, Any], label: str, entry: Registered | None) -> None:
+    def __init__(self, name: str, attributes: JSONDict, label: str, entry: Registered | None) -> None:
         self.name: str = name
-        self.attributes: dict[str, Any] = attributes
+        self.attributes: JSONDict = attributes
         self.entry: Registered | None = entry
         self.schema: Any = None
         tool = label if label.startswith("(") else attributes["gen_ai.tool.name"]
-        self.labels: dict[str, Any] = {**_OPERATION, "gen_ai.tool.name": tool, "toolexec.tool.id": label}
+        self.labels: JSONDict = {**_OPERATION, "gen_ai.tool.name": tool, "toolexec.tool.id": label}
 
-    def marks(self) -> Mapping[str, Any] | None:
+    def marks(self) -> JSONObject | None:
         """Return the tool's input schema, which may mark arguments as secret."""
         if self.schema is None and self.entry is not None:
             self.schema = self.entry.tool.input_schema.to_json()
@@ -274,7 +275,7 @@ class FactBook:
 
     def _facts(self, entry: Registered) -> ToolFacts:
         tool = entry.tool
-        attributes: dict[str, Any] = {
+        attributes: JSONDict = {
             **_OPERATION,
             "gen_ai.tool.name": tool.name,
             "toolexec.tool.id": tool.id,

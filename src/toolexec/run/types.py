@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolexec.errors import ToolExecError, Violation
 from toolexec.model.binding import Binding
 from toolexec.model.content import ToolReply
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["OnError", "Result", "StepResult", "UndoneStep"]
 
@@ -55,7 +56,7 @@ class Result:
         return self.error is None
 
     @property
-    def content(self) -> Sequence[Mapping[str, Any]]:
+    def content(self) -> Sequence[JSONObject]:
         """The parts of the reply in MCP's spelling; empty for a tool that just returns a value."""
         return self.reply.content if self.reply is not None else ()
 
@@ -65,9 +66,9 @@ class Result:
             raise self.error
         return self
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the result as JSON-able data."""
-        data: dict[str, Any] = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}
+        data: JSONDict = {"ok": self.ok, "toolId": self.tool_id, "value": self.value}
         data["durationMs"] = round(self.duration * 1000, 3)
         if self.handle:
             data["handle"] = self.handle
@@ -98,7 +99,7 @@ class StepResult:
     index: int
     tool_id: str
     name: str = ""
-    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    args: JSONObject = field(default_factory=JSONDict)
     value: Any = None
     error: ToolExecError | None = None
     duration: float = 0.0
@@ -111,9 +112,9 @@ class StepResult:
         """Whether the step ran and succeeded."""
         return self.error is None and not self.skipped
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the step as JSON-able data."""
-        data: dict[str, Any] = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
+        data: JSONDict = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
         if self.name:
             data["name"] = self.name
         if self.skipped:
@@ -138,7 +139,7 @@ class UndoneStep:
     index: int
     tool_id: str
     undo_id: str = ""
-    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    args: JSONObject = field(default_factory=JSONDict)
     value: Any = None
     error: ToolExecError | None = None
     reason: str = ""
@@ -148,9 +149,9 @@ class UndoneStep:
         """Whether the step is undone."""
         return not self.reason
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return it as JSON-able data."""
-        data: dict[str, Any] = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
+        data: JSONDict = {"index": self.index, "toolId": self.tool_id, "ok": self.ok}
         if self.undo_id:
             data |= {"undoId": self.undo_id, "args": dict(self.args), "value": self.value}
         if self.reason:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import InvalidChainError
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.tool import DRY_RUN
 from toolexec.run.chain import run_step
@@ -69,7 +70,7 @@ async def _undo(runner: Runner, index: Index, step: StepResult, entry: Registere
     return UndoneStep(step.index, step.tool_id, tool_id, done.args, done.value, done.error, reason)
 
 
-def _fitting(found: Registered | None, step: StepResult) -> dict[str, Any]:
+def _fitting(found: Registered | None, step: StepResult) -> JSONDict:
     """Return the parts of the step's value and arguments that the schema of the tool has, in this order."""
     schema = found.tool.input_schema.to_json() if found is not None else None
     names = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
@@ -79,7 +80,7 @@ def _fitting(found: Registered | None, step: StepResult) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name in names}
 
 
-async def _filled(template: dict[str, Any], step: StepResult) -> dict[str, Any]:
+async def _filled(template: JSONDict, step: StepResult) -> JSONDict:
     """Return the arguments that a tool's meta describes: `$ref`s in it begin with `args` or `value`."""
     if not check_references(template, 2, _NAMES):
         return template
@@ -98,7 +99,7 @@ def _is_foreign(entry: Registered, named: Registered | None) -> bool:
     return named is None or named.binding.backend != entry.binding.backend
 
 
-def tried_by(index: Index, tool_id: str) -> tuple[str, Mapping[str, Any]]:
+def tried_by(index: Index, tool_id: str) -> tuple[str, JSONObject]:
     """Return the tool that a dry run calls, and the arguments that this adds: a read-only tool itself, else what it
     names to try it.
 

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from toolexec.code.limits import trace_of
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxFailedError, SandboxUnavailableError
+from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
 from toolexec.runtime.outcome import Ending, judge
 
@@ -275,7 +276,7 @@ def result_of(
     request: ExecuteRequest,
     ending: Ending,
     began: float,
-    details: Mapping[str, Any],
+    details: JSONObject,
     files: dict[str, bytes],
 ) -> CodeResult:
     """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""

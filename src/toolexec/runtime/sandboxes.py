@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from toolexec.backend.plugins import SANDBOXES as PLUGINS
 from toolexec.backend.plugins import load_plugin, plugin_names
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.errors.extras import unix_needed
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.router import CANDIDATES, Runtime
@@ -103,7 +104,7 @@ def _of_plugin(kind: str, settings: SandboxSettings) -> SandboxBackend:
     return backend
 
 
-def _shared(settings: SandboxSettings) -> dict[str, Any]:
+def _shared(settings: SandboxSettings) -> JSONDict:
     """The settings of all container sandboxes."""
     image = {"image": settings.image} if settings.image else {}
     return {**image, "warm": settings.warm, "max_running": settings.max_running, "egress": settings.egress}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toolexec.errors import LimitExceededError, SandboxFailedError, SandboxUnavailableError, ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.patterns import lazy_pattern
 
 __all__ = ["engine_error"]
@@ -249,7 +250,7 @@ def engine_error(said: str, *, kind: str = "", image: str = "") -> ToolExecError
         names = {"engine": kind or "the container engine", "image": image or "of the configuration"}
         what = next(filter(None, found.groups()), saying.other).strip("\"'`.,:")
         text = saying.text.format(what, **names)
-        details: dict[str, Any] = {"reason": saying.reason, "said": line}
+        details: JSONDict = {"reason": saying.reason, "said": line}
         if saying.resource:
             details["resource"] = saying.resource
         retryable = saying.retryable or None

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from toolexec.errors.extras import extra_needed
+from toolexec.model.json_value import JSONDict, JSONObject
 
 with extra_needed("serve", "serving over MCP"):
     import anyio
@@ -65,7 +66,7 @@ _STATE_SLACK = 60.0
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
-_Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[dict[str, Any]]]
+_Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[JSONDict]]
 """One parsed call: makes it for an origin, reports its progress, and returns the reply."""
 
 
@@ -200,7 +201,7 @@ class ToolServer:
 
     # -- tools/list ---------------------------------------------------------------------------------------------
 
-    async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> JSONDict:
         requester = Requester.of(ctx)
         await self._first_tools()
         with acting(requester.origin(None)):
@@ -211,7 +212,7 @@ class ToolServer:
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         end = start + self.settings.page_size
-        page: dict[str, Any] = {"tools": listed.entries[start:end], "resultType": "complete"}
+        page: JSONDict = {"tools": listed.entries[start:end], "resultType": "complete"}
         if end < len(listed.entries):
             page["nextCursor"] = self._seal.make(end, listed.version, question)
         return page
@@ -230,9 +231,9 @@ class ToolServer:
 
     # -- tools/call ---------------------------------------------------------------------------------------------
 
-    async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> dict[str, Any] | InputRequiredResult:
+    async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> JSONDict | InputRequiredResult:
         requester = Requester.of(ctx)
-        args: Mapping[str, Any] = params.arguments if params.arguments is not None else {}
+        args: JSONObject = params.arguments if params.arguments is not None else {}
         if params.request_state is not None:
             replies = params.input_responses or {}
             run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
@@ -254,7 +255,7 @@ class ToolServer:
 
     async def _work(
         self, job: _Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
-    ) -> dict[str, Any]:
+    ) -> JSONDict:
         origin = replace(requester.origin(ask), hear=line.log)
         with acting(origin):
             return await job(origin, line.progress if wants_progress else None)
@@ -286,7 +287,7 @@ def _wants_progress(ctx: RequestContext) -> bool:
 class _Listed:
     """The entries of `tools/list`, and a version that grows when they change."""
 
-    entries: list[dict[str, Any]]
+    entries: list[JSONDict]
     version: int
 
 
@@ -331,7 +332,7 @@ class _Dispatcher:
         number = self._direct.version
         return _Listed([listing(name, tool, version) for name, tool in self._direct.visible()] + entries, number)
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+    def input_schema(self, name: str) -> JSONObject | None:
         """Return the input schema of a tool by its name here, for any caller; None when there is none."""
         if name in self._own:
             return self._own[name].tool.input_schema
@@ -348,7 +349,7 @@ class _Dispatcher:
             return None
         return self._direct.of_anybody(name)
 
-    def job(self, name: str, args: Mapping[str, Any], version: str) -> _Job:
+    def job(self, name: str, args: JSONObject, version: str) -> _Job:
         """Return the call of *name* by the current origin; raises MCPError for a tool that it cannot know of."""
         own = self._own.get(name)
         if own is not None:
@@ -360,8 +361,8 @@ class _Dispatcher:
         return partial(self._run_direct, tool, args, version)
 
     async def _run_own(
-        self, own: _Own, args: Mapping[str, Any], version: str, origin: Origin, on_progress: ProgressCallback | None
-    ) -> dict[str, Any]:
+        self, own: _Own, args: JSONObject, version: str, origin: Origin, on_progress: ProgressCallback | None
+    ) -> JSONDict:
         tool = own.tool
         try:
             if not own.takes.conforms(args):
@@ -379,8 +380,8 @@ class _Dispatcher:
             return failure(internal_failure(tool.name), own.gives)
 
     async def _run_direct(
-        self, tool: Tool, args: Mapping[str, Any], version: str, origin: Origin, on_progress: ProgressCallback | None
-    ) -> dict[str, Any]:
+        self, tool: Tool, args: JSONObject, version: str, origin: Origin, on_progress: ProgressCallback | None
+    ) -> JSONDict:
         assert self._direct is not None
         try:
             return await self._direct.call(tool, args, origin, on_progress, version)

@@ -12,6 +12,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
 from toolexec.server.http.replies import peer_of
 from toolexec.server.plain import one_line
@@ -91,7 +92,7 @@ def _key(caller: Caller) -> str:
     return f"{caller.method}\0{caller.tenant}\0{caller.id}" if caller.id else ""
 
 
-def _scope(ctx: RequestContext) -> dict[str, Any] | None:
+def _scope(ctx: RequestContext) -> JSONDict | None:
     """The ASGI scope of a request over HTTP."""
     scope = getattr(ctx.request, "scope", None)
     return scope if isinstance(scope, dict) else None

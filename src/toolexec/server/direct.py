@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -18,6 +18,7 @@ from toolexec.discovery.index import Index, Registered
 from toolexec.errors import ApprovalRequiredError, LimitExceededError, OutputValidationError, ToolExecError
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback, ToolCall
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
@@ -94,8 +95,8 @@ class DirectTools:
         return known
 
     async def call(
-        self, tool: Tool, args: Mapping[str, Any], origin: Origin, on_progress: ProgressCallback | None, version: str
-    ) -> dict[str, Any]:
+        self, tool: Tool, args: JSONObject, origin: Origin, on_progress: ProgressCallback | None, version: str
+    ) -> JSONDict:
         """Call the tool, on the path that all calls take, and return its reply for clients of *version*.
 
         Raises MCPError where the protocol wants one: the call needs approval, and the client did not say that it can
@@ -123,14 +124,14 @@ class DirectTools:
         return success(result.value, schema, result.content, structured, version)
 
 
-def listing(name: str, tool: Tool, version: str) -> dict[str, Any]:
+def listing(name: str, tool: Tool, version: str) -> JSONDict:
     """Return the tool's entry in `tools/list` for clients of *version*; its strings come from strangers and are
     cleaned.
     """
     annotations = tool.annotations.to_mcp()
     if tool.annotations.title:
         annotations["title"] = one_line(tool.annotations.title, 200)
-    data: dict[str, Any] = {"name": name, "inputSchema": listed_schema(clean_schema(tool.input_schema.to_json()))}
+    data: JSONDict = {"name": name, "inputSchema": listed_schema(clean_schema(tool.input_schema.to_json()))}
     if tool.title:
         data["title"] = one_line(tool.title, 200)
     if tool.description:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -13,6 +12,7 @@ from mcp_types import REQUEST_TIMEOUT, ElicitRequest, ElicitRequestFormParams, E
 from pydantic import ValidationError
 
 from toolexec.errors import ApprovalRequiredError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Lasting
 from toolexec.model.redaction import redactor
 from toolexec.server.callers import RequestContext
@@ -52,7 +52,7 @@ def question(request: ApprovalRequest) -> ElicitRequest:
     return ElicitRequest(params=ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema))
 
 
-def _schema(longest: Lasting) -> dict[str, Any]:
+def _schema(longest: Lasting) -> JSONDict:
     """The form: no, and the yeses that may be given."""
     offered = [*_MEANINGS][: [*_MEANINGS].index(longest) + 1]
     answer = {
@@ -64,7 +64,7 @@ def _schema(longest: Lasting) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
-def _arguments(args: Mapping[str, Any]) -> list[str]:
+def _arguments(args: JSONObject) -> list[str]:
     if not args:
         return ["It gets no arguments."]
     lines = ["Arguments:"]

@@ -28,6 +28,8 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
+from toolexec.model.json_value import JSONDict
+
 __all__ = ["InProcessClient"]
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class InProcessClient:
         self._lock = asyncio.Lock()
         self._closed = False
 
-    async def send(self, message: Any) -> dict[str, Any] | None:
+    async def send(self, message: Any) -> JSONDict | None:
         """Return the answer to a request, with its ID, or None. What is not a JSON-RPC message is answered
         with an invalid-request error.
         """
@@ -125,7 +127,7 @@ class _Conversation:
         """Return whether it cancels a request that is under way here."""
         return message.method == _CANCELLED and (message.params or {}).get("requestId") in self._own_ids
 
-    async def send(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, Any] | None:
+    async def send(self, message: JSONRPCRequest | JSONRPCNotification) -> JSONDict | None:
         """Pass a message on, and give the answer if it is a request."""
         await asyncio.wait([self._ready])
         is_request = isinstance(message, JSONRPCRequest)
@@ -234,5 +236,5 @@ def _id_of(message: Any) -> str | int | None:
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-def _failure(request_id: str | int | None, code: int, message: str) -> dict[str, Any]:
+def _failure(request_id: str | int | None, code: int, message: str) -> JSONDict:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 
 from mcp_types import (
     LOG_LEVEL_META_KEY,
@@ -16,6 +16,7 @@ from mcp_types import (
 )
 
 from toolexec.model.call import Progress
+from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 from toolexec.server.callers import RequestContext, connection_of, is_modern
 from toolexec.server.plain import one_line, plain
@@ -38,7 +39,7 @@ def set_log_level(ctx: RequestContext, level: LoggingLevel) -> None:
 def _wanted(ctx: RequestContext) -> frozenset[str]:
     """Return the levels that this request's client wants; in the newer era none, unless the request names one."""
     if is_modern(ctx):
-        floor = cast("dict[str, Any]", ctx.meta or {}).get(LOG_LEVEL_META_KEY)
+        floor = cast("JSONDict", ctx.meta or {}).get(LOG_LEVEL_META_KEY)
         return frozenset(_LEVELS[_LEVELS.index(floor) :]) if floor in _LEVELS else frozenset()
     floor = connection_of(ctx).state.get(_LEVEL_KEY, _DEFAULT_LEVEL)
     return frozenset(_LEVELS[_LEVELS.index(floor) :])

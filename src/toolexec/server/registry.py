@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -25,6 +25,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.exec.facade import Exec
 from toolexec.exec.options import Options
 from toolexec.model.handler import Handler
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 from toolexec.server.settings import ServeSettings
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryStats", "ToolHandler", "ToolRegistry"]
 
-ToolHandler = Callable[[dict[str, Any]], Any] | Handler
+ToolHandler = Callable[[JSONDict], Any] | Handler
 """Takes all arguments as one dict; may be async."""
 
 
@@ -92,7 +93,7 @@ class ToolRegistry:
         handler: ToolHandler,
         *,
         description: str = "",
-        input_schema: Mapping[str, Any] | None = None,
+        input_schema: JSONObject | None = None,
         namespace: str = "",
         tags: Sequence[str] = (),
         version: str = "",
@@ -292,9 +293,7 @@ class ToolRegistry:
             index_version=self.ex.index.version,
         )
 
-    async def execute(
-        self, tool_id: str, args: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> Any:
+    async def execute(self, tool_id: str, args: JSONObject | None = None, *, timeout: float | None = None) -> Any:
         """Run a tool and give its value. Raises as `Exec.run_tool` does, and the failure of a tool that was called."""
         result = await self.ex.run_tool(tool_id, args, timeout=timeout)
         return result.raise_for_error().value
@@ -310,7 +309,7 @@ class ToolRegistry:
             self._server = ToolServer(self.ex, self.settings)
         return self._server
 
-    async def handle_request(self, message: Any) -> dict[str, Any] | None:
+    async def handle_request(self, message: Any) -> JSONDict | None:
         """Return the answer to one JSON-RPC message, as the MCP server gives it; None for a notification, which has
         none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mcp_types import ContentBlock
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolexec.adapter.mcp import listed_schema
 from toolexec.errors import OutputValidationError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import Schema
 from toolexec.server.plain import plain
 from toolexec.server.tools.base import MetaReply
@@ -27,7 +28,7 @@ _TWICE: Final = 4000
 _ANY_TEXT: Final = frozenset({"$schema", "type", "title", "description"})
 
 
-def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = False) -> dict[str, Any]:
+def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = False) -> JSONDict:
     """Return the reply of one of the server's own tools; *output* is that tool's output schema.
 
     Some clients have a model read the content, some the structured content, and some both. With *once* a reply that is
@@ -47,16 +48,16 @@ def meta_result(reply: MetaReply, output: Schema, version: str, *, once: bool = 
     return data
 
 
-def _characters(parts: Sequence[Mapping[str, Any]]) -> int:
+def _characters(parts: Sequence[JSONObject]) -> int:
     return sum(len(part["text"]) for part in parts if isinstance(part.get("text"), str))
 
 
-def failure(error: ToolExecError, output: Schema | None, content: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def failure(error: ToolExecError, output: Schema | None, content: Sequence[JSONObject] = ()) -> JSONDict:
     """Return the reply of a tool that failed: what a model needs to do better. Structured, too, where *output* has a
     place for it; *content* takes the place of the text. A tool that ran and broke its output schema gives its value,
     too.
     """
-    facts: dict[str, Any] = {"error": error_object(error)}
+    facts: JSONDict = {"error": error_object(error)}
     if isinstance(error, OutputValidationError):
         if error.value is not None and not content:
             facts["value"] = error.value
@@ -73,7 +74,7 @@ def internal_failure(name: str) -> ToolExecError:
     return ToolExecError(f"{name} failed inside of the server; its log says more", op="serve")
 
 
-def published_output(schema: Schema | None, version: str) -> dict[str, Any] | None:
+def published_output(schema: Schema | None, version: str) -> JSONDict | None:
     """Return the output schema of a tool as clients of this version receive it.
 
     Text of any kind needs none: it is the content. In the handshake era structured content is an object, so any other
@@ -87,7 +88,7 @@ def published_output(schema: Schema | None, version: str) -> dict[str, Any] | No
         if not isinstance(body, dict):
             return {}
         return listed_schema(body) if body.get("type") == "object" else body
-    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": _moved(body)}, "required": ["result"]}
+    wrapped: JSONDict = {"type": "object", "properties": {"result": _moved(body)}, "required": ["result"]}
     if isinstance(body, dict):
         wrapped |= {key: body[key] for key in ("$schema",) if key in body}
     return listed_schema(wrapped)
@@ -102,8 +103,8 @@ def is_wrapped(schema: Schema, version: str) -> bool:
 
 
 def success(
-    value: Any, schema: Schema | None, parts: Sequence[Mapping[str, Any]], has_value: bool, version: str
-) -> dict[str, Any]:
+    value: JSONValue, schema: Schema | None, parts: Sequence[JSONObject], has_value: bool, version: str
+) -> JSONDict:
     """Return the reply of a tool of the catalogue. *parts* are those of its own reply, if it answered in parts;
     *has_value* says whether *value* is more than the parts' text. The value fits *schema*.
     """
@@ -124,21 +125,21 @@ def _says_nothing(schema: Schema) -> bool:
     return isinstance(body, dict) and body.get("type") == "string" and body.keys() <= _ANY_TEXT
 
 
-def _is_told(value: Any, content: Sequence[Mapping[str, Any]]) -> bool:
+def _is_told(value: JSONValue, content: Sequence[JSONObject]) -> bool:
     """Whether *value* is the text of one of the parts."""
     return isinstance(value, str) and any(part.get("text") == value for part in content)
 
 
-def _complete(content: list[Any]) -> dict[str, Any]:
+def _complete(content: list[JSONValue]) -> JSONDict:
     return {"content": content, "resultType": "complete"}
 
 
-def content_for(parts: Sequence[Mapping[str, Any]], version: str) -> list[dict[str, Any]]:
+def content_for(parts: Sequence[JSONObject], version: str) -> list[JSONDict]:
     """Return the parts as a client of this version can read them; those that it does not know become text."""
     return [_part(dict(part), version) for part in parts]
 
 
-def _part(part: dict[str, Any], version: str) -> dict[str, Any]:
+def _part(part: JSONDict, version: str) -> JSONDict:
     kind = part.get("type")
     if kind == "text" and isinstance(part.get("text"), str) and part.keys() <= {"type", "text"}:
         return part
@@ -153,22 +154,22 @@ def _part(part: dict[str, Any], version: str) -> dict[str, Any]:
         return _as_text(part)
 
 
-def _as_text(part: Mapping[str, Any]) -> dict[str, Any]:
+def _as_text(part: JSONObject) -> JSONDict:
     short = {key: value for key, value in part.items() if key not in {"data", "blob"}}
     return {"type": "text", "text": f"(a part that this client cannot read) {plain(_json(short), 2000)}"}
 
 
-def _json(value: Any) -> str:
+def _json(value: JSONValue) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _moved(schema: Any, at: str = "#/properties/result") -> Any:
+def _moved(schema: JSONValue, at: str = "#/properties/result") -> JSONValue:
     """A schema as a part of another one, at *at*: references to its own parts go there."""
     if isinstance(schema, list):
         return [_moved(item, at) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    moved: dict[str, Any] = {}
+    moved: JSONDict = {}
     for key, value in schema.items():
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and (value == "#" or value.startswith("#/")):
             moved[key] = at + value[1:]

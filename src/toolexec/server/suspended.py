@@ -13,13 +13,14 @@ import logging
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
 
 from toolexec.errors import ApprovalRequiredError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
 from toolexec.server.elicitation import answer_in, question
 from toolexec.server.logs import Line
@@ -27,14 +28,14 @@ from toolexec.server.logs import Line
 __all__ = ["Outcome", "SuspendedRun", "SuspendedRuns", "digest_of"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-Outcome: TypeAlias = dict[str, Any]
+Outcome: TypeAlias = JSONDict
 _SETTLE_SECONDS = 0.005
 _KEEP_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _REMEMBERED = 1000
 
 
-def digest_of(name: str, args: Mapping[str, Any]) -> str:
+def digest_of(name: str, args: JSONObject) -> str:
     """Return what a call asks for, as a short text: the tool's name and its arguments."""
     return hashlib.blake2b(json.dumps([name, args], sort_keys=True).encode(), digest_size=16).hexdigest()
 

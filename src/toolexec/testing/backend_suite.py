@@ -33,6 +33,7 @@ from toolexec.model.binding import binding_from_dict
 from toolexec.model.call import ToolCall
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.testing.renamed import former_names
@@ -347,7 +348,7 @@ async def _tool(backend: Backend, name: str) -> Tool:
     raise AssertionError(f"the suite needs the tool {name}")
 
 
-async def _call(backend: Backend, name: str, args: Mapping[str, Any] | None) -> Any:
+async def _call(backend: Backend, name: str, args: JSONObject | None) -> Any:
     tool = await _tool(backend, name)
     call = backend.call(backend.bind(tool).tool, ToolCall(tool.id, args))
     return _value(tool.id, await asyncio.wait_for(call, _PATIENCE))

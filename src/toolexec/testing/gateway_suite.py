@@ -23,6 +23,7 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model.binding import LocalBinding
+from toolexec.model.json_value import JSONDict
 from toolexec.run.chain import ChainStep
 from toolexec.testing.gateway_testbed import PATIENCE, GatewayTestbed, MakeGateway
 from toolexec.testing.report import Report
@@ -321,7 +322,7 @@ async def the_trace_is_a_snapshot(testbed: GatewayTestbed) -> None:
     async with testbed.gateway(allowed=["suite:*"]) as gateway:
         take = getattr(gateway, "tool_calls", None)
         assert take is not None, "the gateway has no trace"
-        args: dict[str, Any] = {"value": [1, [2]]}
+        args: JSONDict = {"value": [1, [2]]}
         await gateway.run_tool("suite:echo", args)
         args["value"][1].append(3)
         await gateway.run_tool("suite:fail", {})

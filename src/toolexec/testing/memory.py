@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from toolexec.errors import (
 from toolexec.model.binding import Binding, BindingKind, MCPBinding, ProviderBinding
 from toolexec.model.call import Progress, ToolCall, tell
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
 __all__ = ["After", "InMemoryBackend", "RecordedCall"]
@@ -44,7 +45,7 @@ class RecordedCall:
     what has become of it."""
 
     name: str
-    args: dict[str, Any]
+    args: JSONDict
     streamed: bool = False
     outcome: Literal["running", "answered", "failed", "cancelled"] = "running"
 
@@ -79,7 +80,7 @@ class InMemoryBackend:
     def __init__(
         self,
         name: str = "memory",
-        answers: Mapping[str, Any] | None = None,
+        answers: JSONObject | None = None,
         *,
         tools: Iterable[Tool] = (),
         kind: BindingKind = "provider",
@@ -91,7 +92,7 @@ class InMemoryBackend:
         self.unavailable: str | None = None
         """Set a reason to have calls refused with BackendUnavailableError."""
         self.started = False
-        self.answers: dict[str, Any] = dict(answers or {})
+        self.answers: JSONDict = dict(answers or {})
         self.calls: list[RecordedCall] = []
         self._listeners: list[ToolsListener] = []
         defined = [self._hosted(tool) for tool in tools]

@@ -32,6 +32,7 @@ from toolexec.model.content import ToolReply, text
 from toolexec.model.declare import declare
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import ToolContext
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
 from toolexec.testing.renamed import former_names
@@ -141,7 +142,7 @@ class RunnerTestbed:
             raise ValueError(name)
         return [name, _caller.get()]
 
-    def spoil(self, args: dict[str, Any]) -> int:
+    def spoil(self, args: JSONDict) -> int:
         """Change the arguments."""
         args["added"] = True
         return len(args)

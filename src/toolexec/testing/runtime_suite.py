@@ -27,6 +27,7 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
+from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
 from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
 from toolexec.testing.renamed import former_names
@@ -95,7 +96,7 @@ class RuntimeTestbed:
             await router.aclose()
         await self._backends.stop_all()
 
-    def _programs(self) -> dict[str, Any]:
+    def _programs(self) -> JSONDict:
         return {"value": 1, "calls": self._calls, "waits": self._waits, "fails": ValueError("boom"), "dies": _dies}
 
     async def _calls(self, request: ExecuteRequest) -> Any:

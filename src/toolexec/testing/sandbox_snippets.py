@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from toolexec.model.json_value import JSONObject
 
 __all__ = ["BASH", "JAVASCRIPT", "PYTHON", "Snippets"]
 
@@ -19,7 +21,7 @@ class Snippets:
     """
 
     language: str
-    values: Mapping[str, Any]
+    values: JSONObject
     """Programs and their values: the conventions of the language."""
     prints: str = ""
     """Prints `one`, calls suite:gate, prints `two`, and `bad` to stderr."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +20,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.runtime.base import Availability, ExecuteRequest, info_of
 
 __all__ = ["ScriptedSandbox"]
@@ -60,7 +61,7 @@ class ScriptedSandbox:
 
     def __init__(
         self,
-        programs: Mapping[str, Any] | None = None,
+        programs: JSONObject | None = None,
         *,
         kind: str = "wasm",
         isolation: str = "wasm",
@@ -68,7 +69,7 @@ class ScriptedSandbox:
         default: Any = None,
         enforced: LimitsEnforced | None = None,
     ) -> None:
-        self.programs: dict[str, Any] = dict(programs or {})
+        self.programs: JSONDict = dict(programs or {})
         self.kind = kind
         self.isolation = isolation
         self.languages: frozenset[str] = frozenset(languages)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from toolexec.discovery.index import Index, Registered
 from toolexec.errors import ToolExecError, Violation
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import pointer
+from toolexec.model.json_value import JSONDict, JSONValue, pointer
 from toolexec.model.tool import Tool
 from toolexec.workflow.nodes import (
     Constant,
@@ -199,7 +199,7 @@ class _Arguments:
     def check(self, call: ToolRun) -> None:
         expected = self._document.shape
         if call.arguments is None or self._shape_of(call.arguments).is_only("null"):
-            value: Any = {}
+            value: JSONValue = {}
             self._places[""] = call.at
         elif isinstance(call.arguments, ObjectLiteral):
             value = self._literal(call.arguments, expected, "", 0)
@@ -219,7 +219,7 @@ class _Arguments:
 
     # -- the value, where it is known -------------------------------------------------------------------------------
 
-    def _literal(self, node: Expression, expected: Shape, path: str, depth: int) -> Any:
+    def _literal(self, node: Expression, expected: Shape, path: str, depth: int) -> JSONValue:
         self._places[path] = node.at
         if isinstance(node, Constant | Duration):
             self._fits(of_value(node.value if isinstance(node, Constant) else node.seconds), node.at, expected, path)
@@ -234,8 +234,8 @@ class _Arguments:
             return self._list(node, expected, path, depth)
         return self._hole(self._shape_of(node), node.at, expected, path)
 
-    def _object(self, node: ObjectLiteral, expected: Shape, path: str, depth: int) -> dict[str, Any]:
-        value: dict[str, Any] = {}
+    def _object(self, node: ObjectLiteral, expected: Shape, path: str, depth: int) -> JSONDict:
+        value: JSONDict = {}
         last_spread = max((i for i, entry in enumerate(node.entries) if isinstance(entry, Spread)), default=-1)
         if last_spread >= 0:
             self._open.add(path)
@@ -250,7 +250,7 @@ class _Arguments:
                 value[entry.key] = self._literal(entry.value, member, inner, depth + 1)
         return value
 
-    def _list(self, node: ListLiteral, expected: Shape, path: str, depth: int) -> Any:
+    def _list(self, node: ListLiteral, expected: Shape, path: str, depth: int) -> JSONValue:
         if any(isinstance(item, Spread) for item in node.items):
             return self._hole(self._shape_of(node), node.at, expected, path)
         item = expected.item()
@@ -259,12 +259,12 @@ class _Arguments:
             for number, each in enumerate(node.items)
         ]
 
-    def _of_shape(self, shape: Shape, at: Position, expected: Shape) -> Any:
+    def _of_shape(self, shape: Shape, at: Position, expected: Shape) -> JSONValue:
         """Return what is known of arguments that are not written in the call itself."""
         self._places[""] = at
         if not isinstance(shape, ObjectShape) or shape.is_open:
             return self._hole(shape, at, expected, "")
-        value: dict[str, Any] = {}
+        value: JSONDict = {}
         for name, member in shape.members.items():
             path = f"/{pointer(name)}"
             value[name] = self._hole(member, at, self._member(expected, name, "", at), path)

@@ -7,8 +7,9 @@ yields the expressions that it needs first. Blocks are nested to a bound that `r
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from toolexec.model.json_value import JSONValue
 from toolexec.workflow.findings import check_error
 from toolexec.workflow.inputs import input_schema
 from toolexec.workflow.names import OUT, Scopes, resolve_names
@@ -76,7 +77,7 @@ def compile_workflow(workflow: Workflow) -> Program:
 
 class _Compiler:
     def __init__(self) -> None:
-        self._code: list[list[Any]] = []
+        self._code: list[list[JSONValue]] = []
         self._scopes = Scopes()
         self._loops: list[_Loop] = []
         self._open = 0  # blocks that the machine keeps: loops, try, retry
@@ -90,7 +91,7 @@ class _Compiler:
 
     # -- code ---------------------------------------------------------------------------------------------------
 
-    def _emit(self, op: str, arg: Any, node: Node) -> int:
+    def _emit(self, op: str, arg: JSONValue, node: Node) -> int:
         self._code.append([op, arg, node.at.line, node.at.column])
         return len(self._code) - 1
 

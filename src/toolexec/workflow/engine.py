@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.discovery.index import Index
 from toolexec.errors import CodeError, CodeTimeoutError, ConfigurationError, InvalidChainError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
 from toolexec.workflow.compiler import compile_workflow
@@ -79,7 +80,7 @@ class WorkflowEngine:
         return program
 
 
-def _asked(metadata: Mapping[str, Any]) -> tuple[Mapping[str, object], Budget]:
+def _asked(metadata: JSONObject) -> tuple[Mapping[str, object], Budget]:
     """Return the inputs and the budget that the metadata of a request ask for."""
     inputs, steps = metadata.get("inputs") or {}, metadata.get("max_steps") or MAX_STEPS
     if not isinstance(inputs, Mapping):
@@ -113,6 +114,6 @@ def _with_source(error: ToolExecError, source: str) -> ToolExecError:
     if isinstance(error, CodeError) and error.line > 0 and not error.source:
         lines = source.split("\n", error.line)
         error.source = lines[error.line - 1] if len(lines) >= error.line else ""
-        details: dict[str, Any] = error.details
+        details: JSONDict = error.details
         details["source"] = error.source
     return error

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import WorkflowCheckError
+from toolexec.model.json_value import JSONDict
 from toolexec.workflow.nodes import Position
 
 __all__ = ["Finding", "Severity", "check_error"]
@@ -29,9 +30,9 @@ class Finding:
         more = f"; {self.suggestion}" if self.suggestion else ""
         return f"{self.at.line}:{self.at.column}: {self.message}{more}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the finding as JSON-able data."""
-        data: dict[str, Any] = {"kind": self.kind, "severity": self.severity, "message": self.message}
+        data: JSONDict = {"kind": self.kind, "severity": self.severity, "message": self.message}
         data |= {"line": self.at.line, "column": self.at.column}
         data |= {"end_line": self.at.end_line, "end_column": self.at.end_column}
         if self.suggestion:

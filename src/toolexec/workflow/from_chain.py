@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from toolexec.errors import InvalidChainError
-from toolexec.model.json_value import shorten
+from toolexec.model.json_value import JSONObject, shorten
 from toolexec.workflow.written import Names, path_text, seconds_text, string_text, value_text
 
 __all__ = ["ChainStepLike", "from_chain"]
@@ -28,7 +28,7 @@ class ChainStepLike(Protocol):
         ...
 
     @property
-    def args(self) -> Mapping[str, Any] | None:
+    def args(self) -> JSONObject | None:
         """Return the arguments, which may have references."""
         ...
 

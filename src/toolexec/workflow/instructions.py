@@ -7,8 +7,9 @@ blocked, has ended, or the work takes too long for the event loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.run.large import Budget, is_small
 from toolexec.workflow.functions import FUNCTIONS, Context
 from toolexec.workflow.library.lists import range_of
@@ -56,7 +57,7 @@ class Run(Protocol):
         """Print *text*."""
         ...
 
-    def ask(self, thread: Thread, request: dict[str, Any]) -> None:
+    def ask(self, thread: Thread, request: JSONDict) -> None:
         """Let the thread wait for the answer to a request."""
         ...
 
@@ -65,14 +66,14 @@ class Run(Protocol):
         ...
 
 
-Handler: TypeAlias = Callable[[Run, Thread, Any], Signal]
+Handler: TypeAlias = Callable[[Run, Thread, JSONValue], Signal]
 
 
-def _const(run: Run, thread: Thread, arg: Any) -> Signal:
+def _const(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack.append(arg)
 
 
-def _load(run: Run, thread: Thread, arg: Any) -> Signal:
+def _load(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     owner = thread
     for _ in range(arg[1]):
         assert owner.parent is not None
@@ -80,26 +81,26 @@ def _load(run: Run, thread: Thread, arg: Any) -> Signal:
     thread.stack.append(owner.names[arg[0]])
 
 
-def _load_out(run: Run, thread: Thread, arg: Any) -> Signal:
+def _load_out(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     owner = thread
     while owner.parent is not None:
         owner = owner.parent
     thread.stack.append(owner.names.get(OUT))
 
 
-def _bind(run: Run, thread: Thread, arg: Any) -> Signal:
+def _bind(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.names[arg] = thread.stack.pop()
 
 
-def _pop(run: Run, thread: Thread, arg: Any) -> Signal:
+def _pop(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack.pop()
 
 
-def _dup(run: Run, thread: Thread, arg: Any) -> Signal:
+def _dup(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack.append(thread.stack[-1])
 
 
-def _input(run: Run, thread: Thread, arg: Any) -> Signal:
+def _input(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if arg[1] in run.given:
         thread.names[arg[1]] = run.given[arg[1]]
         thread.pc = arg[0]
@@ -108,7 +109,7 @@ def _input(run: Run, thread: Thread, arg: Any) -> Signal:
 # -- values -----------------------------------------------------------------------------------------------------
 
 
-def _operate(run: Run, thread: Thread, arg: Any) -> Signal:
+def _operate(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     stack = thread.stack
     right = stack.pop()
     made = stack[-1] = OPERATORS[arg](stack[-1], right)
@@ -116,7 +117,7 @@ def _operate(run: Run, thread: Thread, arg: Any) -> Signal:
         run.steps += len(made) >> 6
 
 
-def _compare(run: Run, thread: Thread, arg: Any) -> Signal:
+def _compare(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     left, right = thread.stack[-2:]
     kind = type(right)
     is_quick = type(left) is str or (kind is not list and kind is not dict)
@@ -130,24 +131,24 @@ def _compare(run: Run, thread: Thread, arg: Any) -> Signal:
     return None
 
 
-def _not(run: Run, thread: Thread, arg: Any) -> Signal:
+def _not(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack[-1] = not thread.stack[-1]
 
 
-def _negative(run: Run, thread: Thread, arg: Any) -> Signal:
+def _negative(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack[-1] = negative(thread.stack[-1])
 
 
-def _member(run: Run, thread: Thread, arg: Any) -> Signal:
+def _member(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.stack[-1] = member(thread.stack[-1], arg[0], safe=arg[1])
 
 
-def _index(run: Run, thread: Thread, arg: Any) -> Signal:
+def _index(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     at = thread.stack.pop()
     thread.stack[-1] = index(thread.stack[-1], at, safe=arg)
 
 
-def _slice(run: Run, thread: Thread, arg: Any) -> Signal:
+def _slice(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     start, stop = thread.stack[-2:]
     del thread.stack[-2:]
     made = thread.stack[-1] = part(thread.stack[-1], start, stop)
@@ -160,7 +161,7 @@ def _taken(thread: Thread, count: int) -> list[Value]:
     return taken
 
 
-def _list(run: Run, thread: Thread, arg: Any) -> Signal:
+def _list(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     items = _taken(thread, len(arg))
     if True in arg:
         made: list[Value] = []
@@ -174,7 +175,7 @@ def _list(run: Run, thread: Thread, arg: Any) -> Signal:
     thread.stack.append(listed(items))
 
 
-def _object(run: Run, thread: Thread, arg: Any) -> Signal:
+def _object(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     made: dict[str, Value] = {}
     for key, value in zip(arg, _taken(thread, len(arg)), strict=True):
         if key is not None:
@@ -187,7 +188,7 @@ def _object(run: Run, thread: Thread, arg: Any) -> Signal:
     thread.stack.append(listed(made))
 
 
-def _text(run: Run, thread: Thread, arg: Any) -> Signal:
+def _text(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     count = arg.count(None)
     if run.budget is None and not all(map(is_small, thread.stack[len(thread.stack) - count :])):
         return "long"
@@ -200,7 +201,7 @@ def _text(run: Run, thread: Thread, arg: Any) -> Signal:
     return None
 
 
-def _call(run: Run, thread: Thread, arg: Any) -> Signal:
+def _call(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     name, count = arg
     function = FUNCTIONS.get(name)
     if function is None:
@@ -220,20 +221,20 @@ def _call(run: Run, thread: Thread, arg: Any) -> Signal:
     return None
 
 
-def _range(run: Run, thread: Thread, arg: Any) -> Signal:
+def _range(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     numbers = [whole(value) for value in _taken(thread, arg)]
     if None in numbers:
         raise OperationError("range takes integers")
     thread.stack.append(range_of(*numbers))  # pyright: ignore[reportArgumentType]
 
 
-def _store_part(run: Run, thread: Thread, arg: Any) -> Signal:
+def _store_part(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     value = thread.stack.pop()
     made = thread.names[arg[0]] = replaced(thread.names[arg[0]], _taken(thread, arg[1]), value)
     run.steps += len(made) >> 6
 
 
-def _print(run: Run, thread: Thread, arg: Any) -> Signal:
+def _print(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if run.budget is None and not all(map(is_small, thread.stack[len(thread.stack) - arg :])):
         return "long"
     run.write(" ".join([text_of(value, run.budget) for value in _taken(thread, arg)]) + "\n")
@@ -243,30 +244,30 @@ def _print(run: Run, thread: Thread, arg: Any) -> Signal:
 # -- jumps ------------------------------------------------------------------------------------------------------
 
 
-def _jump(run: Run, thread: Thread, arg: Any) -> Signal:
+def _jump(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.pc = arg
 
 
-def _jump_if_false(run: Run, thread: Thread, arg: Any) -> Signal:
+def _jump_if_false(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if not thread.stack.pop():
         thread.pc = arg
 
 
-def _and(run: Run, thread: Thread, arg: Any) -> Signal:
+def _and(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if thread.stack[-1]:
         thread.stack.pop()
     else:
         thread.pc = arg
 
 
-def _or(run: Run, thread: Thread, arg: Any) -> Signal:
+def _or(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if thread.stack[-1]:
         thread.pc = arg
     else:
         thread.stack.pop()
 
 
-def _coalesce(run: Run, thread: Thread, arg: Any) -> Signal:
+def _coalesce(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     if thread.stack[-1] is not None:
         thread.pc = arg
     else:
@@ -289,13 +290,13 @@ def _gone_over(value: Value) -> Entry:
     raise OperationError(f"a loop goes over a list or an object, not {described(value)}{hint}")
 
 
-def _for(run: Run, thread: Thread, arg: Any) -> Signal:
+def _for(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     entry = _gone_over(thread.stack.pop())
     entry |= {"kind": "for", "height": len(thread.stack), "at": 0, "out": [] if arg else None}
     thread.blocks.append(entry)
 
 
-def _next(run: Run, thread: Thread, arg: Any) -> Signal:
+def _next(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     entry = thread.blocks[-1]
     at = entry["at"]
     values = entry["values"]
@@ -317,20 +318,20 @@ def _pair(entry: Entry, at: int) -> tuple[Value, Value]:
     return (at, value) if entry["object"] is None else (value, entry["object"][value])
 
 
-def _collected(run: Run, thread: Thread, arg: Any) -> Signal:
+def _collected(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     out: list[Value] = thread.blocks[-1]["out"]
     bounded(len(out) + 1)
     out.append(thread.stack.pop())
 
 
-def _while(run: Run, thread: Thread, arg: Any) -> Signal:
+def _while(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     limit = thread.stack.pop()
     if limit is not None:
         limit = _integer("limit", limit, 1, 1 << 53)
     thread.blocks.append({"kind": "while", "height": len(thread.stack), "at": 0, "limit": limit, "out": None})
 
 
-def _round(run: Run, thread: Thread, arg: Any) -> Signal:
+def _round(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     entry = thread.blocks[-1]
     if not thread.stack.pop():
         thread.blocks.pop()
@@ -342,7 +343,7 @@ def _round(run: Run, thread: Thread, arg: Any) -> Signal:
         raise OperationError(f"while goes on after its limit of {entry['limit']} rounds", "rounds")
 
 
-def _leave(run: Run, thread: Thread, arg: Any) -> Signal:
+def _leave(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     entry = thread.blocks[arg[1] - 1]
     del thread.blocks[arg[1] - 1 :]
     del thread.stack[entry["height"] :]
@@ -350,7 +351,7 @@ def _leave(run: Run, thread: Thread, arg: Any) -> Signal:
     thread.pc = arg[0]
 
 
-def _again(run: Run, thread: Thread, arg: Any) -> Signal:
+def _again(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     entry = thread.blocks[arg[1] - 1]
     del thread.blocks[arg[1] :]
     del thread.stack[entry["height"] :]
@@ -360,15 +361,15 @@ def _again(run: Run, thread: Thread, arg: Any) -> Signal:
 # -- failures ---------------------------------------------------------------------------------------------------
 
 
-def _try(run: Run, thread: Thread, arg: Any) -> Signal:
+def _try(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.blocks.append({"kind": "try", "height": len(thread.stack), "to": arg})
 
 
-def _end_block(run: Run, thread: Thread, arg: Any) -> Signal:
+def _end_block(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     thread.blocks.pop()
 
 
-def _retry(run: Run, thread: Thread, arg: Any) -> Signal:
+def _retry(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     attempts, delay, backoff = _taken(thread, 3)
     entry: Entry = {"kind": "retry", "height": len(thread.stack), "to": thread.pc, "unsafe": False}
     entry["left"] = _integer("retry", attempts, 1, _MAX_ATTEMPTS) - 1
@@ -392,14 +393,14 @@ def _seconds(what: str, value: Value) -> float:
     return min(value, _MAX_PAUSE)
 
 
-def _fail(run: Run, thread: Thread, arg: Any) -> Signal:
+def _fail(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     raise OperationError(text_of(thread.stack.pop(), run.budget), "fail")
 
 
 # -- tools and branches -----------------------------------------------------------------------------------------
 
 
-def _tool(run: Run, thread: Thread, arg: Any) -> Signal:
+def _tool(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     tool, args, timeout = _taken(thread, 3)
     if type(tool) is not str:
         raise OperationError(f"run takes the ID of a tool, not {described(tool)}")
@@ -415,13 +416,13 @@ def _branches(limit: Value) -> int:
     return _DEFAULT_BRANCHES if limit is None else _integer("limit", limit, 1, _MAX_BRANCHES)
 
 
-def _fork(run: Run, thread: Thread, arg: Any) -> Signal:
+def _fork(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     limit = thread.stack.pop()
     entry: Entry = {"values": None, "object": None, "names": arg[2], "starts": arg[1], "pairs": False}
     return _forked(run, thread, entry, len(arg[1]) if limit is None else _branches(limit), len(arg[1]), arg[0])
 
 
-def _fork_each(run: Run, thread: Thread, arg: Any) -> Signal:
+def _fork_each(run: Run, thread: Thread, arg: JSONValue) -> Signal:
     limit = thread.stack.pop()
     entry = _gone_over(thread.stack.pop())
     entry |= {"names": arg[1], "starts": None, "start": thread.pc, "pairs": arg[2]}
@@ -438,7 +439,7 @@ def _forked(run: Run, thread: Thread, entry: Entry, limit: int, count: int, end:
 
 
 def _ends(signal: Signal) -> Handler:
-    def end(run: Run, thread: Thread, arg: Any) -> Signal:
+    def end(run: Run, thread: Thread, arg: JSONValue) -> Signal:
         return signal
 
     return end

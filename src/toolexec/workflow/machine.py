@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError
-from toolexec.model.json_value import NotJSONError, is_too_large, to_json
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, is_too_large, to_json
 from toolexec.model.schema import Schema
 from toolexec.run.large import Budget as WorkBudget
 from toolexec.run.large import BudgetExceededError
@@ -115,7 +115,7 @@ class Machine:
         self.limit: Budget = budget or Budget()
         self.context: Context = Context(now)
         self.budget: WorkBudget | None = None
-        self._code: list[tuple[Handler, Any]] = [(INSTRUCTIONS[op], arg) for op, arg, *_ in program.code]
+        self._code: list[tuple[Handler, JSONValue]] = [(INSTRUCTIONS[op], arg) for op, arg, *_ in program.code]
         self._root = Thread("0", 0)
         self._ready: deque[Thread] = deque([self._root])
         self._waiting: dict[str, Thread] = {}
@@ -176,7 +176,7 @@ class Machine:
             sleeps=tuple(Sleep(wait["key"], wait["seconds"]) for wait in waits if wait["kind"] == "sleep"),
         )
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JSONDict:
         """Return the state between two calls of `advance`, as JSON-able data of its own, but for the values in it.
 
         Raises TooLargeError for one of more than 10 million values.
@@ -200,7 +200,7 @@ class Machine:
             raise TooLargeError("the state of the workflow holds more than 10,000,000 values")
         return state
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load(self, state: JSONObject) -> None:
         """Take over what `state` has returned; `restore` is for callers."""
         self.steps = state["steps"]
         threads: dict[str, Thread] = {}
@@ -225,7 +225,7 @@ class Machine:
         """Print *text*."""
         self._printed.append(text)
 
-    def ask(self, thread: Thread, request: dict[str, Any]) -> None:
+    def ask(self, thread: Thread, request: JSONDict) -> None:
         """Let the thread wait for the answer to a request."""
         _, _, line, column = self.program.code[thread.pc - 1]
         request |= {"key": thread.key(), "line": line, "column": column}
@@ -396,7 +396,7 @@ class Machine:
             self._ready.append(thread)
 
 
-def restore(program: Program, state: Mapping[str, Any]) -> Machine:
+def restore(program: Program, state: JSONObject) -> Machine:
     """Return a machine that goes on where *state* was taken; raises ConfigurationError for one of another program."""
     if state["program"] != program.digest:
         raise ConfigurationError("the state belongs to another workflow, or to another version of it")
@@ -418,7 +418,7 @@ def _checked(program: Program, inputs: Mapping[str, object]) -> dict[str, Value]
     return given
 
 
-def _call_of(request: Mapping[str, Any]) -> CallRequest:
+def _call_of(request: JSONObject) -> CallRequest:
     at = request["line"], request["column"]
     return CallRequest(request["key"], request["tool"], request["args"], request["timeout"], at)
 

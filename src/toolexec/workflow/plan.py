@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.machine import Finished, Machine
 from toolexec.workflow.nodes import (
@@ -56,11 +57,11 @@ class PlannedCall:
 
     tool_id: str
     line: int
-    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    args: JSONObject = field(default_factory=JSONDict)
     later: Mapping[str, str] = field(default_factory=dict[str, str])
     under: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the call as JSON-able data."""
         return {
             "tool": self.tool_id,
@@ -71,7 +72,7 @@ class PlannedCall:
         }
 
 
-def plan(workflow: Workflow, source: str, inputs: Mapping[str, Any] | None = None) -> list[PlannedCall]:
+def plan(workflow: Workflow, source: str, inputs: JSONObject | None = None) -> list[PlannedCall]:
     """Return the calls that a run with these inputs would make, in the order of the source; nothing is called.
 
     What follows from the inputs is computed: arguments, and conditions, so that a branch that will not be taken is left
@@ -89,7 +90,7 @@ class _UnknownError(Exception):
 class _Planner:
     """Walks through a workflow with the values that are known before it runs."""
 
-    def __init__(self, workflow: Workflow, source: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, workflow: Workflow, source: str, given: JSONObject) -> None:
         self._lines = source.splitlines()
         self._known = dict(given)
         self._changing = {_root(node.target) for node in walk(workflow) if isinstance(node, Assign)}
@@ -146,9 +147,9 @@ class _Planner:
         args, later = self._arguments(node.arguments)
         return PlannedCall(tool_id=tool, line=node.at.line, args=args, later=later, under=under)
 
-    def _arguments(self, given: Expression | None) -> tuple[dict[str, Any], dict[str, str]]:
+    def _arguments(self, given: Expression | None) -> tuple[JSONDict, dict[str, str]]:
         """Return the arguments that are known, and the expressions of the others."""
-        args: dict[str, Any] = {}
+        args: JSONDict = {}
         later: dict[str, str] = {}
         if isinstance(given, ObjectLiteral) and all(isinstance(each, Entry) for each in given.entries):
             for entry in given.entries:
@@ -170,7 +171,7 @@ class _Planner:
             with suppress(_UnknownError):
                 self._known[name] = self._value(value)
 
-    def _value(self, node: Node) -> Any:
+    def _value(self, node: Node) -> JSONValue:
         """Return the value of an expression of known names; raises _UnknownError."""
         parts = [*walk(node)]
         names = {part.name for part in parts if isinstance(part, Name)}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from toolexec.code.types import CodeResult, ToolCallRecord
 from toolexec.errors import InvalidRequestError, ToolExecError
+from toolexec.model.json_value import JSONObject
 from toolexec.workflow.graph import CallOutcome
 from toolexec.workflow.nodes import NOWHERE, Position
 
@@ -20,7 +21,7 @@ def result_from(data: object) -> CodeResult:
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("ok"), bool):
         raise InvalidRequestError("this is not the result of a run, as --json prints it")
-    found = cast("Mapping[str, Any]", data)
+    found = cast("JSONObject", data)
     try:
         calls = [_call(each) for each in found.get("toolCalls", ())]
         return CodeResult(value=found.get("value"), tool_calls=calls, error=_error(found.get("error")))
@@ -43,7 +44,7 @@ def _place(call: ToolCallRecord) -> Position:
     return Position(line, column, line, column)
 
 
-def _call(data: Mapping[str, Any]) -> ToolCallRecord:
+def _call(data: JSONObject) -> ToolCallRecord:
     at = (int(data["line"]), int(data["column"])) if "line" in data else None
     seconds, args = float(data.get("durationMs", 0)) / 1000, data.get("args")
     value, error = data.get("structured"), _error(data.get("error"))
@@ -51,5 +52,5 @@ def _call(data: Mapping[str, Any]) -> ToolCallRecord:
     return ToolCallRecord(str(data["toolId"]), args, value=value, error=error, duration=seconds, at=at)
 
 
-def _error(data: Mapping[str, Any] | None) -> ToolExecError | None:
+def _error(data: JSONObject | None) -> ToolExecError | None:
     return ToolExecError(str(data["message"]), code=str(data["code"])) if data is not None else None

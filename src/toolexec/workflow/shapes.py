@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from toolexec.errors import ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.schema import Schema
 from toolexec.model.schema_graph import Node, SchemaGraph
 
@@ -394,5 +395,5 @@ def _kinds_of(values: Sequence[object]) -> frozenset[Kind]:
     return frozenset(kind for value in values if (kind := kind_of(value)) is not None) or KINDS
 
 
-def _mapping(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def _mapping(value: object) -> JSONDict:
+    return cast("JSONDict", value) if isinstance(value, dict) else {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError, ToolExecError
-from toolexec.model.json_value import shorten
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, shorten
 from toolexec.model.settings import checked
 from toolexec.model.tool import DRY_RUN, Tool, ToolAnnotations
 from toolexec.run.types import OnError
@@ -45,13 +45,13 @@ class SkillHeader:
     title: str = ""
     version: str = ""
     tags: Sequence[str] = ()
-    output_schema: Mapping[str, Any] | None = None
+    output_schema: JSONObject | None = None
     timeout: float | None = None
     max_tool_calls: int = 0
     max_steps: int = 0
     allowed_tools: Sequence[str] | None = None
     on_error: OnError = "stop"
-    undo: str | Mapping[str, Any] = ""
+    undo: str | JSONObject = ""
     dry_run: str = ""
     read_only: bool | None = None
     idempotent: bool | None = None
@@ -66,8 +66,8 @@ class RecordedCall:
     `retryable`."""
 
     tool: str
-    args: Mapping[str, Any] | None = None
-    result: Any = None
+    args: JSONObject | None = None
+    result: JSONValue = None
     error: str = ""
     retryable: bool = False
 
@@ -83,9 +83,9 @@ class SkillTest:
 
     name: str
     line: int
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: JSONObject = field(default_factory=JSONDict)
     calls: tuple[RecordedCall, ...] = ()
-    returns: Any = None
+    returns: JSONValue = None
     error: str = ""
 
 
@@ -219,9 +219,9 @@ def _test(name: str, line: int, block: Sequence[str]) -> SkillTest:
         ) from error
 
 
-def _bindings(text: str) -> dict[str, Any]:
+def _bindings(text: str) -> JSONDict:
     """Return the names that *text* binds with their values, which must be literals."""
-    data: dict[str, Any] = {}
+    data: JSONDict = {}
     for statement in parse(text).statements:
         if not isinstance(statement, Bind) or statement.name not in _PARTS:
             parts = ", ".join(f"{part} := ..." for part in _PARTS)
@@ -230,5 +230,5 @@ def _bindings(text: str) -> dict[str, Any]:
     return data
 
 
-def _call(data: Mapping[str, Any]) -> RecordedCall:
+def _call(data: JSONObject) -> RecordedCall:
     return RecordedCall(**data)

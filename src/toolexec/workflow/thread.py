@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.errors import CodeError, LimitExceededError, ToolExecError
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.workflow.values import OperationError, TooLargeError, Value
 
 __all__ = ["Entry", "Fault", "Thread"]
 
-Entry: TypeAlias = dict[str, Any]
+Entry: TypeAlias = JSONDict
 """A block that a thread is in: its `kind` (for, while, try, retry, group), the `height` of the stack below it, and what
 it needs to go on. Plain data, but for a `range` that a loop goes over."""
 
@@ -32,7 +31,7 @@ class Fault:
         self.retryable: bool = kind == "fail"
         self.line: int = line
         self.column: int = column
-        self.details: Any = {}
+        self.details: JSONValue = {}
         self.is_final: bool = False
         self.cause: ToolExecError | None = None
 
@@ -95,12 +94,12 @@ class Fault:
         error.__cause__ = self.cause
         return error
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the fault as JSON-able data."""
         return self.to_value() | {"kind": self.kind, "final": self.is_final, "details": self.details}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Fault:
+    def from_dict(cls, data: JSONObject) -> Fault:
         """Return the fault that `to_dict` has written; the original error is not in there."""
         fault = cls(data["message"], data["kind"], data["line"], data["column"])
         fault.code, fault.tool, fault.retryable = data["code"], data["tool"], data["retryable"]
@@ -124,7 +123,7 @@ class Thread:
         self.stack: list[Value] = []
         self.names: dict[str, Value] = {}
         self.blocks: list[Entry] = []
-        self.wait: dict[str, Any] | None = None
+        self.wait: JSONDict | None = None
         """The request whose answer it waits for."""
         self.children: dict[str, Thread] = {}
         self.is_over: bool = False
@@ -141,7 +140,7 @@ class Thread:
             found += [*thread.children.values()]
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the thread without its children as JSON-able data of its own."""
         return {
             "id": self.id,
@@ -157,7 +156,7 @@ class Thread:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], parent: Thread | None) -> Thread:
+    def from_dict(cls, data: JSONObject, parent: Thread | None) -> Thread:
         """Return the thread that `to_dict` has written, as a child of *parent*."""
         thread = cls(data["id"], data["pc"], parent, data["place"])
         thread.number, thread.wait = data["number"], data["wait"]
@@ -174,7 +173,7 @@ def _entry_to_json(entry: Entry) -> Entry:
     return {key: _part_to_json(value) if key in _OWN else value for key, value in entry.items()}
 
 
-def _part_to_json(value: Any) -> Any:
+def _part_to_json(value: JSONValue) -> JSONValue:
     if isinstance(value, range):
         return {"range": _span(value)}
     return None if value is None else [*value]
@@ -184,7 +183,7 @@ def _span(numbers: range) -> list[int]:
     return [numbers.start, numbers.stop, numbers.step]
 
 
-def _entry_from_json(entry: Mapping[str, Any]) -> Entry:
+def _entry_from_json(entry: JSONObject) -> Entry:
     found = {key: [*value] if key in _OWN and isinstance(value, list) else value for key, value in entry.items()}
     if isinstance(values := found.get("values"), dict):
         found["values"] = range(*values["range"])

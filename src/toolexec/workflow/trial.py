@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import RemoteToolError, ToolExecError
-from toolexec.model.json_value import shorten
+from toolexec.model.json_value import JSONDict, JSONValue, shorten
 from toolexec.model.schema import Schema, same_json
 from toolexec.run.large import MAX_STEPS, Budget
 from toolexec.workflow.compiler import compile_workflow
@@ -27,14 +27,14 @@ class TrialOutcome:
 
     test: SkillTest
     problem: str = ""
-    value: Any = None
+    value: JSONValue = None
 
     @property
     def ok(self) -> bool:
         """Whether the skill did what the test expects."""
         return not self.problem
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the outcome as JSON-able data."""
         return {"test": self.test.name, "line": self.test.line, "ok": self.ok, "problem": self.problem}
 
@@ -77,7 +77,7 @@ class _NotRecordedError(Exception):
     """A call that no recorded one answers."""
 
 
-def _finish(machine: Machine, left: list[RecordedCall]) -> Any:
+def _finish(machine: Machine, left: list[RecordedCall]) -> JSONValue:
     """Run to the end with recorded results; raises the workflow's own error, or _NotRecordedError."""
     while not isinstance(outcome := _advance(machine), Finished):
         for call in outcome.calls:

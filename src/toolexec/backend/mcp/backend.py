@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import anyio
 import pydantic
@@ -36,7 +35,7 @@ from toolexec.model.binding import BindingKind, MCPBinding
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import NotJSONError, own_args
+from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args
 from toolexec.model.tool import Tool
 
 __all__ = ["MCPBackend"]
@@ -70,7 +69,7 @@ class MCPBackend:
     def status(self) -> BackendStatus:
         """Return how the server is."""
         reason = self._connection.reason if self.enabled else "switched off"
-        where: dict[str, Any] = {"transport": self.server.transport if self.server.url else "stdio"}
+        where: JSONDict = {"transport": self.server.transport if self.server.url else "stdio"}
         return BackendStatus(
             name=self.name,
             kind="mcp",
@@ -173,7 +172,7 @@ class MCPBackend:
         return client
 
     async def _call(
-        self, client: Client, name: str, args: Mapping[str, Any] | None, report: ProgressFnT | None
+        self, client: Client, name: str, args: JSONObject | None, report: ProgressFnT | None
     ) -> CallToolResult:
         wire = self._connection.wire
         try:

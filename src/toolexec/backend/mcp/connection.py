@@ -25,6 +25,7 @@ from toolexec.backend.mcp.stdio import StdioTransport
 from toolexec.backend.mcp.transport import WatchedTransport, Wire, open_http, open_sse
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import BackendUnavailableError
+from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
@@ -147,9 +148,9 @@ class MCPConnection:
         faults, self._wire.faults = self._wire.faults, {}
         return faults
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> JSONDict:
         """Facts worth showing."""
-        data: dict[str, Any] = {"restarts": self.restarts} if self.restarts else {}
+        data: JSONDict = {"restarts": self.restarts} if self.restarts else {}
         if self._client is not None:
             if self._stdio is not None:
                 data["pid"] = self._stdio.pid

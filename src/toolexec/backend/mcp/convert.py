@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from mcp_types import CallToolResult
 from mcp_types import Tool as SDKTool
@@ -12,6 +11,7 @@ from mcp_types import Tool as SDKTool
 from toolexec.errors import ToolExecError
 from toolexec.model.content import ToolReply
 from toolexec.model.ids import clean_segment
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
 __all__ = ["convert_reply", "convert_tools"]
@@ -53,7 +53,7 @@ def convert_tools(tools: Iterable[SDKTool], namespace: str) -> tuple[dict[str, T
 
 def convert_reply(result: CallToolResult) -> ToolReply:
     """Return the reply with every content part as it came."""
-    content: list[dict[str, Any]] = [
+    content: list[JSONDict] = [
         part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content
     ]
     return ToolReply(

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from toolexec.backend.mcp.config import MCPServer, MCPTransport
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import clean_segment
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = ["misspelt_keys", "read_mcp_server", "read_mcp_servers", "server_table"]
 
@@ -74,7 +74,7 @@ _TRANSPORTS: Mapping[str, MCPTransport] = {
 }
 
 
-def server_table(data: Any) -> tuple[tuple[str, ...], Any]:
+def server_table(data: JSONValue) -> tuple[tuple[str, ...], JSONValue]:
     """Return where the servers are in the data of a file, and what is there: `mcpServers` or `servers`, at the top or
     in `mcp`; else nothing and None.
     """
@@ -114,7 +114,7 @@ def read_mcp_servers(path: str | Path, *, secrets: SecretResolver | None = None)
     return found
 
 
-def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
+def misspelt_keys(entry: JSONObject) -> dict[str, str]:
     """Return the unknown keys of a server that are close to a known one, each with that one."""
     found: dict[str, str] = {}
     for key in entry:
@@ -126,7 +126,7 @@ def misspelt_keys(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_mcp_server(
-    name: str, entry: Any, *, where: str, directory: Path, secrets: SecretResolver | None = None
+    name: str, entry: JSONValue, *, where: str, directory: Path, secrets: SecretResolver | None = None
 ) -> MCPServer:
     """Return one server of an `mcpServers` table.
 
@@ -146,7 +146,7 @@ class _EntryError(ConfigurationError):
     """What is wrong with an entry, as the end of a sentence that begins with its name."""
 
 
-def _read(name: str, entry: Any, directory: Path, secrets: SecretResolver | None) -> MCPServer:
+def _read(name: str, entry: JSONValue, directory: Path, secrets: SecretResolver | None) -> MCPServer:
     if not isinstance(entry, Mapping):
         raise _EntryError("must be an object")
     for key, close in misspelt_keys(entry).items():
@@ -180,26 +180,26 @@ def _located(directory: Path, cwd: str, secrets: SecretResolver | None) -> str |
     return cwd if begins_later else directory / cwd
 
 
-def _typed(entry: Mapping[str, Any], key: str, kind: type) -> Any:
+def _typed(entry: JSONObject, key: str, kind: type) -> JSONValue:
     value = entry.get(key)
     if value is not None and not isinstance(value, kind):
         raise ConfigurationError(f"{key} must be of type {kind.__name__}")
     return value
 
 
-def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
+def _strings(entry: JSONObject, key: str) -> list[str]:
     values = _typed(entry, key, list) or []
     if not all(isinstance(value, str | int | float) for value in values):
         raise ConfigurationError(f"{key} must be a list of strings")
     return [_text(value) for value in values]
 
 
-def _text_map(entry: Mapping[str, Any], key: str) -> dict[str, str]:
+def _text_map(entry: JSONObject, key: str) -> dict[str, str]:
     values = _typed(entry, key, dict) or {}
     if not all(isinstance(value, str | int | float) for value in values.values()):
         raise ConfigurationError(f"{key} must map names to strings")
     return {name: _text(value) for name, value in values.items()}
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)

@@ -10,6 +10,8 @@ from mcp import Client
 from mcp_types import Tool as SDKTool
 from mcp_types.methods import SERVER_RESULTS
 
+from toolexec.model.json_value import JSONDict
+
 __all__ = ["Listing", "read_listing", "screen_tools"]
 
 MAX_PAGES: Final = 1000
@@ -50,7 +52,7 @@ def _cut(found: Listing, why: str) -> Listing:
     return found
 
 
-def screen_tools(result: dict[str, Any]) -> dict[str, str]:
+def screen_tools(result: JSONDict) -> dict[str, str]:
     """Take invalid MCP tools out of a `tools/list` result, so that the others of the page are not lost with them;
     returns what is wrong with each."""
     tools = result.get("tools")

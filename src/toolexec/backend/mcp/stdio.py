@@ -23,6 +23,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.errors.extras import unix_needed
+from toolexec.model.json_value import JSONDict
 from toolexec.process.stream import Pipes
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _answered_request(line: bytes) -> int | None:
         data = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    request_id = cast("dict[str, Any]", data).get("id") if isinstance(data, dict) and "method" not in data else None
+    request_id = cast("JSONDict", data).get("id") if isinstance(data, dict) and "method" not in data else None
     return request_id if type(request_id) is int else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import anyio
 from mcp import Client
@@ -24,6 +23,8 @@ from mcp_types import (
     TaskMetadata,
 )
 
+from toolexec.model.json_value import JSONDict
+
 __all__ = ["call_as_task", "wrap_task"]
 
 _TASK_KEY = "toolexec/task"
@@ -32,16 +33,14 @@ _LONGEST_PAUSE = 5.0
 _CANCEL_PATIENCE = 2.0
 
 
-def wrap_task(result: dict[str, Any]) -> None:
+def wrap_task(result: JSONDict) -> None:
     """Make the answer that announces a task one that the SDK accepts for `tools/call`: it knows no tasks there."""
     if "content" not in result and isinstance(result.get("task"), dict):
         result["_meta"] = {**(result.get("_meta") or {}), _TASK_KEY: result.pop("task")}
         result["content"] = []
 
 
-async def call_as_task(
-    client: Client, name: str, args: dict[str, Any], report: ProgressFnT | None = None
-) -> CallToolResult:
+async def call_as_task(client: Client, name: str, args: JSONDict, report: ProgressFnT | None = None) -> CallToolResult:
     """Return the result of a tool that only runs as a task. Each change of its status is reported as progress;
     cancelling cancels the task on the server.
     """

@@ -28,6 +28,7 @@ from toolexec.model.binding import BindingKind, ProviderBinding
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
@@ -86,7 +87,7 @@ class SourceBackend:
     def status(self) -> BackendStatus:
         """Return how the provider is; `info` has the number of calls and of errors, the median latency of the last 100
         in milliseconds, and the last error, beside what the source says."""
-        info: dict[str, Any] = {"provider": self.source.kind, **self.source.info(), **self._figures.info()}
+        info: JSONDict = {"provider": self.source.kind, **self.source.info(), **self._figures.info()}
         return BackendStatus(
             name=self.name,
             kind="provider",

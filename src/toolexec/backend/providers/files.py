@@ -6,17 +6,18 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["read_definition_file"]
 
 _MAX_BYTES: Final = 4 << 20
 
 
-def read_definition_file(path: str | Path, where: str) -> dict[str, Any]:
+def read_definition_file(path: str | Path, where: str) -> JSONDict:
     """Return the mapping in a TOML, YAML or JSON file, which has at most 4 MiB; what its name ends with says which.
 
     Raises ConfigurationError, which begins with *where*, and MissingExtraError for YAML without PyYAML.
@@ -37,7 +38,7 @@ def read_definition_file(path: str | Path, where: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _parsed(text: str, suffix: str) -> Any:
+def _parsed(text: str, suffix: str) -> JSONValue:
     if suffix == ".toml":
         return tomllib.loads(text)
     if suffix == ".json":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, Protocol, TypedDict
+from typing import Final, Protocol, TypedDict
 
 from toolexec.backend.plugins import BACKENDS, load_plugin, plugin_names
 from toolexec.backend.providers.backend import SourceBackend
@@ -13,6 +12,7 @@ from toolexec.backend.providers.source import Source
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import check_settings, unknown_setting
 
 __all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "provider_kinds", "source_of"]
@@ -46,14 +46,14 @@ _COMMON: Final = tuple(ProviderSettings.__annotations__)
 class MakeSource(Protocol):
     """Makes a source from settings, such as those of a `[providers.NAME]` block."""
 
-    def __call__(self, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> Source:
+    def __call__(self, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> Source:
         """Return the source of provider *name*; references in the settings are filled in by *secrets* when they are
         needed, and are plain text without it. Raises ConfigurationError for settings that cannot work, naming each
         unknown one with the nearest that there is, and MissingExtraError."""
         ...
 
 
-def source_of(kind: str, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> Source:
+def source_of(kind: str, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> Source:
     """Return the source that *settings* describe. Raises ConfigurationError and MissingExtraError."""
     make = _make_of(kind, name)
     if kind in PROVIDER_KINDS:
@@ -86,12 +86,12 @@ def _make_of(kind: str, name: str) -> MakeSource:
     return load_plugin(BACKENDS, kind)
 
 
-def provider_backend(kind: str, name: str, settings: Mapping[str, Any]) -> SourceBackend:
+def provider_backend(kind: str, name: str, settings: JSONObject) -> SourceBackend:
     """Return the backend of provider *name*; *settings* are those of its kind and `ProviderSettings`.
 
     Nothing is read or started yet. Raises ConfigurationError and MissingExtraError.
     """
-    common: dict[str, Any] = {key: value for key, value in settings.items() if key in _COMMON}
+    common: JSONDict = {key: value for key, value in settings.items() if key in _COMMON}
     own = {key: value for key, value in settings.items() if key not in _COMMON}
     check_settings(f"provider {name}", ProviderSettings, common)
     secrets = common.pop("secrets", None)

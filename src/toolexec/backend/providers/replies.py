@@ -14,7 +14,7 @@ from typing import Any, Final
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply, audio, image
-from toolexec.model.json_value import to_json
+from toolexec.model.json_value import JSONDict, to_json
 from toolexec.net.http import HTTPResponse
 
 __all__ = ["failure_of", "is_json", "value_of"]
@@ -75,7 +75,7 @@ def failure_of(name: str, response: HTTPResponse, hide: Scrubber) -> RemoteToolE
     phrase = responses.get(status, "")
     excerpt = hide.text((_text(response) or "")[: 2 * _EXCERPT])[:_EXCERPT].strip()
     hint = _HINTS.get(status, "the service failed; try again later" if status >= 500 else "")
-    details: dict[str, Any] = {"status": status, "body": excerpt}
+    details: JSONDict = {"status": status, "body": excerpt}
     if is_json(response) and len(response.body) <= _EXCERPT:
         with suppress(RemoteToolError):
             details["body"] = hide.value(_json(response))

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
 __all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source"]
@@ -58,6 +59,6 @@ class Source(Protocol):
         """Free connections and end processes, also when called twice or before `load`."""
         ...
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return what is worth showing in the backend's status: where it is, which version. No secrets."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +11,7 @@ from rich.text import Text
 from toolexec.cli.building import prepare_sandbox, watch_build
 from toolexec.cli.demo.stage import Outcome, Stage
 from toolexec.cli.tables import duration_text, plain_table, value_text
+from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.code.types import CodeResult
@@ -64,7 +65,7 @@ def _size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode())
 
 
-def _comparison(result: CodeResult, data: dict[str, Any]) -> Table:
+def _comparison(result: CodeResult, data: JSONDict) -> Table:
     without, within = data["withoutCode"], data["withCode"]
     table = plain_table(
         ("What the model pays", {}),

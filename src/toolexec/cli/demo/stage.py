@@ -20,6 +20,7 @@ from toolexec.cli.session import Session
 from toolexec.cli.tables import duration_text
 from toolexec.cli.terminal import Screen
 from toolexec.exec import Exec
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["Outcome", "Stage", "Step"]
 
@@ -43,7 +44,7 @@ class Stage:
         self.repository = repository
         self._pause = pause
         self._started = perf_counter()
-        self._record: list[dict[str, Any]] = []
+        self._record: list[JSONDict] = []
 
     def welcome(self, steps: int) -> None:
         """Say what is going to happen."""

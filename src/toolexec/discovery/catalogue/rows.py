@@ -21,6 +21,7 @@ from toolexec.model.binding import (
     ProviderBinding,
     binding_from_dict,
 )
+from toolexec.model.json_value import JSONDict
 from toolexec.model.sharing import shared_tags, shared_text
 from toolexec.model.tool import Icon, Tool, ToolAnnotations, shared_annotations
 
@@ -56,7 +57,7 @@ _VALUES: Final = {letter: value for value, letter in _LETTERS.items()}
 def row_of(tool: Tool, bindings: Sequence[Binding]) -> Row:
     """Return the row of a tool."""
     first = bindings[0]
-    rest: dict[str, Any] = {}
+    rest: JSONDict = {}
     hints = tool.annotations
     values = (hints.read_only, hints.idempotent, hints.destructive, hints.open_world)
     if hints.title or any(type(value) is not bool and value is not None for value in values):

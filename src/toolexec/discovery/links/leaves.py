@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.patterns import lazy_pattern
 from toolexec.model.secret_keys import is_telling
 
@@ -54,12 +55,12 @@ class Argument:
 
     names: tuple[str, ...]
     required: bool
-    node: dict[str, Any]
+    node: JSONDict
     kind: str = ""
     many: bool = False
     description: str = ""
     secret: bool = False
-    items: dict[str, Any] = field(default_factory=dict[str, Any])
+    items: JSONDict = field(default_factory=JSONDict)
 
     @property
     def name(self) -> str:
@@ -83,7 +84,7 @@ def leaves_of(text: str) -> list[Leaf]:
     """
     root = _parse(text)
     found: dict[str, Leaf] = {}
-    todo: list[tuple[Any, str, tuple[str, ...], str]] = [(root, "", (), "")]
+    todo: list[tuple[JSONValue, str, tuple[str, ...], str]] = [(root, "", (), "")]
     for node, path, containers, outer in todo:
         if len(found) >= _MAX_LEAVES:
             break
@@ -115,7 +116,7 @@ def leaves_of(text: str) -> list[Leaf]:
     return list(found.values())
 
 
-def _add(found: dict[str, Leaf], node: dict[str, Any], kind: str, path: str, names: tuple[str, ...], hint: str) -> None:
+def _add(found: dict[str, Leaf], node: JSONDict, kind: str, path: str, names: tuple[str, ...], hint: str) -> None:
     if "enum" not in node and "const" not in node and path not in found and len(found) < _MAX_LEAVES:
         name = names[-1] if names else ""
         found[path] = Leaf(path, name, names[:-1], kind, _text(node, "format"), _text(node, "pattern"), hint)
@@ -131,12 +132,12 @@ def arguments_of(text: str) -> list[Argument]:
     """Return the arguments of a tool, those of objects by themselves, required ones first; at most 120."""
     root = _parse(text)
     found: list[Argument] = []
-    todo: list[tuple[Any, tuple[str, ...], bool]] = [(root, (), True)]
+    todo: list[tuple[JSONValue, tuple[str, ...], bool]] = [(root, (), True)]
     for node, names, required in todo:
         resolved, _ = _resolved(node, root)
         if resolved is None:
             continue
-        properties: dict[str, Any] = {}
+        properties: JSONDict = {}
         needed: set[str] = set()
         for part in (resolved, *_conjunction(resolved, root)):
             properties |= dict(islice(_mapping(part, "properties").items(), _MAX_MEMBERS))
@@ -152,7 +153,7 @@ def arguments_of(text: str) -> list[Argument]:
     return sorted(found, key=lambda argument: not argument.required)
 
 
-def _argument(node: object, resolved: dict[str, Any], root: object, names: tuple[str, ...], required: bool) -> Argument:
+def _argument(node: object, resolved: JSONDict, root: object, names: tuple[str, ...], required: bool) -> Argument:
     """Return one argument; of alternatives it has the type of the first that is not null."""
     effective = resolved
     if not _kind(resolved):
@@ -175,11 +176,11 @@ def _argument(node: object, resolved: dict[str, Any], root: object, names: tuple
     return Argument(names, required, merged, kind, many, description, secret, items)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> JSONValue:
     return json.loads(text) if len(text) <= _MAX_TEXT else None
 
 
-def _resolved(node: object, root: object) -> tuple[dict[str, Any] | None, str]:
+def _resolved(node: object, root: object) -> tuple[JSONDict | None, str]:
     """Return the subschema that *node* stands for, and the name under which it is kept, if it is a reference."""
     named = ""
     for _ in range(_MAX_LINKS):
@@ -194,7 +195,7 @@ def _resolved(node: object, root: object) -> tuple[dict[str, Any] | None, str]:
     return None, ""
 
 
-def _pointed(root: object, reference: str) -> Any:
+def _pointed(root: object, reference: str) -> JSONValue:
     node = root
     for escaped in unquote(reference).split("/")[1:]:
         step = escaped.replace("~1", "/").replace("~0", "~")
@@ -202,14 +203,14 @@ def _pointed(root: object, reference: str) -> Any:
     return node
 
 
-def _parts(node: dict[str, Any]) -> Iterator[Any]:
+def _parts(node: JSONDict) -> Iterator[JSONValue]:
     for key in _ALSO:
         parts = node.get(key)
         if isinstance(parts, list):
             yield from parts[:_MAX_PARTS]
 
 
-def _conjunction(node: dict[str, Any], root: object) -> Iterator[dict[str, Any]]:
+def _conjunction(node: JSONDict, root: object) -> Iterator[JSONDict]:
     """Yield the subschemas that must hold as well."""
     parts = node.get("allOf")
     for part in parts[:_MAX_PARTS] if isinstance(parts, list) else ():
@@ -218,7 +219,7 @@ def _conjunction(node: dict[str, Any], root: object) -> Iterator[dict[str, Any]]
             yield resolved
 
 
-def _kind(node: dict[str, Any]) -> str:
+def _kind(node: JSONDict) -> str:
     """Return the type, or the first one that is not null; empty when there is none."""
     kind = node.get("type")
     if isinstance(kind, str):
@@ -229,16 +230,16 @@ def _kind(node: dict[str, Any]) -> str:
     return ""
 
 
-def _mapping(node: dict[str, Any], key: str) -> dict[str, Any]:
+def _mapping(node: JSONDict, key: str) -> JSONDict:
     value = node.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _required(node: dict[str, Any]) -> set[str]:
+def _required(node: JSONDict) -> set[str]:
     listed = node.get("required")
     return {name for name in listed[:_MAX_MEMBERS] if isinstance(name, str)} if isinstance(listed, list) else set()
 
 
-def _text(node: dict[str, Any], key: str) -> str:
+def _text(node: JSONDict, key: str) -> str:
     value = node.get(key)
     return value[:500] if isinstance(value, str) else ""

@@ -6,10 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Final, TypeGuard
 
 from toolexec.discovery.links.leaves import PATH, property_name
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["Observations", "Observed"]
 
@@ -33,7 +34,7 @@ class Observed:
     seen: int
     of: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data."""
         return {
             "producer": self.producer_id,
@@ -116,11 +117,11 @@ class Observations:
             of=max(self._calls.get(consumer, 0), seen),
         )
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> JSONDict:
         """Everything as JSON-able data, for `load`."""
         return {"format": _FORMAT, "links": [observed.to_dict() for observed in self.all()]}
 
-    def load(self, data: Mapping[str, Any]) -> None:
+    def load(self, data: JSONObject) -> None:
         """Add what `dump` gave to what is known. Raises ConfigurationError, with nothing added, for anything else."""
         links = data.get("links") if isinstance(data, Mapping) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if not isinstance(links, list) or data.get("format") != _FORMAT:
@@ -138,7 +139,7 @@ class Observations:
 
 
 def _loaded(link: object, place: int) -> Observed:
-    parts: dict[str, Any] = link if isinstance(link, dict) else {}
+    parts: JSONDict = link if isinstance(link, dict) else {}
     producer, path, tool, argument = (parts.get(key) for key in ("producer", "path", "tool", "argument"))
     seen, of = parts.get("seen"), parts.get("of")
     if not (_is_text(producer) and _is_text(path) and _is_text(tool) and _is_text(argument)):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.discovery.index import Index
 from toolexec.discovery.links.links import Links, VisibleID
 from toolexec.discovery.links.producer import Producer
 from toolexec.discovery.links.profile import Input
 from toolexec.errors import ConfigurationError, ToolNotFoundError
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 MAX_CHAIN_DEPTH: Final = 6
 """The most producers in a row that a plan may be asked for."""
 
-Examples: TypeAlias = Callable[[str], Mapping[str, Any]]
+Examples: TypeAlias = Callable[[str], JSONObject]
 """Arguments that a tool was documented with."""
 
 _MAX_CALLS: Final = 8
@@ -57,14 +58,14 @@ class MissingArgument:
 
     name: str
     tool_id: str
-    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    schema: JSONObject = field(default_factory=JSONDict)
     places: tuple[Place, ...] = ()
     producers: tuple[Producer, ...] = ()
     example: object = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the same as JSON-able data, without what is empty."""
-        data: dict[str, Any] = {"name": self.name, "tool": self.tool_id, "schema": dict(self.schema)}
+        data: JSONDict = {"name": self.name, "tool": self.tool_id, "schema": dict(self.schema)}
         data["steps"] = sorted({number for number, _ in self.places})
         if self.producers:
             data["producers"] = [producer.to_dict() for producer in self.producers]
@@ -78,7 +79,7 @@ class PlannedCall:
     """One call; its arguments have references (`{"$ref": "steps.0.items[0].id"}`) to the results of earlier calls."""
 
     tool_id: str
-    args: dict[str, Any]
+    args: JSONDict
 
 
 @dataclass(slots=True)
@@ -123,7 +124,7 @@ def plan_chain(
     return work.plan
 
 
-def set_argument(args: dict[str, Any], names: Sequence[str], value: object) -> None:
+def set_argument(args: JSONDict, names: Sequence[str], value: object) -> None:
     """Put *value* where *names* lead to, in objects that are made where there are none."""
     for name in names[:-1]:
         inner = args.get(name)
@@ -133,7 +134,7 @@ def set_argument(args: dict[str, Any], names: Sequence[str], value: object) -> N
     args[names[-1]] = value
 
 
-def literal(value: object, level: int = 0) -> Any:
+def literal(value: object, level: int = 0) -> JSONValue:
     """Return a copy of *value* in which nothing is taken for a reference."""
     if isinstance(value, Mapping):
         if (len(value) == 1 and next(iter(value)) in _REFERRING) or level >= _MAX_DEPTH:
@@ -155,7 +156,7 @@ class _Planning:
         self._visible = visible
         self._examples = examples
         self._numbers: dict[str, int] = {}
-        self._values: dict[_Slot, Any] = {}
+        self._values: dict[_Slot, JSONValue] = {}
         self._due: set[_Slot] = set()
         self._open: dict[_Slot, int] = {}
         self._known: dict[tuple[str, str], list[Producer]] = {}
@@ -164,7 +165,7 @@ class _Planning:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def call(self, tool: Tool, depth: int, above: tuple[str, ...], given: Mapping[str, Any]) -> int:
+    def call(self, tool: Tool, depth: int, above: tuple[str, ...], given: JSONObject) -> int:
         """Plan a call of *tool*, after those that it needs; gives its number."""
         args = {name: literal(value) for name, value in given.items()}
         inputs = self._links.inputs(tool)
@@ -193,7 +194,7 @@ class _Planning:
 
     def _value(
         self, tool: Tool, taken: Input, depth: int, above: tuple[str, ...], used: dict[tuple[int, str], int]
-    ) -> Any:
+    ) -> JSONValue:
         """Return a value for one argument: one that is there, a constant, or a reference; `_NOTHING` if there is
         none."""
         slot = _slot(tool, taken)
@@ -217,7 +218,7 @@ class _Planning:
 
     def _reference(
         self, tool: Tool, taken: Input, producer: Producer, step: int, used: dict[tuple[int, str], int]
-    ) -> Any:
+    ) -> JSONValue:
         path, many = producer.path or "@", taken.argument.many
         item = used.get((step, path), 0)  # two arguments of one call are not to be the same thing
         used[step, path] = item + 1
@@ -256,7 +257,7 @@ class _Planning:
 
     # -- constants ----------------------------------------------------------------------------------------------
 
-    def _constant(self, tool: Tool, taken: Input, *, is_goal: bool) -> Any:
+    def _constant(self, tool: Tool, taken: Input, *, is_goal: bool) -> JSONValue:
         """Return a value that is safe to give without asking: the only possible one, the default, and for read-only
         tools before the goal the first of a few possible ones, or a documented one that finds nothing in particular."""
         node = taken.argument.node
@@ -277,7 +278,7 @@ class _Planning:
             return _NOTHING if example is None else literal(example)
         return _NOTHING
 
-    def _example(self, tool: Tool, taken: Input) -> Any:
+    def _example(self, tool: Tool, taken: Input) -> JSONValue:
         listed = taken.argument.node.get("examples")
         if isinstance(listed, list) and listed:
             return listed[0] if _is_small(listed[0]) else None
@@ -372,7 +373,7 @@ def _slot(tool: Tool, taken: Input) -> _Slot:
     return (tool.namespace, taken.slot, kind) if taken.slot else (tool.id, taken.name, "")
 
 
-def _at(values: object, names: Sequence[str]) -> Any:
+def _at(values: object, names: Sequence[str]) -> JSONValue:
     for name in names:
         if not isinstance(values, Mapping) or name not in values:
             return _NOTHING
@@ -380,7 +381,7 @@ def _at(values: object, names: Sequence[str]) -> Any:
     return values
 
 
-def _bounded(taken: Input) -> dict[str, Any]:
+def _bounded(taken: Input) -> JSONDict:
     """Return the argument's subschema, or its type and description when it is long."""
     text = json.dumps(taken.argument.node)
     if len(text) <= _MAX_SCHEMA:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["LinkSource", "Producer"]
 
@@ -44,9 +46,9 @@ class Producer:
             path = f"{whole} && to_string({whole})"
         return {"$ref": f"steps.{step}{'' if not path or path.startswith('[') else '.'}{path}"}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the producer as JSON-able data; without `path` where that is not known."""
-        data: dict[str, Any] = {"tool": self.tool_id}
+        data: JSONDict = {"tool": self.tool_id}
         if self.path is not None:
             data["path"] = self.path
         return data | {"score": round(self.score, 3), "source": self.source, "reason": self.reason}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.links.leaves import Argument, Leaf, arguments_of, leaves_of
 from toolexec.discovery.links.names import (
@@ -23,6 +23,7 @@ from toolexec.discovery.links.names import (
     parse_tool_name,
 )
 from toolexec.discovery.links.vocabulary import CONTENT, OWNERS, PORTABLE
+from toolexec.model.json_value import JSONValue
 from toolexec.model.tool import Tool
 
 __all__ = ["Input", "Output", "input_called", "inputs_of", "outputs_of"]
@@ -240,5 +241,5 @@ def _fieldless(entity: str, kind: str, hinted: str, weight: float) -> Iterator[t
             yield f"{owner}/{field}", base * sure * (0.6 if hinted and hinted != field else 1.0)
 
 
-def _text(value: Any) -> str:
+def _text(value: JSONValue) -> str:
     return value[:500] if isinstance(value, str) else ""

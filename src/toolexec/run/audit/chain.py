@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from toolexec.errors import AuditError
+from toolexec.model.json_value import JSONDict
 from toolexec.version import __version__
 
 __all__ = ["NO_HASH", "Header", "Position", "Tail", "read_line", "seal", "stamp", "unsealed"]
@@ -46,7 +47,7 @@ class Header:
         return cls(log=secrets.token_hex(8), args_key="" if key else secrets.token_hex(32), keyed=bool(key))
 
     @classmethod
-    def read(cls, record: dict[str, Any]) -> Header | None:
+    def read(cls, record: JSONDict) -> Header | None:
         """Return the header in a record, if it is one."""
         log, args_key = record.get("log"), record.get("args_key")
         if record.get("kind") != "log" or not isinstance(log, str) or not isinstance(args_key, str):
@@ -76,7 +77,7 @@ class Position:
 class Tail:
     """A record as it was read: its data, and the hash that it ends with."""
 
-    data: dict[str, Any]
+    data: JSONDict
     hash: str
 
     @property
@@ -140,7 +141,7 @@ def unsealed(line: bytes, key: bytes | None, *, check: bool = True) -> tuple[Tai
         return None, "the line is not a record"
     try:
         data = json.loads(line)
-        tail = Tail(data=cast("dict[str, Any]", data), hash=mark.decode("ascii"))
+        tail = Tail(data=cast("JSONDict", data), hash=mark.decode("ascii"))
         _ = tail.following
     except (ValueError, TypeError, KeyError, RecursionError):
         return None, "the line is not a record"

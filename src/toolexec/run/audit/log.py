@@ -6,14 +6,15 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import quote
 
 from toolexec.errors import AuditError, ConfigurationError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
 from toolexec.run.audit.chain import Header, stamp, unsealed
@@ -27,7 +28,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]
 AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 
-Wanted: TypeAlias = Callable[[dict[str, Any]], bool]
+Wanted: TypeAlias = Callable[[JSONDict], bool]
 
 _BLOCK: Final = 256 * 1024
 _SQLITE: Final = (".db", ".sqlite", ".sqlite3")
@@ -110,7 +111,7 @@ class AuditLog:
         lines = JsonLines(place, key, directory, sync=sync == "always", max_bytes=max_bytes, keep=keep)
         return cls(place, lines, key, args, redact)
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: JSONObject) -> None:
         """Write one record of your own; `v`, `seq`, `time`, `prev` and `hash` are added. Raises AuditError."""
         self.write(inside({"kind": "note", **record}))
 
@@ -146,7 +147,7 @@ class AuditLog:
         """Whether something that was done is not in the log yet."""
         return bool(self._owed)
 
-    def args_part(self, args: Mapping[str, Any] | None, schema: Mapping[str, Any] | None) -> str:
+    def args_part(self, args: JSONObject | None, schema: JSONObject | None) -> str:
         """Return what is kept of a call's arguments, as the inside of a record with a comma before it; *schema* marks
         secrets."""
         if self.args == "digest":
@@ -184,7 +185,7 @@ def format_of(path: Path) -> AuditFormat:
     return "sqlite" if path.suffix.lower() in _SQLITE else "jsonl"
 
 
-def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> list[dict[str, Any]]:
+def read_last(path: str | Path, count: int, wanted: Wanted = lambda _: True) -> list[JSONDict]:
     """Return the last *count* records that are *wanted*, the oldest first; lines that are not records are left out.
 
     Raises AuditError when the log cannot be read.
@@ -199,9 +200,9 @@ class AuditReader:
         self._path = Path(path)
         self._seq = seq
 
-    def more(self) -> list[dict[str, Any]]:
+    def more(self) -> list[JSONDict]:
         """Return those since the last time, the oldest first. Raises AuditError when the log cannot be read."""
-        found: list[dict[str, Any]] = []
+        found: list[JSONDict] = []
         for data in _backwards(self._path):
             if data["seq"] <= self._seq:
                 break
@@ -211,7 +212,7 @@ class AuditReader:
         return found[::-1]
 
 
-def _backwards(path: Path) -> Iterator[dict[str, Any]]:
+def _backwards(path: Path) -> Iterator[JSONDict]:
     """Yield all records, the youngest first."""
     try:
         for line in _rows(path) if format_of(path) == "sqlite" else _lines(path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from hashlib import blake2s
 from typing import Any, Final, cast
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import PolicyError, RateLimitedError, ToolExecError
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, to_json_lossy
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import Redactor
 from toolexec.run.types import Result
@@ -41,7 +40,7 @@ _encoder: Final = cast("Any", json.encoder)
 _pieces: Final = _encoder.c_make_encoder(None, _refuse, _encoder.encode_basestring, None, ":", ",", True, False, False)
 
 
-def inside(facts: Mapping[str, Any]) -> str:
+def inside(facts: JSONObject) -> str:
     """Facts as the inside of a JSON object, without those that are empty; long strings are cut."""
     kept = {key: _cut(value) for key, value in facts.items() if value not in ("", None, (), [])}
     return _encode(kept)[1:-1]
@@ -69,12 +68,12 @@ def canonical(value: Any) -> bytes:
         return "".join(_pieces(to_json_lossy(value), 0)).encode()
 
 
-def args_digest(args: Mapping[str, Any] | None, key: bytes) -> str:
+def args_digest(args: JSONObject | None, key: bytes) -> str:
     """Return the digest of a call's arguments: the same for the same arguments, and only in one log."""
     return blake2s(canonical(args or {}), key=key).hexdigest()
 
 
-def redacted_args(args: Mapping[str, Any] | None, redact: Redactor, schema: Mapping[str, Any] | None) -> str:
+def redacted_args(args: JSONObject | None, redact: Redactor, schema: JSONObject | None) -> str:
     """Return the arguments without secrets as JSON; of more than 2 KiB the size and the first 1 KiB, so that a record
     fits a page.
     """
@@ -133,7 +132,7 @@ def outcome_part(error: BaseException | None, seconds: float, redact: Redactor) 
     """Return how it ended and how long it took; of a refusal also by which rule and why."""
     if error is None:
         return f'"outcome":"ok","duration_ms":{seconds * 1000:.3f}'
-    facts: dict[str, Any] = {"outcome": outcome_of(error)}
+    facts: JSONDict = {"outcome": outcome_of(error)}
     if isinstance(error, PolicyError | RateLimitedError):
         rule = error.details.get("rule")
         facts["rule"] = redact.text(rule) if isinstance(rule, str) else None

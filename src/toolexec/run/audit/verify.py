@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from toolexec.errors import AuditError
+from toolexec.model.json_value import JSONDict
 from toolexec.run.audit.anchor import Head, default_key, head_in, heads_of, state_directory
 from toolexec.run.audit.chain import NO_HASH, Header, Tail, unsealed
 from toolexec.run.audit.jsonl import older_files
@@ -58,7 +59,7 @@ class VerifyReport:
         """Whether nothing is wrong."""
         return not self.problems
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the report as JSON-able data."""
         return {
             "ok": self.ok,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ToolExecError
 from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.redaction import has_secret_marks
 from toolexec.model.settings import checked
@@ -74,7 +75,7 @@ class _Known(NamedTuple):
     entry: Registered
     text: str
     quick: bool
-    schema: Mapping[str, Any] | None
+    schema: JSONObject | None
 
 
 class _Audited(ObserverLayer):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from toolexec.errors import ConfigurationError, InvalidResultError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply, text
+from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.excerpt import end_within, excerpt, size
@@ -72,9 +72,9 @@ class Budget:
 
     def _cut_reply(self, reply: ToolReply, value: Any, result: Result, origin: Origin) -> ToolReply:
         strings, media = self.max_bytes, self.max_media_bytes
-        content: list[Mapping[str, Any]] = []
+        content: list[JSONObject] = []
         for part in reply.content:
-            shown: Mapping[str, Any] = part
+            shown: JSONObject = part
             cost = size(part)
             if part.get("type") == "text" and isinstance(part.get("text"), str):
                 if cost > strings:
@@ -102,7 +102,7 @@ class Budget:
         note = f"[{cut['characters']:,} of {len(whole):,} characters are cut here; {where}]"
         return f"{pieces['head']}\n{note}\n{pieces['tail']}"
 
-    def _note(self, part: Mapping[str, Any], cost: int, origin: Origin) -> str:
+    def _note(self, part: JSONObject, cost: int, origin: Origin) -> str:
         handle = self.store.keep(dict(part), origin)
         kept = f"it is kept: read_result with handle {handle} has it" if handle else "it is not kept"
         words = " ".join(str(part.get(name, "")) for name in ("type", "mimeType")).strip()

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ConfigurationError, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
@@ -277,7 +278,7 @@ def _repeated(entry: Registered, earlier: Effect) -> Result:
     return Result(entry.tool.id, json.loads(earlier.value), None, 0.0, entry.binding, cached=True)
 
 
-def _args_for(check: Registered, args: Mapping[str, Any], earlier: Effect) -> dict[str, Any]:
+def _args_for(check: Registered, args: JSONObject, earlier: Effect) -> JSONDict:
     """Return the arguments for a tool that checks: those that its schema has."""
     schema = check.tool.input_schema.to_json()
     names = schema.get("properties", {}) if isinstance(schema, Mapping) else {}

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError, ToolExecError
+from toolexec.model.json_value import JSONDict
 from toolexec.runtime.base import (
     LANGUAGES,
     Availability,
@@ -304,7 +305,7 @@ class ContainerBackend:
         self, request: ExecuteRequest, run: Run, began: float, guest: ContainerGuest | None, *, warm: bool
     ) -> CodeResult:
         """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
-        details: dict[str, Any] = {"profile": request.profile, "language": request.language or "python", "warm": warm}
+        details: JSONDict = {"profile": request.profile, "language": request.language or "python", "warm": warm}
         if guest is not None:
             digest = {"digest": guest.image.digest} if guest.image.digest else {}
             details |= {"image": guest.image.name, **digest, "version": guest.version}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,6 +12,7 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.child import to_the_end
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.engine import Container, ContainerEngine, Exit, Image, Killable
@@ -40,7 +40,7 @@ class Run:
     ending: Ending
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     left_out: tuple[str, ...] = ()
-    requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    requests: list[JSONDict] = field(default_factory=list[JSONDict])
     """What it asked of the network."""
     spent: bool = False
     """Whether the guest can run nothing more: it was stopped, has ended, or did not give its files."""
@@ -242,7 +242,7 @@ class ContainerGuest:
         await asyncio.wait({self._gone})
 
 
-def extra_for(language: str, request: ExecuteRequest) -> Mapping[str, Any]:
+def extra_for(language: str, request: ExecuteRequest) -> JSONObject:
     """Return what the guest for *language* receives of a request besides what every guest receives.
 
     A Go program is made compilable here, where its author's line numbers are kept, and compiled in the sandbox.

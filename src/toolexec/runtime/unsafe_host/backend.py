@@ -7,7 +7,7 @@ import logging
 import os
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
@@ -17,6 +17,7 @@ from toolexec.errors import (
     SandboxDeniedError,
     SandboxUnavailableError,
 )
+from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 from toolexec.runtime.base import (
     LANGUAGES,
@@ -186,7 +187,7 @@ class UnsafeHostBackend:
 
     def result(self, request: ExecuteRequest, language: str, version: str, run: Run, began: float) -> CodeResult:
         """Return what came of a run, as the caller gets it; *began* is the `perf_counter()` at its start."""
-        details: dict[str, Any] = {"mode": self.config.mode, "language": language, "version": version}
+        details: JSONDict = {"mode": self.config.mode, "language": language, "version": version}
         if self.config.mode == "interpreter":
             details["note"] = "interpreter is the same as subprocess: code never runs inside of the host's own process"
         if run.left_out:

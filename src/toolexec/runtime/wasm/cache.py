@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.model.json_value import JSONObject
 from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile, cache_directory
 from toolexec.process.steps import BuildStep, OnStep, run_work
 from toolexec.runtime.requirements import normal_requirements
@@ -383,7 +384,7 @@ class _Row:
         )
 
 
-def _component_of(about: Mapping[str, Any]) -> Component | None:
+def _component_of(about: JSONObject) -> Component | None:
     try:
         return Component.from_json(about.get("component"))
     except ValueError:

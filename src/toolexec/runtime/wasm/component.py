@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.model.json_value import JSONDict
 from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.requirements import (
@@ -75,7 +76,7 @@ class Component:
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Module → error of those modules of added packages that could not be imported."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSONDict:
         """Return it as JSON-able data."""
         return {**asdict(self), "requirements": list(self.requirements)}
 
@@ -216,7 +217,7 @@ def _lay_out(work: Path, guest: Path) -> Path:
     return app
 
 
-def _componentize(work: Path, app: Path, built: Path, progress: OnStep | None) -> dict[str, Any]:
+def _componentize(work: Path, app: Path, built: Path, progress: OnStep | None) -> JSONDict:
     """Run the builder; gives what the program in the component reported of itself."""
     options = ["--quiet", "--wit-path", _WORLD, "--world", "sandbox"]
     code, output = run_command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -14,6 +14,7 @@ from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.threads import WorkerThreads
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, judge
@@ -34,10 +35,10 @@ _GRACE_SECONDS: Final = 0.05
 class GuestEnd:
     """How a guest ended: the payload of its `result` message if it gave one, else what stopped it; what it used."""
 
-    payload: Mapping[str, Any] | None = None
+    payload: JSONObject | None = None
     failure: InstanceFailed | InstanceStopped | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    details: JSONDict = field(default_factory=JSONDict)
 
 
 class GuestRuns:

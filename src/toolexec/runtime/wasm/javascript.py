@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult, Output
 from toolexec.errors import ConfigurationError, InvalidRequestError, MissingExtraError, SandboxUnavailableError
+from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.protocol.server import RequestServer
@@ -67,7 +68,7 @@ class ScriptFiles:
         except (_RefusedError, InvalidRequestError) as error:
             return json.dumps({"error": str(error)})
 
-    def _do(self, request: Mapping[str, Any]) -> Any:
+    def _do(self, request: JSONObject) -> Any:
         op, path = request.get("op"), str(request.get("path", ""))
         if op == "list":
             return sorted(self._files)
@@ -87,7 +88,7 @@ class ScriptFiles:
         except UnicodeDecodeError:
             raise _RefusedError(f"{path!r} is not text in UTF-8; use files.readBytes") from None
 
-    def _write(self, path: str, request: Mapping[str, Any]) -> None:
+    def _write(self, path: str, request: JSONObject) -> None:
         try:
             data = base64.b64decode(request["bytes"]) if "bytes" in request else str(request["text"]).encode()
         except (KeyError, binascii.Error, UnicodeEncodeError, TypeError) as error:
@@ -329,7 +330,7 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
     )
 
 
-def _read_result(text: str, is_full: bool) -> Mapping[str, Any]:
+def _read_result(text: str, is_full: bool) -> JSONObject:
     """The payload of the guest's result; running out of memory is reported in the words that `judge` knows.
 
     With no memory left (*is_full*) even the error about it may be missing; what is thrown then is null.

@@ -16,6 +16,7 @@ from wasmtime import Linker, Module
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import CodeResult
 from toolexec.errors import ConfigurationError, InvalidRequestError
+from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.protocol.server import RequestServer
@@ -271,7 +272,7 @@ def _refuse_unfit(failure: InstanceFailed, pages: int) -> None:
         ) from failure
 
 
-def _json_value(value: Any) -> Mapping[str, Any]:
+def _json_value(value: Any) -> JSONObject:
     """The payload for what an entry returned; JSON has no NaN and no infinity."""
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

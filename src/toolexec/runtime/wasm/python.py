@@ -28,6 +28,7 @@ from toolexec.errors import (
     SandboxViolationError,
     ToolExecError,
 )
+from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.outcome import Ending, Stopped, judge
@@ -216,7 +217,7 @@ class PythonLanguage:
         server = RequestServer(request.gateway, lean=True)
         run = PythonRun(server, request.output, started + request.seconds, self._helpers, self._starts)
         files: dict[str, bytes] = {}
-        used: dict[str, Any] = {}
+        used: JSONDict = {}
 
         def open_and_note(current: PythonRun) -> Instance:
             instance = open_instance(current)
@@ -275,7 +276,7 @@ class PythonLanguage:
         return None, (ending.result or {}).get("value")
 
     def _info(self, instance: Instance | None) -> BackendInfo:
-        details: dict[str, Any] = {"runtime": "wasmtime", "packages": list(self.config.packages)}
+        details: JSONDict = {"runtime": "wasmtime", "packages": list(self.config.packages)}
         if instance is not None:
             details["fuel_used"] = instance.fuel_used
         return BackendInfo(kind="wasm", isolation="wasm", details=details)
@@ -421,7 +422,7 @@ class PythonRun:
 
     def ending(self, outcome: str | BaseException, seconds: float) -> Ending:
         """Return what `judge` needs to know. Raises what ended the guest when it was not a failure of a guest."""
-        result: dict[str, Any] | None = None
+        result: JSONDict | None = None
         stopped: Stopped = self._stopped
         stderr = ""
         if isinstance(outcome, str):
@@ -443,7 +444,7 @@ class PythonRun:
         )
 
 
-def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
+def _why(failure: InstanceFailed) -> tuple[Stopped, JSONDict | None]:
     match failure.reason:
         case "fuel":
             return "cpu", None
@@ -459,13 +460,13 @@ def _why(failure: InstanceFailed) -> tuple[Stopped, dict[str, Any] | None]:
             return "", None
 
 
-def _failed(kind: str, message: str) -> dict[str, Any]:
+def _failed(kind: str, message: str) -> JSONDict:
     return {"error": {"kind": kind, "message": message}}
 
 
 def execute_frame(request: ExecuteRequest) -> str:
     """Return the `execute` message for *request*."""
-    payload: dict[str, Any] = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
+    payload: JSONDict = {"code": request.code, "cwd": "/workspace", "output_limit": request.output.limit}
     if request.env:
         payload["env"] = dict(request.env)
     if request.args:

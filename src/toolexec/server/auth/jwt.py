@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from toolexec.errors import MissingExtraError
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Caller
 from toolexec.server.auth.credentials import BadCredentialError, Identity
 from toolexec.server.auth.jwks import IssuerKeys
@@ -74,7 +74,7 @@ class Tokens:
             caller=caller, expires=expires, client=client or name, issuer=settings.issuer, subject=subject or name
         )
 
-    async def _verified(self, token: str) -> dict[str, Any]:
+    async def _verified(self, token: str) -> JSONDict:
         jwt, settings = self._jwt, self._settings
         if len(token) > _LONGEST:
             raise BadCredentialError("the token is too long")
@@ -108,7 +108,7 @@ class Tokens:
             raise BadCredentialError("the token is not valid") from error
 
 
-def _lookup(claims: Mapping[str, Any], path: str) -> Any:
+def _lookup(claims: JSONObject, path: str) -> Any:
     """The claim of this name, or what a path with dots leads to."""
     if not path or path in claims:
         return claims.get(path)

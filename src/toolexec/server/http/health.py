@@ -8,10 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from toolexec.backend.base import Backend
 from toolexec.exec.facade import Exec
+from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 
 __all__ = ["Check", "Finding", "Health", "HealthReport"]
@@ -32,10 +33,10 @@ class Finding:
     latency: float = 0.0
     message: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the finding as JSON-able data."""
         status = "ok" if self.ok else "failed"
-        data: dict[str, Any] = {"name": self.name, "status": status, "required": self.required}
+        data: JSONDict = {"name": self.name, "status": status, "required": self.required}
         data["latencyMs"] = round(self.latency * 1000, 3)
         return data | ({"message": self.message} if self.message else {})
 
@@ -54,7 +55,7 @@ class HealthReport:
             return "failed"
         return "degraded" if wrong else "ok"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONDict:
         """Return the report as JSON-able data."""
         return {"status": self.status, "checks": [finding.to_dict() for finding in self.findings]}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.run.results import ResultStore
 from toolexec.server.tools.schemas import brief
@@ -25,10 +26,10 @@ class MetaReply:
     content goes along however long it is.
     """
 
-    value: Mapping[str, Any]
+    value: JSONObject
     text: str = ""
-    content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    parts: list[dict[str, Any]] | None = None
+    content: list[JSONDict] = field(default_factory=list[JSONDict])
+    parts: list[JSONDict] | None = None
     is_error: bool = False
     structured: bool = False
 
@@ -39,7 +40,7 @@ class MetaCall:
     `on_progress` is None when the client did not ask for progress."""
 
     ex: Exec
-    args: Mapping[str, Any]
+    args: JSONObject
     origin: Origin
     results: ResultStore
     on_progress: ProgressCallback | None = None
@@ -60,8 +61,8 @@ class MetaTool:
     name: str
     title: str = ""
     description: str
-    input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any]
+    input_schema: JSONObject
+    output_schema: JSONObject
     handle: MetaHandler
     read_only: bool = True
     destructive: bool = False
@@ -69,13 +70,13 @@ class MetaTool:
     open_world: bool = True
     once: bool = False
 
-    def to_mcp(self) -> dict[str, Any]:
+    def to_mcp(self) -> JSONDict:
         """Return the tool in MCP's spelling, as `tools/list` shows it.
 
         A model pays for it in every conversation, so it is short: no output schema, and of the hints those that differ
         from what MCP takes a tool for that has none.
         """
-        hints: dict[str, Any] = {"title": self.title} if self.title else {}
+        hints: JSONDict = {"title": self.title} if self.title else {}
         if self.read_only:
             hints["readOnlyHint"] = True
         else:

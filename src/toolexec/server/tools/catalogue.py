@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_value import JSONDict
 from toolexec.server.settings import Expose
 from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.chaining import RUN_CHAIN
@@ -58,7 +59,7 @@ def room_for_tools(own: Sequence[MetaTool]) -> int:
     return sum(json_bytes(tool.to_mcp()) for tool in own) - sum(json_bytes(tool.to_mcp()) for tool in beside(own))
 
 
-def json_bytes(definition: dict[str, Any]) -> int:
+def json_bytes(definition: JSONDict) -> int:
     """Return how many bytes a definition takes as compact JSON."""
     text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     return len(text.encode("utf-8", "surrogatepass"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ChainStepLimitError, ToolExecError
 from toolexec.exec.chain import ChainResult, Step
 from toolexec.model.content import text as text_part
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.results import Shown
 from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
@@ -51,7 +51,7 @@ async def _run(call: MetaCall) -> MetaReply:
     return await beside_loop(lambda: _reply(call, chain), *(step.value for step in chain.steps))
 
 
-def _step(call: MetaCall, data: Mapping[str, Any]) -> Step:
+def _step(call: MetaCall, data: JSONObject) -> Step:
     return Step(
         data["tool_id"],
         data.get("args"),
@@ -64,7 +64,7 @@ def _step(call: MetaCall, data: Mapping[str, Any]) -> Step:
 
 
 def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
-    value: dict[str, Any] = {"results": [_result(call, step) for step in chain.steps]}
+    value: JSONDict = {"results": [_result(call, step) for step in chain.steps]}
     shown = Shown(value=None)
     last = next((step for step in reversed(chain.steps) if step.ok), None)
     if last is not None:
@@ -84,8 +84,8 @@ def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
     return MetaReply(value=value, content=content, parts=parts, is_error=chain.error is not None)
 
 
-def _result(call: MetaCall, step: StepResult) -> dict[str, Any]:
-    data: dict[str, Any] = {"tool_id": step.tool_id}
+def _result(call: MetaCall, step: StepResult) -> JSONDict:
+    data: JSONDict = {"tool_id": step.tool_id}
     if step.name:
         data["name"] = step.name
     if step.skipped:
@@ -109,14 +109,14 @@ def _result(call: MetaCall, step: StepResult) -> dict[str, Any]:
     return data
 
 
-def _failure(chain: ChainResult) -> dict[str, Any]:
+def _failure(chain: ChainResult) -> JSONDict:
     """What stopped the chain, with the code of the cause in its details."""
     step = next(step for step in chain.steps if step.error is chain.error)
     cause = error_object(step.error or ToolExecError("the chain was stopped"))
     details = {"cause_code": cause["code"], "cause_op": cause.get("op"), "cause_backend": cause.get("backend")}
     if step.result is not None and step.result.binding is not None:
         details["cause_backend_kind"] = step.result.binding.kind
-    failure: dict[str, Any] = {
+    failure: JSONDict = {
         "code": "chain_step_failed",
         "message": f"step {step.index} ({step.tool_id}) failed: {cause['message']}",
         "tool_id": step.tool_id,

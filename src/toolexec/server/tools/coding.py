@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 from toolexec.errors import ToolExecError
 from toolexec.exec.code import CodeSettings, WorkflowSettings
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
@@ -50,7 +51,7 @@ async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeR
     return await beside_loop(lambda: _reply(call, result), result.value, result.stdout, result.stderr)
 
 
-def _settings(args: Mapping[str, Any], notices: Notices) -> WorkflowSettings:
+def _settings(args: JSONObject, notices: Notices) -> WorkflowSettings:
     settings: WorkflowSettings = {}
     if "timeout_ms" in args:
         settings["timeout"] = args["timeout_ms"] / 1000
@@ -70,7 +71,7 @@ def _listener(notices: Notices) -> Any:
 
 
 def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
-    value: dict[str, Any] = {}
+    value: JSONDict = {}
     if result.error is None:
         most = int(call.args["max_bytes"]) if "max_bytes" in call.args else None
         shown = call.results.show(result.value, call.origin, most)
@@ -88,14 +89,14 @@ def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
     return MetaReply(value=value, parts=text_beside(value, "value"), is_error=result.error is not None)
 
 
-def _trace(calls: Sequence[ToolCallRecord]) -> list[dict[str, Any]]:
+def _trace(calls: Sequence[ToolCallRecord]) -> list[JSONDict]:
     """The calls in few words; of very many only those that failed and the first others, in order."""
     kept = set(sorted(range(len(calls)), key=lambda number: (calls[number].ok, number))[:_MAX_TRACED])
     return [_traced(record) for number, record in enumerate(calls) if number in kept]
 
 
-def _traced(record: ToolCallRecord) -> dict[str, Any]:
-    data: dict[str, Any] = {"tool": one_line(record.tool_id, 400), "ok": record.ok, "ms": milliseconds(record.duration)}
+def _traced(record: ToolCallRecord) -> JSONDict:
+    data: JSONDict = {"tool": one_line(record.tool_id, 400), "ok": record.ok, "ms": milliseconds(record.duration)}
     return data if record.error is None else {**data, "code": record.error.code}
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import RemoteToolError, ToolExecError
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.model.redaction import redactor
 from toolexec.server.plain import plain
 from toolexec.server.tools.base import MetaReply
@@ -24,7 +23,7 @@ _MAX_ITEMS: Final = 10
 _MAX_LEVELS: Final = 6
 
 
-def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict[str, Any]:
+def error_object(error: ToolExecError, *, step_index: int | None = None) -> JSONDict:
     """*error* as JSON-able data that fits the schema `ERROR`: without secrets and terminal escapes, of bounded size."""
     shown = error.public()
     if shown is not error:
@@ -43,25 +42,25 @@ def error_object(error: ToolExecError, *, step_index: int | None = None) -> dict
     return {key: redactor.value(value) for key, value in data.items()}
 
 
-def error_reply(error: ToolExecError, **beside: Any) -> MetaReply:
+def error_reply(error: ToolExecError, **beside: JSONValue) -> MetaReply:
     """Return a reply that reports *error*; *beside* is what else there is to say."""
     return MetaReply(value={**beside, "error": error_object(error)}, is_error=True)
 
 
-def _bounded(details: Mapping[str, Any]) -> dict[str, Any]:
+def _bounded(details: JSONObject) -> JSONDict:
     """*details* if they are JSON and short, else the beginnings of all that is in them."""
-    plain: dict[str, Any] = to_json_lossy(details)
+    plain: JSONDict = to_json_lossy(details)
     if _fits(plain, _MAX_DETAILS):
         return plain
-    short: dict[str, Any] = _shortened(plain, 0)
+    short: JSONDict = _shortened(plain, 0)
     return short if _fits(short, _MAX_DETAILS * 2) else {"cut": True}
 
 
-def _fits(value: Any, limit: int) -> bool:
+def _fits(value: JSONValue, limit: int) -> bool:
     return len(json.dumps(value, ensure_ascii=False)) <= limit
 
 
-def _shortened(value: Any, level: int) -> Any:
+def _shortened(value: JSONValue, level: int) -> JSONValue:
     if isinstance(value, str):
         return plain(value, _MAX_TEXT)
     if not isinstance(value, dict | list):

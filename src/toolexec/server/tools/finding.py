@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.pages import CursorSeal, Page
@@ -15,6 +15,7 @@ from toolexec.discovery.summary import MAX_SHORT_DESCRIPTION, Filters, Summary, 
 from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOLS, closed, text
@@ -58,7 +59,7 @@ async def _search(call: MetaCall) -> MetaReply:
     wanted = (index, query, _limit(call), args.get("cursor") or None, filters)
     blocking = getattr(index, "search_blocks", False)
     page = await asyncio.to_thread(_page, *wanted) if blocking else _page(*wanted)
-    value: dict[str, Any] = {"tools": _hits(call, index, page.items)}
+    value: JSONDict = {"tools": _hits(call, index, page.items)}
     if page.next_cursor is not None:
         value["nextCursor"] = page.next_cursor
     if page.did_you_mean is not None:
@@ -86,7 +87,7 @@ async def _list(call: MetaCall) -> MetaReply:
     start = _seal.read(cursor, version, question) if cursor else 0
     found = [entry for entry in index.tools() if _belongs(entry, *asked)]
     page = found[start : start + limit]
-    value: dict[str, Any] = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
+    value: JSONDict = {"tools": _hits(call, index, (summarize(entry.tool, entry.bindings) for entry in page))}
     if len(found) > start + limit:
         value["nextCursor"] = _seal.make(start + limit, version, question)
     return _noted(call, index, value, filtered=asked != [None, None, None])
@@ -97,7 +98,7 @@ async def _namespaces(call: MetaCall) -> MetaReply:
     index, _ = call.ex.visible()
     page = browsable(index).namespaces_page(_limit(call), cursor=call.args.get("cursor") or None)
     counts = Counter(entry.tool.namespace for entry in index.tools())
-    value: dict[str, Any] = {
+    value: JSONDict = {
         "namespaces": list(page.items),
         "toolCounts": {name: counts[name] for name in page.items},
     }
@@ -134,14 +135,14 @@ def _called(binding: Binding, name: str | None) -> bool:
     return name is None or name == binding.backend or (binding.kind == "local" and name == binding.tool)
 
 
-def _hits(call: MetaCall, index: Index, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
+def _hits(call: MetaCall, index: Index, summaries: Iterable[Summary]) -> list[JSONDict]:
     down = {status.name: public_reason(status.reason) for status in call.ex.backend_statuses() if not status.available}
     return [_hit(summary, index.find(summary.id), down) for summary in summaries]
 
 
-def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) -> dict[str, Any]:
-    hit: dict[str, Any] = {"id": summary.id, "name": summary.name}
-    parts: dict[str, Any] = {
+def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) -> JSONDict:
+    hit: JSONDict = {"id": summary.id, "name": summary.name}
+    parts: JSONDict = {
         "namespace": summary.namespace,
         "shortDescription": one_line(summary.short_description, MAX_SHORT_DESCRIPTION),
         "signature": signature(entry.tool.input_schema.text) if entry is not None else "",
@@ -151,7 +152,7 @@ def _hit(summary: Summary, entry: Registered | None, down: Mapping[str, str]) ->
     return hit | {key: part for key, part in parts.items() if part}
 
 
-def _noted(call: MetaCall, index: Index, value: dict[str, Any], *, filtered: bool, why: str = "") -> MetaReply:
+def _noted(call: MetaCall, index: Index, value: JSONDict, *, filtered: bool, why: str = "") -> MetaReply:
     """The reply, with a note where tools may be missing that a reader would expect."""
     if not value["tools"]:
         value["note"] = _nothing(call, index, filtered=filtered, why=why)
@@ -200,7 +201,7 @@ def signature(schema_text: str) -> str:
     return f"({', '.join(parts)})"
 
 
-def _type_word(schema: Any, level: int = 0) -> str:
+def _type_word(schema: JSONValue, level: int = 0) -> str:
     if not isinstance(schema, dict):
         return "any"
     choices = schema.get("enum")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.base import BackendStatus
+from toolexec.model.json_value import JSONDict
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import ANY, FLAG, TEXT, closed
 from toolexec.server.tools.starting import settle
@@ -22,14 +23,14 @@ async def _list(call: MetaCall) -> MetaReply:
     every = Counter(binding.backend for entry in ex.everything.tools() for binding in entry.bindings)
     # A backend all of whose tools are hidden from the caller is hidden, too.
     shown = [status for status in ex.backend_statuses() if seen[status.name] or not every[status.name]]
-    value: dict[str, Any] = {"backends": [_backend(status, seen[status.name]) for status in shown]}
+    value: JSONDict = {"backends": [_backend(status, seen[status.name]) for status in shown]}
     if ex.options.enable_code_execution:
         value["sandboxes"] = await _sandboxes(call)
     return MetaReply(value=value)
 
 
-def _backend(status: BackendStatus, tools: int) -> dict[str, Any]:
-    data: dict[str, Any] = {
+def _backend(status: BackendStatus, tools: int) -> JSONDict:
+    data: JSONDict = {
         "name": status.name,
         "kind": status.kind,
         "available": status.available,
@@ -40,13 +41,13 @@ def _backend(status: BackendStatus, tools: int) -> dict[str, Any]:
     return data
 
 
-async def _sandboxes(call: MetaCall) -> list[dict[str, Any]]:
+async def _sandboxes(call: MetaCall) -> list[JSONDict]:
     """The sandboxes that may run code here by default, the preferred one first."""
     profile = call.ex.options.security_profile.replace("wasm", "standard")
-    found: list[dict[str, Any]] = []
+    found: list[JSONDict] = []
     for backend in call.ex.runtime.candidates(profile):
         state = await backend.check()
-        data: dict[str, Any] = {
+        data: JSONDict = {
             "kind": backend.kind,
             "isolation": backend.isolation,
             "languages": sorted(backend.languages),

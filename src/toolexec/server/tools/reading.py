@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolexec.code.names import ToolNames
 from toolexec.discovery.docs import MAX_NOTES, MAX_SUMMARY, ToolDoc
 from toolexec.discovery.examples import MAX_EXAMPLE_DESCRIPTION, MAX_EXAMPLE_TITLE, MAX_RESULT_HINT, ToolExample
 from toolexec.discovery.index import Index, get_tool
+from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.server.plain import one_line, plain
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
@@ -32,7 +33,7 @@ async def _describe(call: MetaCall) -> MetaReply:
     args = call.args
     level = args.get("detail_level", "schema")
     doc = await call.ex.get_tool_doc(args["tool_id"], level)
-    value: dict[str, Any] = {"id": doc.id, "summary": plain(doc.summary, MAX_SUMMARY)}
+    value: JSONDict = {"id": doc.id, "summary": plain(doc.summary, MAX_SUMMARY)}
     if doc.tool is not None:
         value["tool"] = tool_data(call, doc.tool)
     elif doc.described is not None:
@@ -49,13 +50,13 @@ async def _describe(call: MetaCall) -> MetaReply:
     return MetaReply(value=value)
 
 
-def _hints(tool: Tool) -> dict[str, Any]:
+def _hints(tool: Tool) -> JSONDict:
     hints = tool.annotations.to_mcp()
     hints.pop("title", None)
     return {"annotations": hints} if hints else {}
 
 
-def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> dict[str, Any]:
+def _more(doc: ToolDoc, examples: Sequence[ToolExample]) -> JSONDict:
     return {
         "schemaInfo": doc.schema_info.to_dict(),
         "notes": plain(doc.notes, MAX_NOTES),
@@ -75,7 +76,7 @@ def _producers(doc: ToolDoc) -> dict[str, list[str]]:
     return found
 
 
-def _example(example: ToolExample) -> dict[str, Any]:
+def _example(example: ToolExample) -> JSONDict:
     data = example.to_dict()
     data["title"] = one_line(example.title, MAX_EXAMPLE_TITLE)
     data["description"] = plain(example.description, MAX_EXAMPLE_DESCRIPTION)
@@ -100,7 +101,7 @@ async def _stubs(call: MetaCall) -> MetaReply:
     if (learned := call.ex.learned) is not None:
         wanted = [learned.with_output(tool) for tool in wanted]
     text, shown = _within(wanted, index)
-    value: dict[str, Any] = {"stubs": text, "tools": [tool.id for tool in shown]}
+    value: JSONDict = {"stubs": text, "tools": [tool.id for tool in shown]}
     rest = wanted[len(shown) :]
     if rest:
         more = ", …" if len(rest) > _MAX_OMITTED else ""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 
 __all__ = ["READ_RESULT"]
 
-_WHOLE: Final[dict[str, Any]] = {"type": "integer"}
-_OUTPUT: Final[dict[str, Any]] = {
+_WHOLE: Final[JSONDict] = {"type": "integer"}
+_OUTPUT: Final[JSONDict] = {
     "type": "object",
     "properties": {
         "kind": {"enum": ["text", "array", "object", "value", "json", "matches"]},

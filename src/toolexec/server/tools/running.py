@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from toolexec.errors import ToolExecError
 from toolexec.model.call import Progress, ProgressCallback, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.content import text as text_part
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import same_json
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
@@ -37,7 +38,7 @@ _SHORT: Final = 600
 _MAX_LEAVES: Final = 10_000
 _FLAGS: Final = ("include_structured", "include_tool", "include_backend", "include_mcp_result")
 
-BACKEND: Final[dict[str, Any]] = closed({"kind": ANY, "name": ANY})
+BACKEND: Final[JSONDict] = closed({"kind": ANY, "name": ANY})
 MAX_BYTES: Final = {"type": "integer", "minimum": MIN_BYTES}
 
 
@@ -86,25 +87,25 @@ def lowest(asked: float | None, most: float | None) -> float | None:
     return min(asked, most) if asked is not None and most is not None else asked
 
 
-def failure_parts(error: ToolExecError, reply: ToolReply | None) -> list[dict[str, Any]]:
+def failure_parts(error: ToolExecError, reply: ToolReply | None) -> list[JSONDict]:
     """Return what came along with a failure and is not text."""
     content = reply.content if reply is not None else error.details.get("content", ())
     return other_parts(part for part in content if isinstance(part, Mapping))
 
 
-def warnings_of(result: Result) -> dict[str, Any]:
+def warnings_of(result: Result) -> JSONDict:
     """Return how the result breaks its schema, where that does not count as a failure."""
     warnings = [{"path": w.path, "message": w.message} for w in result.warnings[:_MAX_WARNINGS]]
     return {"warnings": warnings} if warnings else {}
 
 
-def _max_bytes(args: Mapping[str, Any]) -> int | None:
+def _max_bytes(args: JSONObject) -> int | None:
     return int(args["max_bytes"]) if "max_bytes" in args else None
 
 
-def _asked_for(call: MetaCall, result: Result) -> dict[str, Any]:
+def _asked_for(call: MetaCall, result: Result) -> JSONDict:
     args = call.args
-    found: dict[str, Any] = {}
+    found: JSONDict = {}
     if args.get("include_tool"):
         entry = call.ex.visible()[0].find(result.tool_id)
         if entry is not None:
@@ -117,7 +118,7 @@ def _asked_for(call: MetaCall, result: Result) -> dict[str, Any]:
     return found
 
 
-def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str, Any]]:
+def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[JSONDict]:
     """Return the content: the tool's own parts as it gave them, in their order, and the value as text where none of
     them says it. What would be read twice, or is too long, is left out.
     """
@@ -128,7 +129,7 @@ def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str,
     given = sized_parts(reply.content)
     if not shown.bytes and not reply.has_structured:
         return given  # the value is made of them
-    parts: list[dict[str, Any]] = []
+    parts: list[JSONDict] = []
     place = -1  # of the value: where a part stood that it takes the place of
     said = False
     leaves = _leaves(result.value)
@@ -149,12 +150,12 @@ def result_parts(call: MetaCall, result: Result, shown: Shown) -> list[dict[str,
     return parts
 
 
-def _word(part: Mapping[str, Any]) -> str | None:
+def _word(part: JSONObject) -> str | None:
     word = part.get("text")
     return word if part.get("type") == "text" and isinstance(word, str) else None
 
 
-def _says(word: str, value: Any) -> bool:
+def _says(word: str, value: JSONValue) -> bool:
     """Whether a text says the whole value: many servers send their structured values as text, too."""
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     if word in (inner, value):
@@ -165,7 +166,7 @@ def _says(word: str, value: Any) -> bool:
         return False
 
 
-def _leaves(value: Any) -> set[str]:
+def _leaves(value: JSONValue) -> set[str]:
     """The strings in a value, of its first 10,000 items."""
     found: set[str] = set()
     todo, left = [value], _MAX_LEAVES

@@ -8,7 +8,9 @@ A tool that finds or reads says nothing of errors: a reply with an error has no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = [
     "ANY",
@@ -31,7 +33,7 @@ __all__ = [
     "text",
 ]
 
-JSONSchema: TypeAlias = dict[str, Any]
+JSONSchema: TypeAlias = JSONDict
 
 _CHECKED_ONLY: Final = frozenset(
     {"additionalProperties", "exclusiveMinimum", "maxItems", "maxLength", "minimum", "minItems"}
@@ -45,7 +47,7 @@ OBJECT: Final[JSONSchema] = {"type": "object"}
 TEXTS: Final[JSONSchema] = {"type": "array", "items": TEXT}
 
 
-def text(description: str, **more: Any) -> JSONSchema:
+def text(description: str, **more: JSONValue) -> JSONSchema:
     """Return a text, with a word on what it is."""
     return {**TEXT, **more, "description": description}
 
@@ -64,7 +66,7 @@ def closed(properties: Mapping[str, JSONSchema], required: Sequence[str] = ()) -
     return {**schema, "additionalProperties": False}
 
 
-def brief(schema: Mapping[str, Any]) -> JSONSchema:
+def brief(schema: JSONObject) -> JSONSchema:
     """Return *schema* as clients see it: without what only a mistake breaks, such as a limit of 0 items. The server
     checks that all the same, and its error says what is wrong."""
     shown = {key: part for key, part in schema.items() if key not in _CHECKED_ONLY}

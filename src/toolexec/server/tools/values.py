@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from toolexec.model.binding import Binding
 from toolexec.model.content import text as text_part
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 from toolexec.run.large import Budget, is_small, off_loop
 from toolexec.run.results import Shown
@@ -34,7 +35,7 @@ _MAX_PARTS: Final = 16 << 20
 _HEAD: Final = 2000
 
 
-async def beside_loop(make: Callable[[], T], *values: Any) -> T:
+async def beside_loop(make: Callable[[], T], *values: JSONValue) -> T:
     """Return what *make* gives; done off the event loop where one of *values* is large, as encoding it would stop all
     other callers meanwhile.
     """
@@ -43,7 +44,7 @@ async def beside_loop(make: Callable[[], T], *values: Any) -> T:
     return await off_loop(lambda _: make(), Budget())
 
 
-def as_json(value: Any) -> str:
+def as_json(value: JSONValue) -> str:
     """*value* as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -53,7 +54,7 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def cut_note(shown: Shown) -> dict[str, Any]:
+def cut_note(shown: Shown) -> JSONDict:
     """Return what a reply says beside a value that was cut (see the schema `CUT`); nothing beside a whole one."""
     if not shown.bytes:
         return {}
@@ -74,7 +75,7 @@ def backend_data(binding: Binding) -> dict[str, str]:
     return {"kind": binding.kind, "name": binding.backend}
 
 
-def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
+def tool_data(call: MetaCall, tool: Tool) -> JSONDict:
     """Return a tool in MCP's spelling with its namespace, version and tags, fit to be read: strings are clean, a schema
     too large to be shown is an outline. Icons and free metadata, which a model has no use for, are left out.
     """
@@ -92,7 +93,7 @@ def tool_data(call: MetaCall, tool: Tool) -> dict[str, Any]:
     return data
 
 
-def text_beside(value: Mapping[str, Any], name: str) -> list[dict[str, Any]] | None:
+def text_beside(value: JSONObject, name: str) -> list[JSONDict] | None:
     """Return the content for *value* where its field *name* is a long text: that text as it is, as it would only grow
     in JSON, and then the rest. None where there is no such text.
     """
@@ -102,16 +103,16 @@ def text_beside(value: Mapping[str, Any], name: str) -> list[dict[str, Any]] | N
     return [text_part(found), text_part(as_json({key: part for key, part in value.items() if key != name}))]
 
 
-def other_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def other_parts(content: Iterable[JSONObject]) -> list[JSONDict]:
     """Return the parts of a reply that are not text: images, audio, links, resources; see `sized_parts`."""
     return sized_parts(part for part in content if part.get("type") != "text")
 
 
-def sized_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def sized_parts(content: Iterable[JSONObject]) -> list[JSONDict]:
     """Return the parts of a reply, in their order. One that would make those that are not text more than 16 MiB
     together is replaced by a text that says so.
     """
-    parts: list[dict[str, Any]] = []
+    parts: list[JSONDict] = []
     room = _MAX_PARTS
     for part in content:
         size = _size(part) if part.get("type") != "text" else 0
@@ -123,7 +124,7 @@ def sized_parts(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return parts
 
 
-def _size(value: Any) -> int:
+def _size(value: JSONValue) -> int:
     """About how many bytes *value* takes."""
     if isinstance(value, str):
         return len(value)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.redaction import redactor
 from toolexec.server.plain import one_line, plain
 
@@ -21,13 +22,13 @@ _URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+", re.IGNORECASE)
 _MAX_REASON: Final = 200
 
 
-def clean_schema(schema: Any) -> Any:
+def clean_schema(schema: JSONValue) -> JSONValue:
     """Return a copy of a JSON Schema whose titles, descriptions and comments are clean; what it means is the same."""
     if isinstance(schema, list):
         return [clean_schema(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    made: dict[str, Any] = {}
+    made: JSONDict = {}
     for key, part in schema.items():
         if key in _SHOWN and isinstance(part, str):
             made[key] = plain(part, _MAX_SCHEMA_TEXT)

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.run.large import Budget, is_small
 from toolexec.workflow.values import OperationError, Value, described, whole
@@ -180,5 +180,5 @@ def _parameter(text: str) -> Parameter:
     return Parameter(bare.removesuffix("?"), kind, bare.endswith("?"), name != bare)
 
 
-def _accepted(parameter: Parameter) -> frozenset[type[Any]]:
-    return frozenset[type[Any]]().union(*(_TYPES[name] for name in parameter.types))
+def _accepted(parameter: Parameter) -> frozenset[type]:
+    return frozenset[type]().union(*(_TYPES[name] for name in parameter.types))

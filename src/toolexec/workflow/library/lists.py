@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
+from toolexec.model.json_value import JSONValue
 from toolexec.workflow.library.function import Context, Library
 from toolexec.workflow.library.numbers import all_comparable
 from toolexec.workflow.library.objects import at_path
@@ -92,7 +93,7 @@ def _sort(values: list[Value], key: str | None = None) -> list[Value]:
 
 def _sorted_places(keys: list[Value]) -> list[int]:
     """Return the places of the keys in rising order; in pieces, as one long sort would hold the interpreter."""
-    get: Callable[[int], Any] = keys.__getitem__
+    get: Callable[[int], JSONValue] = keys.__getitem__
     if len(keys) <= _SORTED_AT_ONCE:
         return sorted(range(len(keys)), key=get)
     starts = range(0, len(keys), _SORTED_AT_ONCE)
@@ -119,7 +120,7 @@ def _reverse(values: Value) -> Value:
 @LISTS.function("unique(values: list, key?: string) -> list", "unique([1, 2, 1])", [1, 2], deep=True)
 def _unique(context: Context, values: list[Value], key: str | None = None) -> list[Value]:
     """Return the list without repetitions: of equal items, or those with the same at the path *key*, the first."""
-    seen: set[Any] = set()
+    seen: set[JSONValue] = set()
     found: list[Value] = []
     for value in values:
         mark = _mark(value if key is None else at_path(value, key)[1], context)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import Final, Literal, TypeAlias, TypedDict, cast
 
 from toolexec.backend.providers.command.template import ALL, Argv, Text, parse_text
 from toolexec.backend.providers.files import read_definition_file
@@ -15,7 +15,7 @@ from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import check_settings, checked
 
 __all__ = ["CommandProvider", "CommandSettings", "CommandTool", "CommandToolSettings", "Output"]
@@ -38,12 +38,12 @@ class CommandToolSettings(TypedDict, total=False):
     env: Mapping[str, str]
     inherit: Sequence[str]
     output: Output
-    exit_codes: Mapping[str | int, str | Mapping[str, Any]]
+    exit_codes: Mapping[str | int, str | JSONObject]
     timeout: float
     max_output: int
-    parameters: Mapping[str, Mapping[str, Any]]
-    input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any]
+    parameters: Mapping[str, JSONObject]
+    input_schema: JSONObject
+    output_schema: JSONObject
     dashes: Sequence[str]
     dry_run: str
     tags: Sequence[str]
@@ -88,12 +88,12 @@ class CommandTool:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     inherit: Sequence[str] = ()
     output: Output = "text"
-    exit_codes: Mapping[str | int, str | Mapping[str, Any]] = field(default_factory=dict[str | int, str])
+    exit_codes: Mapping[str | int, str | JSONObject] = field(default_factory=dict[str | int, str])
     timeout: float = 0.0
     max_output: int = _MAX_OUTPUT
-    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    input_schema: Mapping[str, Any] | None = None
-    output_schema: Mapping[str, Any] | None = None
+    parameters: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    input_schema: JSONObject | None = None
+    output_schema: JSONObject | None = None
     dashes: Sequence[str] = ()
     dry_run: str = ""
     tags: Sequence[str] = ()
@@ -141,20 +141,20 @@ class CommandTool:
         """Return the input schema."""
         if self.input_schema is not None:
             return self._with_dry_run(dict(self.input_schema))
-        properties: dict[str, Any] = {}
+        properties: JSONDict = {}
         required: dict[str, None] = {}
         for name, schema, needed in self._inferred():
             given = self.parameters.get(name, {})
             properties[name] = {**properties.get(name, schema), **given}
             if needed and "default" not in given:
                 required[name] = None
-        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        schema: JSONDict = {"type": "object", "properties": properties, "additionalProperties": False}
         return self._with_dry_run({**schema, "required": [*required]} if required else schema)
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> JSONDict:
         """Return the values of arguments that a call may leave out."""
         properties = self.schema().get("properties")
-        known = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+        known = cast("JSONObject", properties) if isinstance(properties, Mapping) else {}
         return {
             name: schema["default"]
             for name, schema in known.items()
@@ -164,7 +164,7 @@ class CommandTool:
     def __repr__(self) -> str:
         return f"CommandTool(name={self.name!r}, argv={list(self.argv)!r})"
 
-    def _inferred(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    def _inferred(self) -> Iterator[tuple[str, JSONDict, bool]]:
         """Yield each argument that a placeholder names, its schema, and whether it is needed."""
         for hole, needed in self.template().holes():
             if hole.kind == "list":
@@ -179,7 +179,7 @@ class CommandTool:
             for name, schema in self.parameters.items():
                 yield name, dict(schema), False
 
-    def _with_dry_run(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _with_dry_run(self, schema: JSONDict) -> JSONDict:
         if not self.dry_run:
             return schema
         added = {"type": "boolean", "description": "Only say what would be done.", "default": False}
@@ -209,7 +209,7 @@ class CommandTool:
 class CommandSettings(TypedDict, total=False):
     """The settings of a `CommandProvider` by keyword, beside its name; for type checkers."""
 
-    tools: Mapping[str, Any]
+    tools: JSONObject
     file: str | Path
     namespace: str
     cwd: str | Path
@@ -248,7 +248,7 @@ class CommandProvider:
 
     @classmethod
     def from_settings(
-        cls, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None
+        cls, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None
     ) -> CommandProvider:
         """Read `CommandSettings`; `file` names a TOML, YAML or JSON file with more of them, whose directory is that of
         the programs unless it names another.
@@ -276,7 +276,7 @@ class CommandProvider:
         return f"CommandProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
 
 
-def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def _merged(where: str, found: JSONObject, given: JSONObject, base: Path) -> JSONDict:
     """The settings of a file with what is given beside it, which has precedence."""
     check_settings(f"{where}: its file", CommandSettings, found)
     if "file" in found:
@@ -290,7 +290,7 @@ def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any], base
     return merged
 
 
-def _tool(name: str, settings: CommandTool | Mapping[str, Any]) -> CommandTool:
+def _tool(name: str, settings: CommandTool | JSONObject) -> CommandTool:
     if isinstance(settings, CommandTool):
         return settings
     if not isinstance(settings, Mapping):
@@ -310,7 +310,7 @@ def _check_environment(where: str, env: Mapping[str, str], inherit: Collection[s
             raise ConfigurationError(f"{where}: the value of {name} has a NUL character")
 
 
-def _outcome(where: str, code: object, what: str | Mapping[str, Any]) -> tuple[str, str, bool]:
+def _outcome(where: str, code: object, what: str | JSONObject) -> tuple[str, str, bool]:
     """What an entry of `exit_codes` says; see `CommandTool.outcome`."""
     if not str(code).isdecimal() or not 0 <= int(str(code)) <= 255:
         raise ConfigurationError(f"{where}: exit_codes: {code!r} is not an exit code from 0 to 255")

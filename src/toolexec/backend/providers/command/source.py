@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.command.config import CommandProvider, CommandTool
 from toolexec.backend.providers.command.running import Program, Running
@@ -31,13 +31,14 @@ from toolexec.errors import (
 )
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.tool import Tool, ToolAnnotations
 
 __all__ = ["CommandSource", "command_source"]
 
 _EXCERPT: Final = 2000
-_EMPTY: Final[Mapping[str, Any]] = {"text": "", "lines": [], "json": None}
+_EMPTY: Final[JSONObject] = {"text": "", "lines": [], "json": None}
 
 
 class CommandSource:
@@ -79,7 +80,7 @@ class CommandSource:
     async def aclose(self) -> None:
         """Do nothing: each call ends its own program."""
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return nothing: its tools say it all."""
         return {}
 
@@ -110,7 +111,7 @@ class CommandSource:
         )
 
     def _definition(self, tool: CommandTool) -> Tool:
-        output: Mapping[str, Any] | None = tool.output_schema
+        output: JSONObject | None = tool.output_schema
         if output is None and tool.output != "json":
             text = {"type": "string"}
             output = text if tool.output == "text" else {"type": "array", "items": text}
@@ -132,7 +133,7 @@ class CommandSource:
         ).check_schemas()
 
 
-def command_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> CommandSource:
+def command_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> CommandSource:
     """Return the source of the programs in *settings*; see `CommandSettings`, `CommandTool` and `MakeSource`."""
     make = partial(CommandProvider.from_settings, name, settings, secrets=secrets)
     return CommandSource(make(), make if settings.get("file") else None)
@@ -145,7 +146,7 @@ class _Command:
     tool: CommandTool
     argv: Argv
     stdin: Text | None
-    defaults: Mapping[str, Any]
+    defaults: JSONObject
     env: Mapping[str, str]
     cwd: Path
     timeout: float
@@ -163,7 +164,7 @@ class _Command:
         )
         return "" if found else f"there is no program {program}{'' if '/' in program else ' on PATH'}"
 
-    async def call(self, call: ToolCall) -> Any:
+    async def call(self, call: ToolCall) -> JSONValue:
         """Run the program and return its output; see `Backend.call`."""
         data = bytearray()
         async with self._limit(), self._started(call) as running, aclosing(running.output()) as output:
@@ -208,7 +209,7 @@ class _Command:
                 f"cannot start {self.argv.program}: {error.strerror or error}", retryable=False
             ) from error
 
-    def _program(self, args: Mapping[str, Any]) -> Program:
+    def _program(self, args: JSONObject) -> Program:
         dry = self.tool.dry_run if self.tool.dry_run and args.get("dry_run") is True else ""
         given = {name: value for name, value in args.items() if value is not None}
         stdin = self.stdin.fill(given) if self.stdin is not None else ""
@@ -251,7 +252,7 @@ class _Command:
                 details={"output": self.scrubber.text(data[:_EXCERPT].decode(errors="replace"))},
             )
 
-    def _value(self, data: bytes) -> Any:
+    def _value(self, data: bytes) -> JSONValue:
         text = data.decode(errors="replace")
         if self.tool.output == "json":
             return self._json(text)
@@ -261,7 +262,7 @@ class _Command:
             return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
         return text.removesuffix("\n")
 
-    def _json(self, text: str) -> Any:
+    def _json(self, text: str) -> JSONValue:
         try:
             return self.scrubber.value(json.loads(text))
         except (ValueError, RecursionError) as error:

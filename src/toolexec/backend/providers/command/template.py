@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = ["ALL", "Argv", "Hole", "Text", "parse_text"]
 
@@ -47,7 +48,7 @@ class Text:
         """Its placeholders."""
         return [part for part in self.parts if isinstance(part, Hole)]
 
-    def fill(self, args: Mapping[str, Any]) -> str:
+    def fill(self, args: JSONObject) -> str:
         """Return the text; an argument that is not there is empty."""
         return "".join(
             part
@@ -135,7 +136,7 @@ class Argv:
             for hole in (hole for text in elements for hole in text.holes):
                 yield hole, alone and hole.kind == "value"
 
-    def fill(self, args: Mapping[str, Any], extra: str = "") -> list[str]:
+    def fill(self, args: JSONObject, extra: str = "") -> list[str]:
         """Return the program and its arguments; *extra* is put before the first `--`, or at the end.
 
         Raises InputValidationError for a value that the program would read as an option, and for what no argument of
@@ -155,7 +156,7 @@ class Argv:
                 found += self._elements(text, args, options=options)
         return [*found, extra] if extra else found
 
-    def _elements(self, text: Text, args: Mapping[str, Any], *, options: bool) -> Iterator[str]:
+    def _elements(self, text: Text, args: JSONObject, *, options: bool) -> Iterator[str]:
         hole = text.parts[0] if text.parts and isinstance(text.parts[0], Hole) else None
         if hole is None:
             yield _usable(text.fill(args), text)
@@ -189,12 +190,12 @@ class Argv:
                 return
 
 
-def written(value: Any) -> str:
+def written(value: JSONValue) -> str:
     """Return a value as an argument of a program: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else _json(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: JSONValue) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_settings, checked
 
 __all__ = ["GRPCProvider", "GRPCSettings"]
@@ -99,9 +100,7 @@ class GRPCProvider:
             raise ConfigurationError(f"{where}: the metadata has characters that metadata cannot have")
 
     @classmethod
-    def from_settings(
-        cls, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None
-    ) -> GRPCProvider:
+    def from_settings(cls, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> GRPCProvider:
         """Read `GRPCSettings` and the target. Raises ConfigurationError."""
         check_settings(f"provider {name}", _AllSettings, settings)
         if "target" not in settings:

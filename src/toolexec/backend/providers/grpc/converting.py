@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
+from toolexec.model.json_value import JSONDict
+
 __all__ = ["Converter", "is_repeated"]
 
 _DEPTH: Final = 100
@@ -182,15 +184,15 @@ def _writes_plainly(descriptor: Any) -> bool:
     return _is_plain(descriptor) and all(field.type in known for field in descriptor.fields)
 
 
-def _read(fields: Mapping[str, tuple[str, _Convert]], value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _read(fields: Mapping[str, tuple[str, _Convert]], value: Any) -> JSONDict:
+    found: JSONDict = {}
     for key, item in value.items():
         name, convert = fields[key]
         found[name] = convert(item)
     return found
 
 
-def _write(fields: list[tuple[str, str, bool, _Convert]], message: Any) -> dict[str, Any]:
+def _write(fields: list[tuple[str, str, bool, _Convert]], message: Any) -> JSONDict:
     return {
         key: convert(getattr(message, name))
         for key, name, presence, convert in fields

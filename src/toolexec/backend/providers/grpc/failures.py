@@ -15,6 +15,7 @@ from toolexec.errors import (
     RemoteToolError,
     ToolTimeoutError,
 )
+from toolexec.model.json_value import JSONDict
 
 __all__ = ["call_failure"]
 
@@ -39,7 +40,7 @@ def call_failure(
     """
     status = str(error.code().name)
     said = clean(" ".join(str(error.details() or "").split()))[:_MOST_TEXT]
-    details: dict[str, Any] = {"status": status, **({"said": said} if said else {})}
+    details: JSONDict = {"status": status, **({"said": said} if said else {})}
     retry_after = _retry_after(error)
     if retry_after is not None:
         details["retry_after"] = retry_after

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolexec.backend.providers.grpc.converting import is_repeated
+from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["is_wrapped", "message_schema"]
 
@@ -16,7 +17,7 @@ _UNSIGNED64: Final = (_UINT64, _FIXED64)
 _SIGNED32: Final = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
 _UNSIGNED32: Final = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
 _NUMBER: Final = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-_SCALARS: Final[Mapping[int, Mapping[str, Any]]] = {
+_SCALARS: Final[Mapping[int, JSONObject]] = {
     _DOUBLE: _NUMBER,
     _FLOAT: _NUMBER,
     _INT32: _SIGNED32,
@@ -39,7 +40,7 @@ _WRAPPED: Final = {
     "UInt32": _UINT32,
     "UInt64": _UINT64,
 }
-_WELL_KNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
+_WELL_KNOWN: Final[Mapping[str, JSONObject]] = {
     "google.protobuf.Any": {"type": "object", "properties": {"@type": {"type": "string"}}, "required": ["@type"]},
     "google.protobuf.Duration": {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]{1,9})?s$"},
     "google.protobuf.Empty": {"type": "object", "additionalProperties": False},
@@ -52,7 +53,7 @@ _WELL_KNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
 _MOST_CHOICES: Final = 16
 
 
-def message_schema(message: Any, comments: Mapping[str, str], *, output: bool = False) -> dict[str, Any]:
+def message_schema(message: Any, comments: Mapping[str, str], *, output: bool = False) -> JSONDict:
     """Return the schema of a message (its descriptor); messages inside it are in `$defs`.
 
     An *output* has every field that cannot be absent, unknown values of enumerations as integers, and 64-bit integers
@@ -81,7 +82,7 @@ class _Schemas:
         self._comments = comments
         self._output = output
         self._pending: list[Any] = []
-        self.definitions: dict[str, Any] = {}
+        self.definitions: JSONDict = {}
 
     def finish(self) -> None:
         """Add the messages that are referred to, however deep."""
@@ -89,10 +90,10 @@ class _Schemas:
             message = self._pending.pop()
             self.definitions[message.full_name] = self.object(message)
 
-    def object(self, message: Any) -> dict[str, Any]:
+    def object(self, message: Any) -> JSONDict:
         """Return the schema of a message's fields."""
         properties = {field.json_name: self._field(field) for field in message.fields}
-        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        schema: JSONDict = {"type": "object", "properties": properties, "additionalProperties": False}
         required = [field.json_name for field in message.fields if self._is_required(field)]
         if required:
             schema["required"] = required
@@ -101,7 +102,7 @@ class _Schemas:
             schema["allOf"] = choices
         return self._described(schema, message.full_name)
 
-    def well_known(self, message: Any) -> dict[str, Any] | None:
+    def well_known(self, message: Any) -> JSONDict | None:
         """Return the schema of a message that JSON writes in a way of its own."""
         package, _, name = message.full_name.rpartition(".")
         if package != "google.protobuf":
@@ -111,7 +112,7 @@ class _Schemas:
         found = _WELL_KNOWN.get(message.full_name)
         return dict(found) if found is not None else None
 
-    def _field(self, field: Any) -> dict[str, Any]:
+    def _field(self, field: Any) -> JSONDict:
         entry = field.message_type if field.type == _MESSAGE else None
         if entry is not None and entry.GetOptions().map_entry:
             names = _map_names(entry.fields_by_name["key"])
@@ -123,7 +124,7 @@ class _Schemas:
             schema = self._single(field)
         return self._described(schema, field.full_name)
 
-    def _single(self, field: Any) -> dict[str, Any]:
+    def _single(self, field: Any) -> JSONDict:
         if field.type == _ENUM:
             return self._enumeration(field.enum_type)
         if field.type not in (_MESSAGE, _GROUP):
@@ -137,7 +138,7 @@ class _Schemas:
             self._pending.append(message)
         return {"$ref": f"#/$defs/{message.full_name}"}
 
-    def _scalar(self, kind: int) -> dict[str, Any]:
+    def _scalar(self, kind: int) -> JSONDict:
         if kind not in (*_SIGNED64, *_UNSIGNED64):
             return dict(_SCALARS[kind])
         signed = kind in _SIGNED64
@@ -146,7 +147,7 @@ class _Schemas:
             return {"type": "string", "pattern": pattern}
         return {"type": ["integer", "string"], "pattern": pattern, **({} if signed else {"minimum": 0})}
 
-    def _enumeration(self, enumeration: Any) -> dict[str, Any]:
+    def _enumeration(self, enumeration: Any) -> JSONDict:
         if enumeration.full_name == "google.protobuf.NullValue":
             return {"type": "null"}
         named = {"type": "string", "enum": [value.name for value in enumeration.values]}
@@ -158,18 +159,18 @@ class _Schemas:
         needed = field.label == field.LABEL_REQUIRED if required is None else required
         return needed or (self._output and not field.has_presence)
 
-    def _described(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    def _described(self, schema: JSONDict, name: str) -> JSONDict:
         comment = self._comments.get(name)
         return {**schema, "description": comment} if comment else schema
 
 
-def _one_of(oneof: Any) -> dict[str, Any]:
+def _one_of(oneof: Any) -> JSONDict:
     """Return the schema that lets at most one of the fields be there."""
     given = [{"required": [field.json_name]} for field in oneof.fields]
     return {"oneOf": [*given, {"not": {"anyOf": given}}]}
 
 
-def _map_names(key: Any) -> dict[str, Any]:
+def _map_names(key: Any) -> JSONDict:
     if key.type == _STRING:
         return {}
     if key.type == _BOOL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,6 +37,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.ids import clean_segment
+from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool, ToolAnnotations
 
 __all__ = ["GRPCSource"]
@@ -68,7 +69,7 @@ class GRPCSource:
         """Close the connection; calls under way fail."""
         await self._connections.aclose()
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return where the server is."""
         return {"target": self._provider.target, "tls": self._provider.encrypted}
 

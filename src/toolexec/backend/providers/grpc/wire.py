@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_pb2, message_factory
 
+from toolexec.model.json_value import JSONDict
+
 __all__ = ["ReflectionReply", "ReflectionRequest", "RetryInfo", "Status"]
 
 _REPEATED: Final = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
@@ -31,7 +33,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 """Name → fields: the number, the type (`*` is repeated) and the name of each. Only numbers and types are sent."""
 
 
-def _make() -> dict[str, Any]:
+def _make() -> JSONDict:
     file = descriptor_pb2.FileDescriptorProto(name="toolexec/wire.proto", package=_PACKAGE, syntax="proto3")
     pool = descriptor_pool.DescriptorPool()
     for known in (any_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR):

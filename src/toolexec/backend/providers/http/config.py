@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypedDict, cast
+from typing import Final, TypedDict, cast
 
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
@@ -18,12 +18,13 @@ from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_settings, checked
 
 __all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "auth_parts"]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_TEXT: Final[Mapping[str, Any]] = {"type": ["string", "number", "boolean"]}
+_TEXT: Final[JSONObject] = {"type": ["string", "number", "boolean"]}
 _BASE: Final = re.compile(r"https?://[^/?#@\s{}]+(?:/[^?#\s{}]*)?")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*")
 AUTH_FORMS: Final = (
@@ -41,14 +42,14 @@ class HTTPToolSettings(TypedDict, total=False):
     method: str
     title: str
     description: str
-    query: Mapping[str, Any]
+    query: JSONObject
     headers: Mapping[str, str]
-    body: Any
+    body: JSONValue
     response: str
     success: Sequence[int]
-    parameters: Mapping[str, Mapping[str, Any]]
-    input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any]
+    parameters: Mapping[str, JSONObject]
+    input_schema: JSONObject
+    output_schema: JSONObject
     tags: Sequence[str]
     read_only: bool
     idempotent: bool
@@ -79,14 +80,14 @@ class HTTPTool:
     method: str = "GET"
     title: str = ""
     description: str = ""
-    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    query: JSONObject = field(default_factory=JSONDict)
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: Any = None
+    body: JSONValue = None
     response: str = ""
     success: Sequence[int] = ()
-    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    input_schema: Mapping[str, Any] | None = None
-    output_schema: Mapping[str, Any] | None = None
+    parameters: Mapping[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    input_schema: JSONObject | None = None
+    output_schema: JSONObject | None = None
     tags: Sequence[str] = ()
     read_only: bool | None = None
     idempotent: bool | None = None
@@ -125,31 +126,31 @@ class HTTPTool:
         """Return the template of its path."""
         return PathTemplate(self.path, self.where)
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JSONDict:
         """Return the input schema: as it is given, or as the placeholders show it."""
         if self.input_schema is not None:
             return dict(self.input_schema)
-        properties: dict[str, Any] = {}
+        properties: JSONDict = {}
         required: dict[str, None] = {}
         for name, kind, needed in self._arguments():
             properties.setdefault(name, {**kind, **self.parameters.get(name, {})})
             if needed and "default" not in properties[name]:
                 required[name] = None
-        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        schema: JSONDict = {"type": "object", "properties": properties, "additionalProperties": False}
         return {**schema, "required": [*required]} if required else schema
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> JSONDict:
         """Return the values of arguments that a call may leave out."""
-        properties = cast("Mapping[str, Any]", self.schema().get("properties", {}))
+        properties = cast("JSONObject", self.schema().get("properties", {}))
         return {
             name: each["default"]
             for name, each in properties.items()
             if isinstance(each, Mapping) and "default" in each
         }
 
-    def _arguments(self) -> list[tuple[str, Mapping[str, Any], bool]]:
+    def _arguments(self) -> list[tuple[str, JSONObject, bool]]:
         """Return each argument that a placeholder names, what fits there, and whether it is needed."""
-        found: list[tuple[str, Mapping[str, Any], bool]] = [(name, _TEXT, True) for name in self.template().names]
+        found: list[tuple[str, JSONObject, bool]] = [(name, _TEXT, True) for name in self.template().names]
         for name, whole in placeholders(dict(self.query)):
             lists = {"type": [*_TEXT["type"], "array"]}
             found.append((name, lists if whole else _TEXT, False))
@@ -180,7 +181,7 @@ class HTTPTool:
 class HTTPSettings(TypedDict, total=False):
     """The settings of an `HTTPProvider` by keyword, beside its name and its `base_url`; for type checkers."""
 
-    tools: Mapping[str, Any]
+    tools: JSONObject
     file: str | Path
     namespace: str
     headers: Mapping[str, str]
@@ -245,9 +246,7 @@ class HTTPProvider:
             )
 
     @classmethod
-    def from_settings(
-        cls, name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None
-    ) -> HTTPProvider:
+    def from_settings(cls, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> HTTPProvider:
         """Read `base_url` and `HTTPSettings`; `file` names a TOML, YAML or JSON file with more of them.
 
         Raises ConfigurationError, also for a file that cannot be read, and MissingExtraError for YAML without PyYAML.
@@ -276,7 +275,7 @@ def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
     return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
 
 
-def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(where: str, found: JSONObject, given: JSONObject) -> JSONDict:
     """Return the settings of a file with what is given beside it, which has precedence."""
     check_settings(f"{where}: its file", _AllSettings, found)
     if "file" in found:
@@ -288,7 +287,7 @@ def _merged(where: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> d
     return merged
 
 
-def _tool(name: str, settings: HTTPTool | Mapping[str, Any]) -> HTTPTool:
+def _tool(name: str, settings: HTTPTool | JSONObject) -> HTTPTool:
     if isinstance(settings, HTTPTool):
         return settings
     if not isinstance(settings, Mapping):

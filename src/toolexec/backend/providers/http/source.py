@@ -21,7 +21,7 @@ from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.net.hosts import DEFAULT_PORTS
@@ -43,7 +43,7 @@ class HTTPSource:
     def __init__(self, provider: HTTPProvider, make: partial[HTTPProvider] | None = None) -> None:
         self._provider = provider
         self._make = make
-        self._clients: dict[tuple[Any, ...], HTTPClient] = {}
+        self._clients: dict[tuple[object, ...], HTTPClient] = {}
 
     async def load(self) -> Definition:
         """Return the tools, with the references in the settings filled in.
@@ -70,7 +70,7 @@ class HTTPSource:
         for client in clients.values():
             await client.aclose()
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return the hosts that it calls."""
         return {"url": ", ".join(_hosts(self._provider)) or "-"}
 
@@ -120,7 +120,7 @@ class _Endpoint:
             tags=spec.tags,
         )
 
-    async def call(self, call: ToolCall) -> Any:
+    async def call(self, call: ToolCall) -> JSONValue:
         """Send the request and return what its response says; see `Backend.call`."""
         request = self._request({**self._defaults, **(call.args or {})})
         try:
@@ -132,7 +132,7 @@ class _Endpoint:
                 error.args = (error.message, *error.args[1:])
             raise
 
-    def _answer(self, response: HTTPResponse) -> Any:
+    def _answer(self, response: HTTPResponse) -> JSONValue:
         name = f"{self._provider.name}:{self._spec.name}"
         success = self._spec.success or range(200, 300)
         if response.status not in success:
@@ -165,7 +165,7 @@ class _Endpoint:
         return HTTPRequest(spec.method, url, [*headers.items()], body)
 
 
-def _pairs(query: Mapping[str, Any], args: JSONObject) -> list[tuple[str, str]]:
+def _pairs(query: JSONObject, args: JSONObject) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, value in filled(query, args).items():
         for item in value if isinstance(value, list) else [value]:
@@ -252,7 +252,7 @@ def _resolved(provider: HTTPProvider) -> tuple[HTTPProvider, Scrubber]:
     return provider, Scrubber(hidden)
 
 
-def http_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> HTTPSource:
+def http_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> HTTPSource:
     """Return the source of provider *name*; see `MakeSource`. A `file` in the settings is read again at each load."""
     with extra_needed("http", f"provider {name}"):  # now, and not at its first call
         if find_spec("httpcore2") is None:

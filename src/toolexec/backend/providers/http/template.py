@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = ["LEFT_OUT", "PathTemplate", "as_text", "filled", "placeholders", "refused"]
 
@@ -77,7 +77,7 @@ def placeholders(template: object) -> Iterator[tuple[str, bool]]:
             yield from placeholders(item)
 
 
-def filled(template: Any, args: JSONObject) -> Any:
+def filled(template: JSONValue, args: JSONObject) -> JSONValue:
     """Return *template* with its placeholders replaced, and `LEFT_OUT` for a whole placeholder without an argument.
 
     A placeholder that is the whole string becomes the argument, of whatever type; one inside a longer string is

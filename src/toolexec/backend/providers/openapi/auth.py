@@ -8,12 +8,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
 from toolexec.backend.providers.openapi.request import Draft
 from toolexec.backend.providers.openapi.security import Credential, Schemes
 from toolexec.errors import BackendUnavailableError
+from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse
 
 __all__ = ["Auth", "Client"]
@@ -116,7 +117,7 @@ class Auth:
         if response.status != 200:
             raise _no_token(name, f"its server answered {response.status}", retryable=response.status >= 500)
         try:
-            data: Any = json.loads(response.body)
+            data: JSONValue = json.loads(response.body)
         except (ValueError, RecursionError):
             data = None
         value = data.get("access_token") if isinstance(data, dict) else None

@@ -8,12 +8,12 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from toolexec.backend.providers.openapi.document import mapping_of
 from toolexec.backend.providers.openapi.styles import Parameter, encoded, plain_text, query_pairs, refused
 from toolexec.errors import InputValidationError
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["FILE", "Body", "BodyKind", "kind_of", "written_body"]
 
@@ -95,7 +95,7 @@ def written_body(body: Body, args: JSONObject, taken: frozenset[str]) -> tuple[s
     return said or (_BINARY if "*" in media_type else media_type), data
 
 
-def _form(body: Body, value: Any) -> str:
+def _form(body: Body, value: JSONValue) -> str:
     """Write the fields of a form as in a query; what is nested has the JSON that most servers expect."""
     pairs: list[tuple[str, str]] = []
     for name, item in mapping_of(value).items():
@@ -118,7 +118,7 @@ def _form(body: Body, value: Any) -> str:
     return "&".join(f"{name}={item}" for name, item in pairs)
 
 
-def _multipart(body: Body, value: Any) -> tuple[str, bytes]:
+def _multipart(body: Body, value: JSONValue) -> tuple[str, bytes]:
     """Write each field as a part, and each item of an array as one of its own."""
     boundary = f"toolexec-{secrets.token_hex(16)}"
     parts = [
@@ -131,7 +131,7 @@ def _multipart(body: Body, value: Any) -> tuple[str, bytes]:
     return f"multipart/form-data; boundary={boundary}", lines + f"--{boundary}--\r\n".encode()
 
 
-def _part(body: Body, name: str, value: Any) -> bytes:
+def _part(body: Body, name: str, value: JSONValue) -> bytes:
     said = body.encodings.get(name, {}).get("contentType")
     media_type = said.partition(",")[0].strip() if isinstance(said, str) and "*" not in said else ""
     filename = ""
@@ -149,7 +149,7 @@ def _part(body: Body, name: str, value: Any) -> bytes:
     return head.encode(errors="replace") + b"\r\n\r\n" + data
 
 
-def _file(name: str, value: Any) -> tuple[bytes, str, str]:
+def _file(name: str, value: JSONValue) -> tuple[bytes, str, str]:
     """Return the content of a file, with its media type and its name where they are given."""
     if isinstance(value, dict) and value.keys() <= _FILE_KEYS and ("text" in value) != ("data" in value):
         filename, media_type = plain_text(value.get("filename") or ""), plain_text(value.get("media_type") or "")
@@ -161,7 +161,7 @@ def _file(name: str, value: Any) -> tuple[bytes, str, str]:
     raise refused(name, "contentEncoding", 'a file is base64, or an object with either "text" or "data" in it')
 
 
-def _from_base64(name: str, value: Any) -> bytes:
+def _from_base64(name: str, value: JSONValue) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.bodies import FILE, Body, BodyKind, kind_of
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of, string_of
 from toolexec.backend.providers.openapi.keywords import types_of
 from toolexec.backend.providers.openapi.parameters import Argument
 from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["BodyReader", "preferred"]
 
@@ -39,7 +39,7 @@ class _Fields:
     def __init__(self) -> None:
         self.properties: JSONDict = {}
         self.required: dict[str, None] = {}
-        self.extras: Any = False
+        self.extras: JSONValue = False
 
 
 def preferred(content: JSONDict) -> tuple[str, JSONDict]:
@@ -55,7 +55,7 @@ class BodyReader:
         self._document = document
         self._table = table
 
-    def read(self, node: Any, arguments: dict[str, Argument]) -> tuple[Body | None, str]:
+    def read(self, node: JSONValue, arguments: dict[str, Argument]) -> tuple[Body | None, str]:
         """Return how the body *node* is made, and the `additionalProperties` of the tool's input as JSON text.
 
         Its properties are added to *arguments* where it is an object that has some, and no name is taken already;
@@ -110,7 +110,7 @@ class BodyReader:
     def _whole(
         self,
         given: JSONDict,
-        schema: Any,
+        schema: JSONValue,
         kind: BodyKind,
         fields: _Fields | None,
         files: dict[str, str],
@@ -143,12 +143,12 @@ class BodyReader:
             converted = {"description": said, **converted}
         return Argument(encode(converted), refs, required=required)
 
-    def _converted(self, node: Any, refs: Refs) -> str:
+    def _converted(self, node: JSONValue, refs: Refs) -> str:
         converted = self._table.convert(node, refs)
         self._table.check(converted)
         return encode(converted)
 
-    def _fields(self, schema: Any, level: int = 0) -> _Fields | None:
+    def _fields(self, schema: JSONValue, level: int = 0) -> _Fields | None:
         """Return the properties of an object and of all that it consists of; None for what is more than that."""
         if level > _MAX_NESTED:
             return None

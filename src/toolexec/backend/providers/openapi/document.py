@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["Document", "InvalidPartError", "items_of", "mapping_of", "read_document", "string_of"]
 
@@ -28,7 +27,7 @@ def mapping_of(value: object) -> JSONDict:
     return value if isinstance(value, dict) else {}
 
 
-def items_of(value: object) -> list[Any]:
+def items_of(value: object) -> list[JSONValue]:
     """Return *value* if it is an array, else an empty one."""
     return value if isinstance(value, list) else []
 
@@ -47,19 +46,19 @@ class Document:
     `$ref` in `others`, and to them, have absolute addresses; see `references`.
     """
 
-    def __init__(self, root: JSONDict, *, location: str = "", others: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, root: JSONDict, *, location: str = "", others: JSONObject | None = None) -> None:
         self.root = root
         self.location = location
         self.version = str(root.get("openapi", ""))
         self._others = others or {}
 
-    def at(self, ref: str) -> Any:
+    def at(self, ref: str) -> JSONValue:
         """Return what *ref* points at. Raises InvalidPartError for nothing, and for another document that was not
         allowed."""
         address, _, fragment = ref.partition("#")
         if address and address not in self._others:
             raise InvalidPartError(f"it refers to {ref[:200]!r}, outside of the document; allow_refs permits that")
-        node: Any = self._others[address] if address else self.root
+        node: JSONValue = self._others[address] if address else self.root
         if fragment and not fragment.startswith("/"):
             raise InvalidPartError(f"it refers to {ref[:200]!r}, which is not a JSON pointer")
         for escaped in fragment.split("/")[1:]:
@@ -72,7 +71,7 @@ class Document:
                 raise InvalidPartError(f"it refers to {ref[:200]!r}, which is not in the document") from None
         return node
 
-    def follow(self, node: Any) -> JSONDict:
+    def follow(self, node: JSONValue) -> JSONDict:
         """Return the object that *node* is or refers to, at the end of its references.
 
         Raises InvalidPartError as `at` does, for a loop of references, and for what is not an object.
@@ -116,7 +115,7 @@ def _decoded(data: bytes, where: str) -> str:
         raise ConfigurationError(f"{where} is not text in UTF-8: {error}") from error
 
 
-def _flow_or_refuse(text: str, where: str, error: ValueError) -> Any:
+def _flow_or_refuse(text: str, where: str, error: ValueError) -> JSONValue:
     """Read what begins like JSON as YAML, where it is that. Otherwise the error of JSON is the better one."""
     try:
         return _read_yaml(text, where)
@@ -124,7 +123,7 @@ def _flow_or_refuse(text: str, where: str, error: ValueError) -> Any:
         raise ConfigurationError(f"{where} is not JSON: {str(error)[:300]}") from error
 
 
-def _read_yaml(text: str, where: str) -> Any:
+def _read_yaml(text: str, where: str) -> JSONValue:
     with extra_needed("openapi", f"reading {where}, which is YAML,"):
         import yaml
 
@@ -138,7 +137,7 @@ def _read_yaml(text: str, where: str) -> Any:
     return found
 
 
-def _size(node: Any, known: dict[int, int]) -> int:
+def _size(node: JSONValue, known: dict[int, int]) -> int:
     """Count the values below *node*, those behind an alias each time; one inside of itself counts as too many."""
     if not isinstance(node, dict | list):
         return 1
@@ -156,7 +155,7 @@ def _nothing(_: str) -> None:
     """Read NaN and Infinity, which JSON does not have, as null."""
 
 
-def _without_surrogates(node: Any) -> Any:
+def _without_surrogates(node: JSONValue) -> JSONValue:
     """Replace halves of characters, which no text on the wire can have."""
     if isinstance(node, str):
         return _SURROGATE.sub("\ufffd", node)

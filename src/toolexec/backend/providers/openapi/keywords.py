@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 import jsonschema_rs
 
 from toolexec.backend.providers.openapi.document import string_of
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = ["PLAIN", "enum_of", "examples_of", "is_pattern", "plain_value", "types_of"]
 
@@ -37,7 +38,7 @@ def types_of(value: object) -> list[str]:
     return list(dict.fromkeys(name for name in found if name))
 
 
-def enum_of(value: object, types: list[str], *, nullable: bool) -> list[Any] | None:
+def enum_of(value: object, types: list[str], *, nullable: bool) -> list[JSONValue] | None:
     """Return the values of an `enum` as the one type of *types*, with null where that is allowed; None for no enum.
 
     Numbers and `true` among strings come from authors who left out the quotes.
@@ -51,7 +52,7 @@ def enum_of(value: object, types: list[str], *, nullable: bool) -> list[Any] | N
     return [*value, None] if nullable and None not in value else value
 
 
-def examples_of(schema: Mapping[str, Any]) -> list[Any]:
+def examples_of(schema: JSONObject) -> list[JSONValue]:
     """Return the short examples of a schema, at most three."""
     given = schema.get("examples")
     values = [*given] if isinstance(given, list) else []
@@ -97,51 +98,51 @@ def _is_short(value: object) -> bool:
     return isinstance(value, bool) or _number(value) is not _ABSENT
 
 
-def _count(value: object) -> Any:
+def _count(value: object) -> JSONValue:
     if isinstance(value, str) and _is_integer(value):
         value = int(value)
     number = _number(value)
     return int(number) if number is not _ABSENT and number >= 0 and number == int(number) else _ABSENT
 
 
-def _number(value: object) -> Any:
+def _number(value: object) -> JSONValue:
     if isinstance(value, float):
         return value if isfinite(value) else _ABSENT
     return value if isinstance(value, int) and not isinstance(value, bool) else _ABSENT
 
 
-def _positive(value: object) -> Any:
+def _positive(value: object) -> JSONValue:
     number = _number(value)
     return number if number is not _ABSENT and number > 0 else _ABSENT
 
 
-def _true(value: object) -> Any:
+def _true(value: object) -> JSONValue:
     return True if value is True else _ABSENT
 
 
-def _text(value: object) -> Any:
+def _text(value: object) -> JSONValue:
     return string_of(value, _MAX_TEXT) or _ABSENT
 
 
-def _word(value: object) -> Any:
+def _word(value: object) -> JSONValue:
     return value if isinstance(value, str) and 0 < len(value) <= _MAX_EXAMPLE else _ABSENT
 
 
-def _pattern(value: object) -> Any:
+def _pattern(value: object) -> JSONValue:
     return value if isinstance(value, str) and len(value) <= _MAX_TEXT and is_pattern(value) else _ABSENT
 
 
-def _names(value: object) -> Any:
+def _names(value: object) -> JSONValue:
     names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
     return list(dict.fromkeys(names)) or _ABSENT
 
 
-def _name_lists(value: object) -> Any:
+def _name_lists(value: object) -> JSONValue:
     found = {name: _names(names) for name, names in value.items()} if isinstance(value, dict) else {}
     return {name: names for name, names in found.items() if names} or _ABSENT
 
 
-PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {
+PLAIN: Final[Mapping[str, Callable[[JSONValue], JSONValue]]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
     **dict.fromkeys(("minContains", "maxContains"), _count),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),

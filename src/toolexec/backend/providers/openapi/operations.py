@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.bodies import Body
 from toolexec.backend.providers.openapi.body_schema import BodyReader
@@ -26,7 +26,7 @@ from toolexec.backend.providers.openapi.styles import Parameter
 from toolexec.backend.providers.openapi.swagger import PROBLEM
 from toolexec.discovery.links import OPENAPI_LINKS
 from toolexec.errors import ToolExecError
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.schema import Schema
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES
 from toolexec.model.tool import Tool, ToolAnnotations
@@ -259,5 +259,5 @@ def _description(entry: _Entry, pages: Pages | None) -> str:
     return "\n\n".join(parts)
 
 
-def _tags(node: Mapping[str, Any]) -> list[str]:
+def _tags(node: JSONObject) -> list[str]:
     return [tag[:100] for tag in items_of(node.get("tags"))[:_MAX_TAGS] if isinstance(tag, str) and tag.strip()]

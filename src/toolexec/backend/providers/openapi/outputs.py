@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.bodies import kind_of
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.backend.providers.openapi.keywords import types_of
 from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable
 from toolexec.backend.providers.openapi.styles import Parameter
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Pages", "links_of", "media_types", "output_schema", "pages_of", "successes"]
 
@@ -54,7 +54,7 @@ class Pages:
         return {"arguments": dict(self.arguments), **({"next": self.next} if self.next else {})}
 
 
-def successes(document: Document, responses: Any) -> list[JSONDict]:
+def successes(document: Document, responses: JSONValue) -> list[JSONDict]:
     """Return the successful responses of an operation, by status; `default` counts where there is no other."""
     given = mapping_of(responses)
     keys = sorted(key for key in given if key[:1] == "2") or [key for key in given if key == "default"]
@@ -81,7 +81,7 @@ def output_schema(responses: list[JSONDict], table: SchemaTable, room: int) -> s
     Several successes are alternatives, and one without content is null. Only JSON has a schema.
     """
     refs: Refs = {}
-    alternatives: list[Any] = []
+    alternatives: list[JSONValue] = []
     is_null = False
     for response in responses:
         content = mapping_of(response.get("content"))
@@ -149,14 +149,14 @@ def _next_of(responses: list[JSONDict], document: Document) -> str:
     return ""
 
 
-def _next_field(schema: Any, document: Document, level: int = 0) -> str:
+def _next_field(schema: JSONValue, document: Document, level: int = 0) -> str:
     if not isinstance(schema, dict) or level > 3:
         return ""
     try:
         node = document.follow(schema)
     except InvalidPartError:
         return ""
-    nested: list[tuple[str, Any]] = [("", part) for part in items_of(node.get("allOf"))]
+    nested: list[tuple[str, JSONValue]] = [("", part) for part in items_of(node.get("allOf"))]
     for name, child in mapping_of(node.get("properties")).items():
         if name.lower() in _NEXT:
             return name

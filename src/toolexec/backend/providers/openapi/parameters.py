@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of, string_of
 from toolexec.backend.providers.openapi.keywords import examples_of
 from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode
 from toolexec.backend.providers.openapi.styles import Parameter, Place
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Argument", "ParameterReader"]
 
@@ -53,7 +53,7 @@ class ParameterReader:
         self._withheld = frozenset(withheld)
         self._written: dict[int, tuple[str, Refs, JSONDict]] = {}  # each with its node, whose id must stay in use
 
-    def read(self, path: str, shared: Any, own: Any) -> tuple[list[Parameter], dict[str, Argument]]:
+    def read(self, path: str, shared: JSONValue, own: JSONValue) -> tuple[list[Parameter], dict[str, Argument]]:
         """Return the parameters of an operation and their arguments: *shared* are those of its path, *own* its own.
 
         Raises InvalidPartError for one that cannot be sent, unless it is optional.
@@ -77,7 +77,7 @@ class ParameterReader:
                 arguments[argument] = Argument(text, refs, required=parameter.required)
         return parameters, arguments
 
-    def _declared(self, nodes: list[Any]) -> dict[tuple[str, str], JSONDict]:
+    def _declared(self, nodes: list[JSONValue]) -> dict[tuple[str, str], JSONDict]:
         found: dict[tuple[str, str], JSONDict] = {}
         for given in nodes:
             node = self._document.follow(given)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
 
 from toolexec.backend.providers.openapi.document import InvalidPartError, read_document
 from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.errors import ConfigurationError
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Fetch", "read_references"]
 
@@ -23,7 +23,7 @@ _MAX_DOCUMENTS: Final = 500
 
 async def read_references(
     root: JSONDict, location: str, allowed: bool | Sequence[str], fetch: Fetch, max_bytes: int
-) -> dict[str, Any]:
+) -> JSONDict:
     """Return the documents that *root* refers to, and those that they refer to, by their addresses.
 
     Every `$ref` to one of them, in *root* too, becomes an absolute address. With *allowed* true these are files in the
@@ -31,7 +31,7 @@ async def read_references(
     anything else stay as they are. Raises ConfigurationError for more than 500 documents or *max_bytes*, and for one
     that cannot be read.
     """
-    found: dict[str, Any] = {}
+    found: JSONDict = {}
     may = _Allowed(location, () if isinstance(allowed, bool) else allowed)
     pending = await asyncio.to_thread(_absolute, root, location, may, is_root=True)
     left = max_bytes
@@ -90,7 +90,7 @@ class _Allowed:
         return str(path)
 
 
-def _absolute(root: Any, base: str, may: _Allowed, *, is_root: bool) -> set[str]:
+def _absolute(root: JSONValue, base: str, may: _Allowed, *, is_root: bool) -> set[str]:
     """Write the references of a document with absolute addresses, where these may be read; return the addresses."""
     found: set[str] = set()
     for node in _referring(root):
@@ -109,7 +109,7 @@ def _absolute(root: Any, base: str, may: _Allowed, *, is_root: bool) -> set[str]
     return found
 
 
-def _referring(root: Any) -> Iterator[JSONDict]:
+def _referring(root: JSONValue) -> Iterator[JSONDict]:
     """Yield every object that has a `$ref`."""
     pending, seen = [root], set[int]()
     while pending:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.bodies import written_body
 from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.styles import Parameter, encoded, query_pairs, refused, written
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.net.http import HTTPRequest
 
 __all__ = ["Draft", "draft_of"]
@@ -69,14 +69,14 @@ def draft_of(operation: Operation, args: JSONObject) -> Draft:
     return draft
 
 
-def _in_path(parameter: Parameter, value: Any) -> str:
+def _in_path(parameter: Parameter, value: JSONValue) -> str:
     """Return an argument as a part of the path: all of it within one segment."""
     if value in (None, "", [], {}):
         raise refused(parameter.argument, "minLength", "it is a part of the path, and must not be empty")
     return written(parameter, value)
 
 
-def _in_header(parameter: Parameter, value: Any) -> str:
+def _in_header(parameter: Parameter, value: JSONValue) -> str:
     text = written(parameter, value)
     if not text.isascii() or not text.isprintable():
         raise refused(parameter.argument, "pattern", "it is sent in a header, which is one line of printable ASCII")

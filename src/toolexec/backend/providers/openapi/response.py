@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from toolexec.backend.providers.openapi.operations import Operation
@@ -12,13 +11,13 @@ from toolexec.backend.providers.replies import failure_of, value_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
-from toolexec.model.json_value import JSONObject
+from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.net.http import HTTPResponse
 
 __all__ = ["next_page", "reply_of", "reset_after"]
 
 
-def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> Any:
+def reply_of(operation: Operation, response: HTTPResponse, hide: Scrubber) -> JSONValue:
     """Return what a response means: the value or parts of its body, None for no content. Where its `Link` header names
     the next page, the arguments that turn to it are in the reply's metadata, under `next_page`.
 

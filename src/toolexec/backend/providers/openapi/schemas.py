@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.backend.providers.openapi.keywords import PLAIN, enum_of, examples_of, is_pattern, plain_value, types_of
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 
 __all__ = ["Refs", "SchemaTable", "encode", "with_definitions"]
 
@@ -40,7 +40,7 @@ class _Definition:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.value: Any = True
+        self.value: JSONValue = True
         self.text = "true"
         self.refs: tuple[str, ...] = ()
         self.same: list[str] = []
@@ -66,7 +66,7 @@ class SchemaTable:
 
     # -- from a schema of the document to one of JSON Schema ---------------------------------------------------------
 
-    def convert(self, node: Any, refs: Refs, level: int = 1) -> Any:
+    def convert(self, node: JSONValue, refs: Refs, level: int = 1) -> JSONValue:
         """Return *node* as JSON Schema, and add what it refers to to *refs*. Raises InvalidPartError when it is nested
         too deeply."""
         if not isinstance(node, dict):
@@ -93,7 +93,7 @@ class SchemaTable:
         self._finish(node, types, nullable, out)
         return _or_null(out) if nullable and any(key in out for key in _WRAPPED) else out
 
-    def _take(self, key: str, value: Any, node: JSONDict, out: JSONDict, refs: Refs, level: int) -> None:
+    def _take(self, key: str, value: JSONValue, node: JSONDict, out: JSONDict, refs: Refs, level: int) -> None:
         """Convert a keyword that holds schemas or plain values."""
         if key == "properties":
             self._properties(value, out, refs, level)
@@ -116,14 +116,14 @@ class SchemaTable:
         elif key in ("default", "const") and plain_value(value):
             out[key] = value
 
-    def _properties(self, value: Any, out: JSONDict, refs: Refs, level: int) -> None:
+    def _properties(self, value: JSONValue, out: JSONDict, refs: Refs, level: int) -> None:
         kept: JSONDict = {}
         for name, child in mapping_of(value).items():
             if self._output or not (isinstance(child, dict) and child.get("readOnly") is True):
                 kept[name] = self.convert(child, refs, level + 1)
         out["properties"] = kept
 
-    def _items(self, value: Any, out: JSONDict, refs: Refs, level: int) -> None:
+    def _items(self, value: JSONValue, out: JSONDict, refs: Refs, level: int) -> None:
         if isinstance(value, list):
             out["prefixItems"] = [self.convert(item, refs, level + 1) for item in value] or [True]
         elif isinstance(value, bool | dict):
@@ -240,7 +240,7 @@ class SchemaTable:
         text = self._sections[start, room] = ",".join(members)
         return text
 
-    def root(self, value: Any, refs: Refs, room: int) -> str:
+    def root(self, value: JSONValue, refs: Refs, room: int) -> str:
         """Return a converted schema as a whole document of its own, as JSON text: `$defs` has what it refers to. One
         that is nothing but a reference becomes what that points at."""
         if isinstance(value, dict) and value.keys() == {"$ref"}:
@@ -257,7 +257,7 @@ class SchemaTable:
             text = encode(value)
         return with_definitions(text, self.definitions(refs, room)) if refs else text
 
-    def check(self, value: Any) -> None:
+    def check(self, value: JSONValue) -> None:
         """Raise InvalidPartError when *value* itself refers to what would be checked without end."""
         total = 1
         for name in _same_value(value):
@@ -272,7 +272,7 @@ def with_definitions(text: str, definitions: str) -> str:
     return f'{text[:-1]}{"," if len(text) > 2 else ""}"$defs":{{{definitions}}}}}' if definitions else text
 
 
-def _same_value(value: Any) -> list[str]:
+def _same_value(value: JSONValue) -> list[str]:
     """Return the names of the definitions that look at the same value as a converted schema does."""
     found: list[str] = []
     pending = [value]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["Credential", "Schemes"]
 
@@ -71,11 +71,11 @@ class Schemes:
         credential = self.auth.get(name)
         given = credential.get("token_url", "") if isinstance(credential, Mapping) else ""
         flow = mapping_of(mapping_of(self.known[name].get("flows")).get("clientCredentials"))
-        url: Any = given or flow.get("tokenUrl")
+        url: JSONValue = given or flow.get("tokenUrl")
         return url if isinstance(url, str) and isinstance(credential, Mapping) else ""
 
 
-def _check(name: str, scheme: Mapping[str, Any], credential: Credential) -> None:
+def _check(name: str, scheme: JSONObject, credential: Credential) -> None:
     """Raise ConfigurationError for a credential that does not fit its scheme, or a scheme that cannot be used."""
     kind = scheme.get("type")
     if kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":

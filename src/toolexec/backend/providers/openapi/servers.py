@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from toolexec.backend.providers.openapi.document import InvalidPartError, items_of, mapping_of, string_of
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority
 
 __all__ = ["Servers", "host_of"]
@@ -48,7 +48,7 @@ class Servers:
             known = did_you_mean(unknown[0], _variables_of(root))
             raise ConfigurationError(f"no server of the document has a variable {unknown[0]!r}; {known}")
 
-    def url_of(self, *levels: Any) -> str:
+    def url_of(self, *levels: JSONValue) -> str:
         """Return the URL for an operation, without a slash at its end; *levels* are the `servers` of the operation and
         its path. Empty where the document names no host. Raises InvalidPartError for a URL that is not one of HTTP."""
         if self._fixed:
@@ -56,13 +56,13 @@ class Servers:
         servers = next((found for level in levels if (found := items_of(level))), self._default)
         return self._url(servers[0]) if servers else self._relative("/")
 
-    def _chosen(self, servers: list[Any], chosen: int | str) -> str:
+    def _chosen(self, servers: list[JSONValue], chosen: int | str) -> str:
         try:
             return self._url(_choose(servers, chosen))
         except InvalidPartError as error:
             raise ConfigurationError(f"server {chosen!r}: {error}") from error
 
-    def _url(self, server: Any) -> str:
+    def _url(self, server: JSONValue) -> str:
         node = mapping_of(server)
         defined = mapping_of(node.get("variables"))
 
@@ -107,7 +107,7 @@ def host_of(url: str) -> str:
     return f"{host}:{found[1]}" if found[1] else host
 
 
-def _choose(servers: list[Any], chosen: int | str) -> Any:
+def _choose(servers: list[JSONValue], chosen: int | str) -> JSONValue:
     if isinstance(chosen, int):
         if not 0 <= chosen < len(servers):
             raise ConfigurationError(f"the document has {len(servers)} servers; number {chosen} is not one of them")

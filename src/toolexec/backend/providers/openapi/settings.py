@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 
 __all__ = ["OpenAPIProvider", "OpenAPISettings"]
@@ -66,7 +67,7 @@ class OpenAPIProvider:
     """
 
     name: str
-    spec: str | Path | Mapping[str, Any]
+    spec: str | Path | JSONObject
     namespace: str = ""
     base_url: str = ""
     server: int | str | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolexec.backend.providers.openapi.auth import Auth, Client
 from toolexec.backend.providers.openapi.document import Document, mapping_of, read_document, string_of
@@ -27,7 +27,7 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretE
 from toolexec.errors.base import reworded
 from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.net.http import HTTPClient, HTTPRequest
 
@@ -37,7 +37,7 @@ _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
 MakeClient = Callable[..., Client]
 
 
-def openapi_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> OpenAPISource:
+def openapi_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> OpenAPISource:
     """Return the source of provider *name*; the settings are those of `OpenAPIProvider`, `spec` among them."""
     if "spec" not in settings:
         raise ConfigurationError(f"OpenAPI provider {name}: set spec to the path or the URL of its document")
@@ -63,9 +63,9 @@ class OpenAPISource:
         self._secrets = secrets
         self._make_client = make_client
         self._clients: dict[tuple[str, ...], Client] = {}
-        self._info: dict[str, Any] = {}
+        self._info: JSONDict = {}
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return where the document is, what it is called, and the hosts that are reached; see `Source.info`."""
         return {"spec": self._provider.location or "(given as data)", **self._info}
 
@@ -134,7 +134,7 @@ class OpenAPISource:
                 await self._fetch(provider, location) if host_of(location) else await asyncio.to_thread(_file, provider)
             )
             root = await asyncio.to_thread(read_document, data, location)
-        others: dict[str, Any] = {}
+        others: JSONDict = {}
         if provider.allow_refs:
             fetch = partial(self._fetch, provider)
             limit = provider.max_spec_bytes
@@ -190,14 +190,14 @@ class _Caller:
         self._tokens = frozenset[str]()
         self._hide = scrubber
 
-    async def call(self, operation: Operation, call: ToolCall) -> Any:
+    async def call(self, operation: Operation, call: ToolCall) -> JSONValue:
         """Send the request of a call and return what the response means."""
         try:
             return self._clean(await self._answer(operation, call))
         except ToolExecError as error:
             raise _scrubbed(error, self._scrubber()) from error
 
-    async def _answer(self, operation: Operation, call: ToolCall) -> Any:
+    async def _answer(self, operation: Operation, call: ToolCall) -> JSONValue:
         args = call.args or {}
         if not operation.server:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
@@ -217,7 +217,7 @@ class _Caller:
             self._tokens, self._hide = tokens, Scrubber(self._hidden | tokens)
         return self._hide
 
-    def _clean(self, answer: Any) -> Any:
+    def _clean(self, answer: JSONValue) -> JSONValue:
         scrubber = self._scrubber()
         if not scrubber or answer is None:
             return answer
@@ -228,7 +228,7 @@ class _Caller:
         return replace(answer, content=content, structured=scrubber.value(answer.structured), meta=meta)
 
 
-def upgraded(root: JSONDict, location: str = "", others: Mapping[str, Any] | None = None) -> JSONDict:
+def upgraded(root: JSONDict, location: str = "", others: JSONObject | None = None) -> JSONDict:
     """Return a document as one of OpenAPI 3. Raises ConfigurationError for one that is neither that nor Swagger 2.0."""
     version = root.get("openapi")
     swagger = str(root.get("swagger", ""))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from toolexec.errors import InputValidationError, Violation
+from toolexec.model.json_value import JSONObject, JSONValue
 
 __all__ = ["Parameter", "Place", "encoded", "plain_text", "query_pairs", "refused", "written"]
 
@@ -42,21 +43,21 @@ def refused(parameter: str, keyword: str, message: str) -> InputValidationError:
     return InputValidationError([Violation(path=f"/{parameter}", keyword=keyword, message=message)])
 
 
-def plain_text(value: Any) -> str:
+def plain_text(value: JSONValue) -> str:
     """Return one value as text: numbers and booleans as in JSON, and so are arrays and objects inside of others."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def encoded(value: Any, *, allow_reserved: bool = False) -> str:
+def encoded(value: JSONValue, *, allow_reserved: bool = False) -> str:
     """Return one value percent-encoded: nothing of it can be taken for the structure of a URL."""
     return quote(plain_text(value), safe=_RESERVED if allow_reserved else "", errors="replace")
 
 
-def written(parameter: Parameter, value: Any) -> str:
+def written(parameter: Parameter, value: JSONValue) -> str:
     """Return a value in a path, or in a header (there without percent-encoding)."""
-    as_text: Callable[[Any], str] = plain_text if parameter.place == "header" else encoded
+    as_text: Callable[[JSONValue], str] = plain_text if parameter.place == "header" else encoded
     if parameter.media_type:
         return as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     if parameter.style == "label":
@@ -69,10 +70,10 @@ def written(parameter: Parameter, value: Any) -> str:
     return ",".join(_listed(value, as_text))
 
 
-def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
+def query_pairs(parameter: Parameter, value: JSONValue) -> list[tuple[str, str]]:
     """Return a value of a query or a cookie as names and values, both percent-encoded; none for an empty array."""
 
-    def as_text(item: Any) -> str:
+    def as_text(item: JSONValue) -> str:
         return encoded(item, allow_reserved=parameter.allow_reserved)
 
     name = encoded(parameter.name)
@@ -94,7 +95,7 @@ def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
     return [(name, as_text(value))]
 
 
-def _label(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> str:
+def _label(parameter: Parameter, value: JSONValue, as_text: Callable[[JSONValue], str]) -> str:
     """Write `.3.4.5`, `.3,4,5`, `.a=1.b=2` or `.a,1,b,2`."""
     between = "." if parameter.explode else ","
     if isinstance(value, dict):
@@ -103,7 +104,7 @@ def _label(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> s
     return "." + between.join(_listed(value, as_text))
 
 
-def _matrix(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> str:
+def _matrix(parameter: Parameter, value: JSONValue, as_text: Callable[[JSONValue], str]) -> str:
     """Write `;id=3;id=4`, `;id=3,4`, `;a=1;b=2` or `;id=a,1,b,2`."""
     name = encoded(parameter.name)
     if isinstance(value, dict):
@@ -117,16 +118,16 @@ def _matrix(parameter: Parameter, value: Any, as_text: Callable[[Any], str]) -> 
     return f";{name}={','.join(parts)}"
 
 
-def _listed(value: Any, as_text: Callable[[Any], str]) -> list[str]:
+def _listed(value: JSONValue, as_text: Callable[[JSONValue], str]) -> list[str]:
     return [as_text(item) for item in value if item is not None] if isinstance(value, list) else [as_text(value)]
 
 
-def _pairs(value: Mapping[str, Any], as_text: Callable[[Any], str]) -> list[tuple[str, str]]:
+def _pairs(value: JSONObject, as_text: Callable[[JSONValue], str]) -> list[tuple[str, str]]:
     """Return the members of an object as text, without those that are null: they are not there."""
     return [(as_text(key), as_text(item)) for key, item in value.items() if item is not None]
 
 
-def _deep(path: str, value: Any) -> list[tuple[str, Any]]:
+def _deep(path: str, value: JSONValue) -> list[tuple[str, JSONValue]]:
     """Return the leaves of an object with their paths: `filter[owner][name]`, and `tags[]` for items of an array."""
     if isinstance(value, dict):
         return [pair for key, item in value.items() for pair in _deep(f"{path}[{key}]", item)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
-from toolexec.model.json_value import JSONDict
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 __all__ = ["PROBLEM", "from_swagger"]
 
@@ -34,7 +34,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
 
 
-def from_swagger(root: JSONDict, location: str = "", others: Mapping[str, Any] | None = None) -> JSONDict:
+def from_swagger(root: JSONDict, location: str = "", others: JSONObject | None = None) -> JSONDict:
     """Return a Swagger 2.0 document as one of OpenAPI 3.
 
     *location* is its URL, where it was read from one, and *others* are the documents that it refers to.
@@ -74,7 +74,7 @@ def _servers(root: JSONDict, location: str) -> list[JSONDict]:
     return [{"url": f"{scheme}://{host}{path}"} for scheme in sorted(schemes, reverse=True)]
 
 
-def _operation(document: Document, item: JSONDict, node: Any) -> Any:
+def _operation(document: Document, item: JSONDict, node: JSONValue) -> JSONValue:
     if not isinstance(node, dict):
         return node
     try:
@@ -149,7 +149,7 @@ def _form(fields: list[JSONDict], consumes: list[str]) -> JSONDict:
     return {"required": bool(required), "content": {media_type: media}}
 
 
-def _response(document: Document, given: Any, produces: list[str]) -> Any:
+def _response(document: Document, given: JSONValue, produces: list[str]) -> JSONValue:
     try:
         node = document.follow(given)
     except InvalidPartError:

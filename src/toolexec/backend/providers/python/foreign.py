@@ -14,7 +14,7 @@ from toolexec.errors import InvalidToolError, RemoteToolError
 from toolexec.model.declare import FunctionTool
 from toolexec.model.handler import Handler
 from toolexec.model.ids import clean_segment
-from toolexec.model.json_value import to_json_lossy
+from toolexec.model.json_value import JSONObject, to_json_lossy
 from toolexec.model.tool import Tool
 
 __all__ = ["foreign_tool"]
@@ -43,7 +43,7 @@ def _has(value: Any, member: str) -> bool:
 def _langchain(value: Any) -> FunctionTool[..., Any]:
     checked = bool(getattr(value, "handle_tool_error", False) or getattr(value, "handle_validation_error", False))
 
-    def asked(args: Mapping[str, Any]) -> Any:
+    def asked(args: JSONObject) -> Any:
         # As a call of a model, what the tool handles itself comes back with its status.
         call = {"name": value.name, "args": dict(args), "id": "toolexec", "type": "tool_call"}
         return call if checked else dict(args)
@@ -55,10 +55,10 @@ def _langchain(value: Any) -> FunctionTool[..., Any]:
             raise RemoteToolError(f"{value.name} failed: {str(reply.content)[:2000]}")
         return getattr(reply, "content", reply)
 
-    def call(args: Mapping[str, Any]) -> Any:
+    def call(args: JSONObject) -> Any:
         return answer(value.invoke(asked(args)))
 
-    async def acall(args: Mapping[str, Any]) -> Any:
+    async def acall(args: JSONObject) -> Any:
         return answer(await value.ainvoke(asked(args)))
 
     schema = _json_schema(getattr(value, "tool_call_schema", None) or value.args_schema)
@@ -84,10 +84,10 @@ def _pydantic_ai(value: Any) -> FunctionTool[..., Any]:
         raise InvalidToolError(f"{value.name} takes the context of an agent's run, which only Pydantic AI has")
     positional = function.positional_fields or function.var_positional_field or function.single_arg_name
 
-    def call(args: Mapping[str, Any]) -> Any:
+    def call(args: JSONObject) -> Any:
         return function.function(**function.validator.validate_python(dict(args)))
 
-    async def acall(args: Mapping[str, Any]) -> Any:
+    async def acall(args: JSONObject) -> Any:
         return await function.call(function.validator.validate_python(dict(args)), None)
 
     simple = not positional and not function.is_async
@@ -105,10 +105,10 @@ def _llamaindex(value: Any) -> FunctionTool[..., Any]:
             raise RemoteToolError(f"{metadata.name} failed: {str(getattr(reply, 'content', ''))[:2000]}")
         return reply.raw_output
 
-    def call(args: Mapping[str, Any]) -> Any:
+    def call(args: JSONObject) -> Any:
         return answer(value.call(**args))
 
-    async def acall(args: Mapping[str, Any]) -> Any:
+    async def acall(args: JSONObject) -> Any:
         return answer(await value.acall(**args))
 
     is_async = inspect.iscoroutinefunction(getattr(value, "real_fn", None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypedDict
@@ -19,6 +19,7 @@ from toolexec.model.call import ToolCall
 from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.ids import check_segment, clean_segment
+from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_settings
 from toolexec.model.tool import Tool
 
@@ -78,7 +79,7 @@ class PythonSource:
         for ex in execs:
             await ex.aclose()
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> JSONObject:
         """Return the targets."""
         return {"target": ", ".join(self._targets)}
 
@@ -124,7 +125,7 @@ class PythonSource:
         ]
 
 
-def python_source(name: str, settings: Mapping[str, Any], *, secrets: SecretResolver | None = None) -> PythonSource:
+def python_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> PythonSource:
     """Return the source of the Python tools that *settings* describe; see `PythonSettings` and `MakeSource`.
 
     Nothing is imported yet.

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from toolexec.model.json_value import JSONDict
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.runtime.containers.oci import oci_config
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
@@ -44,7 +45,7 @@ class Bundle:
         self.directory = directory
 
     @classmethod
-    def make(cls, config: dict[str, Any]) -> Bundle:
+    def make(cls, config: JSONDict) -> Bundle:
         """Return a new one. Raises OSError when it cannot be made."""
         directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{this_owner()}-"))
         bundle = cls(directory)
@@ -120,7 +121,7 @@ def runsc_command(
     ]
 
 
-def host_bounds(resources: Resources) -> dict[str, Any]:
+def host_bounds(resources: Resources) -> JSONDict:
     """Return the bounds of the control group, for all that makes up the sandbox: the program, the kernel under it, and
     runsc.
 
@@ -134,7 +135,7 @@ def host_bounds(resources: Resources) -> dict[str, Any]:
     }
 
 
-def bundle_config(spec: ContainerSpec, root: str) -> dict[str, Any]:
+def bundle_config(spec: ContainerSpec, root: str) -> JSONDict:
     """Return config.json of *spec* for gVisor, over the root file system *root*; raises as `oci_config`.
 
     The kernel that the code sees is gVisor's own, and takes other words. It counts processes for RLIMIT_NPROC, in all
@@ -156,15 +157,15 @@ def bundle_config(spec: ContainerSpec, root: str) -> dict[str, Any]:
     return config
 
 
-def _no_namespaces() -> list[dict[str, Any]]:
+def _no_namespaces() -> list[JSONDict]:
     """Rules that refuse every call that makes a namespace, and what could get round them.
 
     The flags of `clone3` are out of a filter's sight. It has to be as if that did not exist, so that programs use
     `clone`; but this runsc knows no error but EPERM for a refusal. ENOSYS is what a call gets that should be
     traced while there is no tracer: and there can be none, as `ptrace` is refused.
     """
-    refused: dict[str, Any] = {"action": "SCMP_ACT_ERRNO"}
-    clones: list[dict[str, Any]] = [
+    refused: JSONDict = {"action": "SCMP_ACT_ERRNO"}
+    clones: list[JSONDict] = [
         {
             "names": ["clone"],
             "args": [{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"}],
