@@ -251,31 +251,31 @@ class HostCalls:
         """What *work* comes to, done by the event loop while this thread waits; a loop that ends before makes no
         coroutine of it."""
         outcome: list[Any] = []
-        bell = threading.Lock()
-        bell.acquire()
+        lock = threading.Lock()
+        lock.acquire()
 
         async def run() -> None:
             try:
                 outcome.append(await work())
             finally:
                 self._tasks.pop(key, None)
-                _ring(bell)
+                _ring(lock)
 
         def begin() -> None:
             if self._stopped:
-                _ring(bell)
+                _ring(lock)
             else:
                 self._begin_task(key, run())
 
-        key = f"!{id(bell)}"  # no request has such an ID
-        self._bells.add(bell)
+        key = f"!{id(lock)}"  # no request has such an ID
+        self._bells.add(lock)
         try:
             if self._stopped:
                 raise GuestStoppedError
             self._loop.call_soon_threadsafe(begin)
-            bell.acquire()
+            lock.acquire()
         finally:
-            self._bells.discard(bell)
+            self._bells.discard(lock)
         if self._stopped or not outcome:
             raise GuestStoppedError
         return outcome[0]
@@ -409,8 +409,8 @@ class HostCalls:
         with self._lock:
             self._stopped = True
         self._ring()
-        for bell in self._bells.copy():  # the loop may have ended before it got to the call
-            _ring(bell)
+        for lock in self._bells.copy():  # the loop may have ended before it got to the call
+            _ring(lock)
         if _running_loop() is self._loop:
             self._cancel_all()
         else:
@@ -439,10 +439,10 @@ class HostCalls:
                 logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
 
 
-def _ring(bell: threading.Lock) -> None:
-    if bell.locked():
+def _ring(lock: threading.Lock) -> None:
+    if lock.locked():
         try:
-            bell.release()
+            lock.release()
         except RuntimeError:  # the guest was quicker; it looks at what is there in any case
             return
 

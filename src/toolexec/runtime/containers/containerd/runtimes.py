@@ -75,7 +75,7 @@ RUNTIMES: Final[Mapping[str, Runtime]] = {
 
 
 class Runtimes:
-    """The runtimes of one daemon, each looked for once; and a private directory, with scripts in the place of programs.
+    """The runtimes of one daemon, each looked for once, and a private directory, with scripts in the place of programs.
 
     *runsc* is the path of gVisor's program, "" for the one on the PATH.
     """
