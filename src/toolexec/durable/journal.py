@@ -67,6 +67,7 @@ class RunRecord:
     `settings`, all that the run was started with (inputs, limits, allowed tools, seed, clock). `caller` is who started
     it. `owner` is the process that runs it, until `lease` (seconds since 1970). `result` is that of a run that has
     ended, as JSON-able data. `calls` is how many calls it has begun.
+    `updated` is when it was last claimed, began a call, was suspended or ended.
     """
 
     id: str
@@ -121,15 +122,22 @@ class Journal(Protocol):
 
     Each method is one transaction: it happened as a whole or not at all. Methods that take an `owner` raise RunError,
     with nothing written: with the code `run_lost` when the run belongs to another one by now, and with `run_cancelled`
-    once a caller asked to cancel it (all but `finish`). All raise it with the code `run_not_found` for a run that is
-    not there, and JournalError when the store cannot be used.
+    once a caller asked to cancel it (all but `end` and `finish`). All raise it with the code `run_not_found` for a run
+    that is not there, and JournalError when the store cannot be used, is damaged, or is asked for what makes no sense.
+
+    `owner` names one process, as `process.owner.this_owner` does, so that a dead one of the same machine is recognised
+    at once; a `/` and more after it distinguishes several runs of the same run in one process.
     """
 
     is_remote: bool
     """Whether a method may take milliseconds, and should not be called on an event loop."""
 
     def create(self, run: RunRecord) -> RunRecord:
-        """Write down a new run and return it; or return the one that has its ID already, with nothing written."""
+        """Write down a new run and return it; or return the one that has its ID already, with nothing written.
+
+        It may have its first `owner` and `lease` already. `created` is now where it is 0, and a little later where
+        another run has it: no two have the same.
+        """
         ...
 
     def get(self, run_id: str) -> RunRecord:
@@ -149,18 +157,19 @@ class Journal(Protocol):
         ...
 
     def claim(self, run_id: str, owner: str, lease: float) -> RunRecord:
-        """Make *owner* the one that runs it for *lease* seconds, unless it has ended.
+        """Make *owner* the one that runs it for *lease* seconds, unless it has ended; return it as it is then.
 
-        Raises RunBusyError while another owner that lives has it.
+        It is `running` from here on, and waits for nothing; one that was to be cancelled is cancelled instead. The
+        owner may claim it again. Raises RunBusyError while another owner that lives has it, until its lease is over.
         """
         ...
 
     def renew(self, run_id: str, owner: str, lease: float) -> None:
-        """Keep a run for *lease* more seconds."""
+        """Keep a run for *lease* seconds from now; 0 gives it up to the next that claims it."""
         ...
 
     def calls(self, run_id: str, after: int = 0) -> list[CallRecord]:
-        """Return the calls of a run from number *after* on, in the order of their beginning."""
+        """Return the calls of a run but for the first *after*, in the order of their beginning."""
         ...
 
     def deliveries(self, run_id: str) -> list[list[str]]:
@@ -168,11 +177,18 @@ class Journal(Protocol):
         ...
 
     def begin(self, run_id: str, owner: str, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
-        """Write down that a call is about to be made (again, if its step is there), and what was delivered before."""
+        """Write down that a call is about to be made, and what was delivered before.
+
+        A call of its step that is there without an outcome begins again; one with an outcome is a JournalError. The
+        store counts the calls: `number` of the first is 1.
+        """
         ...
 
     def end(self, run_id: str, owner: str, step: str, state: CallState, outcome: JSONObject) -> None:
-        """Write down how a call ended."""
+        """Write down how a call ended: also after a caller asked to cancel the run, as it has happened.
+
+        The same again changes nothing; a call that never began, or has another outcome, is a JournalError.
+        """
         ...
 
     def save(self, run_id: str, owner: str, snapshot: Snapshot) -> None:
@@ -184,13 +200,13 @@ class Journal(Protocol):
         ...
 
     def suspend(self, run_id: str, owner: str, waits: Sequence[Wait], delivered: Sequence[Sequence[str]] = ()) -> bool:
-        """Give the run up until one of *waits* is over; return False, with the run still the owner's, when a signal
-        that it waits for has come meanwhile."""
+        """Give the run up until one of *waits* is over; return False, with the run still the owner's and nothing
+        written, when a signal that it waits for has come meanwhile."""
         ...
 
     def signal(self, run_id: str, signal: Signal) -> bool:
         """Keep a signal for a run; return whether the run waits for it now. One with an ID that is there is the same
-        signal again. Raises RunEndedError when the run has ended."""
+        signal again. Raises RunError (`run_ended`) when the run has ended."""
         ...
 
     def signals(self, run_id: str) -> list[Signal]:
@@ -215,12 +231,12 @@ class Journal(Protocol):
         result: JSONObject,
         delivered: Sequence[Sequence[str]] = (),
     ) -> None:
-        """Write down how a run ended, and give it up."""
+        """Write down how a run ended (`done`, `failed`, `cancelled`), and give it up."""
         ...
 
     def cancel(self, run_id: str) -> bool:
-        """Ask to cancel a run: one without an owner is cancelled at once, which is returned; the owner of another one
-        learns it at its next write."""
+        """Ask to cancel a run; return whether it is cancelled now. One without a living owner is, at once; the owner of
+        another one learns it at its next write. One that has ended stays as it is."""
         ...
 
     def delete(self, run_id: str) -> bool:

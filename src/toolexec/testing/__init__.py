@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolexec.testing.escape_battery import run_battery
     from toolexec.testing.gateway_suite import check_gateway
     from toolexec.testing.index_suite import check_index
+    from toolexec.testing.journal_suite import check_journal
     from toolexec.testing.mcp_server import ScriptedServer, ScriptedTool, Trouble
     from toolexec.testing.memory import After, InMemoryBackend, RecordedCall
     from toolexec.testing.runner_suite import check_runner
@@ -32,6 +33,7 @@ __all__ = [
     "check_backend",
     "check_gateway",
     "check_index",
+    "check_journal",
     "check_runner",
     "check_runtime",
     "check_sandbox",
@@ -50,6 +52,7 @@ _HOME_OF = {
     "check_backend": "backend_suite",
     "check_gateway": "gateway_suite",
     "check_index": "index_suite",
+    "check_journal": "journal_suite",
     "check_runner": "runner_suite",
     "check_runtime": "runtime_suite",
     "check_sandbox": "sandbox_suite",

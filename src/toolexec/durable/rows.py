@@ -1,0 +1,200 @@
+"""Records of durable runs as rows of a database, with marks that show damage."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias, cast, get_args
+
+from toolexec.durable.journal import CallRecord, CallState, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
+from toolexec.errors import JournalError
+from toolexec.model.json_value import JSONObject, JSONValue
+
+__all__ = [
+    "CALL_COLUMNS",
+    "RUN_COLUMNS",
+    "SIGNAL_COLUMNS",
+    "Row",
+    "call_of",
+    "from_json",
+    "mark_of",
+    "program_of",
+    "result_of",
+    "row_of_call",
+    "run_of",
+    "signal_of",
+    "snapshot_of",
+    "to_text",
+    "verify",
+    "wait_names",
+    "waits_text",
+]
+
+Row: TypeAlias = Sequence[Any]
+
+RUN_COLUMNS: Final = "id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls"
+CALL_COLUMNS: Final = "id, step, tool, definition, args, state, sent, place, began, ended, outcome, mark, outcome_mark"
+SIGNAL_COLUMNS: Final = "id, name, payload, sent, sender, taken_by, mark"
+
+_STATES: Final = frozenset(get_args(RunState))
+_NUMBER: Final = (1 << 32) - 1
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def to_text(value: JSONValue) -> str:
+    """Return JSON; raises JournalError for what JSON does not have."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise JournalError(f"what is not JSON cannot be recorded: {error}", op="encode") from error
+
+
+def from_json(text: str, what: str) -> Any:
+    """Return the value of JSON out of the store; raises JournalError where it is damaged."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _damaged(what) from error
+
+
+def mark_of(*parts: str) -> int:
+    """Return a checksum of strings: SQLite does not notice a byte that is another one. Raises JournalError for a string
+    that is not text."""
+    try:
+        return zlib.crc32("\0".join(parts).encode())
+    except UnicodeError as error:
+        raise JournalError(f"what is not text cannot be recorded: {error}", op="encode") from error
+
+
+def verify(mark: object, what: str, *parts: str) -> None:
+    """Raise JournalError unless *mark* is that of these strings."""
+    try:
+        if mark_of(*parts) == mark:
+            return
+    except TypeError as error:
+        raise _damaged(what) from error
+    raise _damaged(what)
+
+
+def waits_text(waits: Iterable[Wait]) -> str:
+    """Return waits as a column holds them; empty for none."""
+    rows = [[wait.step, wait.kind, wait.name, wait.details, wait.due, wait.since] for wait in waits]
+    return to_text(rows) if rows else ""
+
+
+def wait_names(text: str) -> set[str]:
+    """Return the names of the signals that a run waits for."""
+    return {wait.name for wait in _waits_of(text) if wait.name} if text else set()
+
+
+def run_of(
+    row: Row, source: str = "", settings: JSONObject | None = None, result: JSONObject | None = None
+) -> RunRecord:
+    """Return the run of RUN_COLUMNS."""
+    run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls = row
+    if state not in _STATES:
+        raise _damaged(f"the run {run_id}")
+    return RunRecord(
+        id=run_id,
+        kind=cast("RunKind", kind),
+        source=source,
+        digest=digest,
+        settings={} if settings is None else settings,
+        caller=caller,
+        state=cast("RunState", state),
+        created=created,
+        updated=updated,
+        owner=owner,
+        lease=wake if owner else 0.0,
+        cancel_asked=bool(cancel),
+        waits=_waits_of(waits) if waits else (),
+        result=result,
+        calls=calls,
+    )
+
+
+def program_of(row: Row, run_id: str) -> tuple[str, Any]:
+    """Return the source and settings of the columns source, settings, mark."""
+    source, settings, mark = row
+    what = f"the program of the run {run_id}"
+    verify(mark, what, source, settings)
+    return source, from_json(settings, what)
+
+
+def result_of(row: Row, run_id: str) -> Any:
+    """Return the result of the columns result, result_mark; None where there is none."""
+    result, mark = row
+    if result is None:
+        return None
+    what = f"the result of the run {run_id}"
+    verify(mark, what, result)
+    return from_json(result, what)
+
+
+def row_of_call(call: CallRecord) -> tuple[Any, ...]:
+    """Return tool, definition, args, sent, place and mark of a call that begins."""
+    place = "" if call.at is None else f"{call.at[0]}:{call.at[1]}"
+    parts = (call.tool, call.definition, call.args, call.sent, place)
+    return (*parts, mark_of(call.step, *parts))
+
+
+def call_of(row: Row) -> CallRecord:
+    """Return the call of CALL_COLUMNS."""
+    number, step, tool, definition, args, state, sent, place, began, ended, outcome, mark, outcome_mark = row
+    what = f"the call {step}"
+    verify(mark, what, step, tool, definition, args, sent, place)
+    if outcome is not None:
+        verify(outcome_mark, what, state, outcome)
+    elif state != "begun":
+        raise _damaged(what)
+    line, _, column = place.partition(":")
+    return CallRecord(
+        step=step,
+        tool=tool,
+        definition=definition,
+        args=args,
+        number=number & _NUMBER,
+        state=cast("CallState", state),
+        sent=sent,
+        at=(int(line), int(column)) if place else None,
+        began=began,
+        ended=ended,
+        outcome=None if outcome is None else from_json(outcome, what),
+    )
+
+
+def signal_of(row: Row) -> Signal:
+    """Return the signal of SIGNAL_COLUMNS."""
+    signal_id, name, payload, sent, sender, taken_by, mark = row
+    what = f"the signal {signal_id}"
+    verify(mark, what, signal_id, name, payload)
+    return Signal(
+        id=signal_id, name=name, payload=from_json(payload, what), sent=sent, sender=sender, taken_by=taken_by
+    )
+
+
+def snapshot_of(row: Row, run_id: str) -> Snapshot:
+    """Return the snapshot of the columns calls, state, mark."""
+    calls, state, mark = row
+    what = f"the snapshot of the run {run_id}"
+    verify(mark, what, str(calls), state)
+    return Snapshot(calls=calls, state=from_json(state, what))
+
+
+def _waits_of(text: str) -> tuple[Wait, ...]:
+    try:
+        return tuple(
+            Wait(step=step, kind=kind, name=name, details=details, due=due, since=since)
+            for step, kind, name, details, due, since in from_json(text, "a wait")
+        )
+    except (TypeError, ValueError) as error:
+        raise _damaged("a wait") from error
+
+
+def _damaged(what: str) -> JournalError:
+    return JournalError(
+        f"the journal is damaged: {what} is not what was written; nothing was changed, and a backup may have it",
+        op="read",
+        details={"damaged": True},
+    )

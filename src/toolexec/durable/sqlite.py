@@ -1,0 +1,187 @@
+"""The journal of durable runs in an SQLite file: for one machine, with nothing to install."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from toolexec.durable.flush import Flusher
+from toolexec.durable.sql import DAY, Execute, SQLJournal
+from toolexec.errors import JournalError
+from toolexec.model.settings import checked
+from toolexec.process.database import open_database, use_wal
+
+__all__ = ["SQLiteJournal"]
+
+_APPLICATION: Final = 0x7478_4A72  # txJr
+_PATIENCE: Final = 10.0
+_MAX_LOG: Final = 64 << 20
+_MIGRATIONS: Final = (
+    """
+CREATE TABLE runs (num INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, digest TEXT NOT NULL,
+    caller TEXT NOT NULL, state TEXT NOT NULL, created REAL NOT NULL UNIQUE, updated REAL NOT NULL,
+    owner TEXT NOT NULL, wake REAL, cancel INTEGER NOT NULL, waits TEXT NOT NULL, calls INTEGER NOT NULL);
+CREATE INDEX runs_by_state ON runs (state, created);
+CREATE INDEX runs_by_caller ON runs (caller, state, created);
+CREATE INDEX runs_by_wake ON runs (wake) WHERE wake IS NOT NULL;
+CREATE INDEX runs_by_owner ON runs (owner) WHERE owner <> '';
+CREATE TABLE programs (run INTEGER PRIMARY KEY, source TEXT NOT NULL, settings TEXT NOT NULL, mark INTEGER NOT NULL,
+    result TEXT, result_mark INTEGER);
+CREATE TABLE calls (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, step TEXT NOT NULL, tool TEXT NOT NULL,
+    definition TEXT NOT NULL, args TEXT NOT NULL, state TEXT NOT NULL, sent TEXT NOT NULL, place TEXT NOT NULL,
+    began REAL NOT NULL, ended REAL, outcome TEXT, mark INTEGER NOT NULL, outcome_mark INTEGER);
+CREATE UNIQUE INDEX calls_by_step ON calls (run, step);
+CREATE TABLE deliveries (run INTEGER NOT NULL, number INTEGER NOT NULL, answers TEXT NOT NULL, mark INTEGER NOT NULL,
+    PRIMARY KEY (run, number)) WITHOUT ROWID;
+CREATE TABLE snapshots (run INTEGER PRIMARY KEY, calls INTEGER NOT NULL, state TEXT NOT NULL, mark INTEGER NOT NULL);
+CREATE TABLE signals (seq INTEGER PRIMARY KEY, run INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL,
+    payload TEXT NOT NULL, sent REAL NOT NULL, sender TEXT NOT NULL, taken_by TEXT NOT NULL, mark INTEGER NOT NULL,
+    UNIQUE (run, id));
+""",
+)
+"""What makes each version of the tables of the one before; the first of nothing. `programs` are apart from `runs`, as
+they may be long, and `runs` change with each call. `calls.id` is the number of the run, then that of the call, in 32
+bits each, so that those of a run lie together."""
+
+
+@checked("SQLiteJournal")
+class SQLiteJournal(SQLJournal):
+    """Keeps durable runs in the SQLite database *path*, which only its owner may read; several processes may share it.
+
+    Whatever a method has written survives the end of the process at any point. What a power failure may take depends
+    on *sync*:
+
+    - `"batch"`: what was written in the last 50 ms, or as long as the disk took to sync; never something from the
+      middle. The run is then as it was a moment earlier: a call of that moment may be made again.
+    - `"each"`: nothing. A method returns when its record is on the disk, which takes as long as the disk does; so do
+      not call it on an event loop.
+
+    Runs that have ended go after *keep* seconds, or stay with None. *clock* gives seconds since 1970. `close` it, or
+    use it as a context manager; any thread may use it.
+
+    Raises JournalError for a file that is damaged, of another kind or a newer version, that others may write to, or
+    that cannot be opened; the file is as it was then.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory, SQLiteJournal(f"{directory}/runs.db") as journal:
+    ...     journal.runs()
+    []
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        sync: Literal["batch", "each"] = "batch",
+        keep: float | None = 30 * DAY,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path: Path = Path(path)
+        self.is_remote = sync == "each"
+        self.keep = keep
+        self._now_by = clock
+        self._lock_file = threading.Lock()
+        self._flusher = Flusher(self.path, sync=sync == "batch")
+        self._database: sqlite3.Connection | None = None
+        try:
+            self._database = open_database(self.path, timeout=_PATIENCE)
+            self._prepare(self._database, each=sync == "each")
+        except (OSError, sqlite3.Error) as error:
+            self.close()
+            raise self._cannot(error, "open") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Implement `Journal.close`: what is written is on the disk then."""
+        with self._lock_file:
+            database, self._database = self._database, None
+            self._flusher.close()
+            if database is not None:
+                database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _now(self) -> float:
+        return self._now_by()
+
+    def _reading(self, op: str) -> AbstractContextManager[Execute]:
+        return self._transaction(op, write=False)
+
+    def _writing(self, op: str) -> AbstractContextManager[Execute]:
+        return self._transaction(op, write=True)
+
+    @contextmanager
+    def _transaction(self, op: str, *, write: bool) -> Generator[Execute]:
+        with self._lock_file:
+            database = self._database
+            if database is None:
+                raise self._cannot("it is closed", op)
+            try:
+                if write and self._flusher.error is not None:
+                    raise self._flusher.error
+                database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    yield database.execute
+                    database.execute("COMMIT")
+                except BaseException:
+                    if database.in_transaction:
+                        database.execute("ROLLBACK")
+                    raise
+            except (OSError, sqlite3.Error, UnicodeError) as error:
+                raise self._cannot(error, op) from error
+            if write:
+                self._flusher.note()
+
+    def _prepare(self, database: sqlite3.Connection, *, each: bool) -> None:
+        """Make the tables, or those of an older version into ours; look before anything is written."""
+        (kind,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        tables = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if kind != _APPLICATION and (tables or kind or version):
+            raise self._cannot("it is a database of something else; name another file", "open")
+        if version > len(_MIGRATIONS):
+            raise self._cannot(
+                f"it has version {version}, and this toolexec knows {len(_MIGRATIONS)}; use a newer toolexec", "open"
+            )
+        use_wal(database, sync=each)
+        database.execute("PRAGMA wal_autocheckpoint=0")  # the flusher does it: a commit is not to wait for that
+        database.execute(f"PRAGMA journal_size_limit={_MAX_LOG}")
+        database.execute("PRAGMA trusted_schema=OFF")
+        if version < len(_MIGRATIONS):
+            _migrate(database)
+
+    def _cannot(self, why: Exception | str, op: str) -> JournalError:
+        error = JournalError(f"the journal {self.path} cannot be used: {why}", op=op, details={"path": str(self.path)})
+        if op == "begin":
+            error.details["never_began"] = True
+        return error
+
+
+def _migrate(database: sqlite3.Connection) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()  # another process may have been quicker
+        for script in _MIGRATIONS[version:]:
+            for statement in script.split(";\n"):
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id={_APPLICATION}")
+        database.execute(f"PRAGMA user_version={max(version, len(_MIGRATIONS))}")
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
