@@ -55,11 +55,11 @@ READ_ARGUMENTS: Final[JSONObject] = {
         "offset": {
             "type": "integer",
             "minimum": 0,
-            "description": "Characters, items, keys or matches: `next` of the last page.",
+            "description": "`next` of the last page.",
         },
         "limit": {"type": "integer", "minimum": 1},
         "grep": {"type": "string", "maxLength": _MAX_PATTERN, "description": "Text, or /regex/i."},
-        "as_json": {"type": "boolean", "description": "Its JSON text."},
+        "as_json": {"type": "boolean"},
         "max_bytes": {"type": "integer", "minimum": MIN_BYTES},
     },
     "required": ["handle"],

@@ -13,7 +13,7 @@ from toolexec.run.types import StepResult
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.running import BACKEND, MAX_BYTES, Notices, lowest, result_parts
-from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, closed, count, outcome
+from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, ON_ERROR, TEXT, UNDONE, closed, count, outcome
 from toolexec.server.tools.values import (
     as_json,
     backend_data,
@@ -23,6 +23,7 @@ from toolexec.server.tools.values import (
     other_parts,
     text_beside,
     tool_data,
+    undone_data,
 )
 
 __all__ = ["RUN_CHAIN"]
@@ -42,7 +43,12 @@ async def _run(call: MetaCall) -> MetaReply:
     notices.start(len(steps))
     ending = "failed"
     try:
-        chain = await call.ex.run_chain(steps, on_progress=notices.callback)
+        chain = await call.ex.run_chain(
+            steps,
+            on_progress=notices.callback,
+            on_error=call.args.get("on_error", "stop"),
+            dry_run=call.args.get("dry_run", False),
+        )
         ending = "finished" if chain.ok else ending
     except ToolExecError as error:
         return error_reply(error, results=[])
@@ -74,6 +80,8 @@ def _reply(call: MetaCall, chain: ChainResult) -> MetaReply:
     value["durationMs"] = milliseconds(chain.duration)
     if chain.error is not None:
         value["error"] = _failure(chain)
+    if chain.undone:
+        value["undone"] = undone_data(chain.undone)
     result = last.result if last is not None else None
     content = other_parts(result.content) if result is not None else []
     if result is not None and content:  # the last tool's parts in their order, as run_tool gives them
@@ -163,6 +171,8 @@ RUN_CHAIN: Final = MetaTool(
     input_schema=closed(
         {
             "steps": {"type": "array", "minItems": 1, "maxItems": _MAX_STEPS, "items": _STEP},
+            "on_error": ON_ERROR,
+            "dry_run": FLAG,
             "max_bytes": MAX_BYTES,
             "include_backends": {**FLAG, "default": True},
             "include_tools": FLAG,
@@ -170,7 +180,8 @@ RUN_CHAIN: Final = MetaTool(
         ["steps"],
     ),
     output_schema=outcome(
-        {"results": {"type": "array", "items": _RESULT}, "final": ANY, **CUT, "durationMs": NUMBER}, "results"
+        {"results": {"type": "array", "items": _RESULT}, "final": ANY, **CUT, "durationMs": NUMBER, "undone": UNDONE},
+        "results",
     ),
     handle=_run,
     read_only=False,

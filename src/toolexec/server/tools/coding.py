@@ -13,8 +13,22 @@ from toolexec.server.plain import one_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_object, error_reply
 from toolexec.server.tools.running import MAX_BYTES, Notices
-from toolexec.server.tools.schemas import ANY, CUT, FLAG, NUMBER, OBJECT, TEXT, TEXTS, closed, count, outcome, text
-from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside
+from toolexec.server.tools.schemas import (
+    ANY,
+    CUT,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    ON_ERROR,
+    TEXT,
+    TEXTS,
+    UNDONE,
+    closed,
+    count,
+    outcome,
+    text,
+)
+from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside, undone_data
 
 __all__ = ["EXECUTE_CODE", "RUN_WORKFLOW"]
 
@@ -33,7 +47,9 @@ async def _execute(call: MetaCall) -> MetaReply:
 
 async def _run_workflow(call: MetaCall) -> MetaReply:
     args = call.args
-    return await _run(call, lambda settings: call.ex.run_workflow(args["workflow"], args.get("inputs"), **settings))
+    more: WorkflowSettings = {"on_error": args.get("on_error", "stop"), "dry_run": args.get("dry_run", False)}
+    run = call.ex.run_workflow
+    return await _run(call, lambda settings: run(args["workflow"], args.get("inputs"), **{**settings, **more}))
 
 
 async def _run(call: MetaCall, run: Callable[[WorkflowSettings], Awaitable[CodeResult]]) -> MetaReply:
@@ -84,6 +100,8 @@ def _reply(call: MetaCall, result: CodeResult) -> MetaReply:
     if result.tool_calls:
         value |= {"toolCalls": _trace(result.tool_calls), "toolCallCount": len(result.tool_calls)}
     value["durationMs"] = milliseconds(result.duration)
+    if result.undone:
+        value["undone"] = undone_data(result.undone)
     if result.backend is not None:
         value["backend"] = {"kind": result.backend.kind, "isolation": result.backend.isolation}
     return MetaReply(value=value, parts=text_beside(value, "value"), is_error=result.error is not None)
@@ -112,6 +130,7 @@ _OUTPUT: Final = outcome(
             "items": closed({"tool": TEXT, "ok": FLAG, "ms": ANY, "code": ANY}, ["tool", "ok"]),
         },
         "toolCallCount": ANY,
+        "undone": UNDONE,
         "backend": closed({"kind": ANY, "isolation": ANY}),
     },
     "value",
@@ -120,7 +139,7 @@ _OUTPUT: Final = outcome(
 EXECUTE_CODE: Final = MetaTool(
     name="execute_code",
     description=(
-        "Run a program that calls tools, in a sandbox; only its answer comes back. "
+        "Run a program that calls tools; only its answer comes back. "
         'Python: tools.github.list_issues(repo="a/b") calls github:list_issues; arguments go by name, '
         "odd characters become _; tools.run(id, {...}) takes any id; "
         'tools.search("words"), tools.describe(id). In parallel, and then await every call: import asyncio; '
@@ -155,7 +174,14 @@ RUN_WORKFLOW: Final = MetaTool(
         'try {} catch e {}; "${len(xs)}"; return late. Inputs: input n: integer = 1'
     ),
     input_schema=closed(
-        {"workflow": TEXT, "inputs": OBJECT, "timeout_ms": count(1, _MAX_TIMEOUT_MS), "max_bytes": MAX_BYTES},
+        {
+            "workflow": TEXT,
+            "inputs": OBJECT,
+            "on_error": ON_ERROR,
+            "dry_run": FLAG,
+            "timeout_ms": count(1, _MAX_TIMEOUT_MS),
+            "max_bytes": MAX_BYTES,
+        },
         ["workflow"],
     ),
     output_schema=_OUTPUT,

@@ -68,7 +68,7 @@ _SANDBOX: Final = closed(
 
 LIST_BACKENDS: Final = MetaTool(
     name="list_backends",
-    description="Where tools come from, what is down, and what runs code.",
+    description="Backends and sandboxes, and what is down.",
     input_schema=closed({}),
     output_schema=closed(
         {"backends": {"type": "array", "items": _BACKEND}, "sandboxes": {"type": "array", "items": _SANDBOX}},

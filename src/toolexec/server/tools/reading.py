@@ -171,7 +171,7 @@ LIST_TOOL_EXAMPLES: Final = MetaTool(
 
 STUBS: Final = MetaTool(
     name="stubs",
-    description="Typed Python declarations of tools for execute_code.",
+    description="Typed Python stubs of tools.",
     input_schema=closed(
         {"tool_ids": {**TEXTS, "maxItems": _MAX_STUBBED}, "namespaces": {**TEXTS, "maxItems": _MAX_OMITTED}}
     ),

@@ -182,7 +182,7 @@ def _leaves(value: JSONValue) -> set[str]:
 
 RUN_TOOL: Final = MetaTool(
     name="run_tool",
-    description="Run one tool by its id; describe_tool has the schema of its args.",
+    description="Run one tool; describe_tool has the schema of its args.",
     input_schema=closed(
         {
             "tool_id": text("namespace:name"),

@@ -21,9 +21,11 @@ __all__ = [
     "LIMIT",
     "NUMBER",
     "OBJECT",
+    "ON_ERROR",
     "TEXT",
     "TEXTS",
     "TOOLS",
+    "UNDONE",
     "JSONSchema",
     "brief",
     "closed",
@@ -115,6 +117,12 @@ EXAMPLES: Final = listing(
 CUT: Final[dict[str, JSONSchema]] = {"cut": FLAG, "handle": ANY}
 """What stands beside the outline of a value that is too large to be shown: `cut` is true, `handle` is for read_result
 (absent when the value is too large to be kept, too)."""
+
+ON_ERROR: Final[JSONSchema] = {"enum": ["stop", "undo"]}
+"""What follows the failure of a chain or a workflow."""
+
+UNDONE: Final = listing(closed({"index": ANY, "tool_id": TEXT, "ok": FLAG, "undone_by": TEXT, "reason": TEXT}, ["ok"]))
+"""What became of the effects of a chain or a workflow that was undone."""
 
 
 def outcome(properties: Mapping[str, JSONSchema], answer: str) -> JSONSchema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from toolexec.model.binding import Binding
@@ -12,7 +12,8 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 from toolexec.run.large import Budget, is_small, off_loop
 from toolexec.run.results import Shown
-from toolexec.server.plain import plain
+from toolexec.run.types import UndoneStep
+from toolexec.server.plain import one_line, plain
 from toolexec.server.tools.base import MetaCall
 from toolexec.server.tools.wording import clean_schema
 
@@ -26,11 +27,13 @@ __all__ = [
     "shown_text",
     "sized_parts",
     "tool_data",
+    "undone_data",
 ]
 
 T = TypeVar("T")
 _MAX_DESCRIPTION: Final = 4000
 _MAX_TITLE: Final = 200
+_MAX_REASON: Final = 500
 _MAX_PARTS: Final = 16 << 20
 _HEAD: Final = 2000
 
@@ -91,6 +94,16 @@ def tool_data(call: MetaCall, tool: Tool) -> JSONDict:
         if key in data:
             data[key] = call.results.show(clean_schema(data[key]), call.origin).value
     return data
+
+
+def undone_data(undone: Sequence[UndoneStep]) -> list[JSONDict]:
+    """Return what became of the effects of a chain or a workflow; see the schema `UNDONE`."""
+    found: list[JSONDict] = []
+    for each in undone:
+        data: JSONDict = {"index": each.index, "tool_id": one_line(each.tool_id, _MAX_TITLE), "ok": each.ok}
+        words = {"undone_by": each.undo_id, "reason": each.reason}
+        found.append(data | {key: one_line(word, _MAX_REASON) for key, word in words.items() if word})
+    return found
 
 
 def text_beside(value: JSONObject, name: str) -> list[JSONDict] | None:
