@@ -118,12 +118,21 @@ def test_a_backend_shows_what_matters() -> None:
             kind="mcp",
             tools=3,
             skipped={"bad\x1b[31m name": "it is odd"},
-            info={"transport": "http", "restarts": 2, "server": "git 1", "protocol": "2026-07-28"},
+            info={"transport": "http", "restarts": 2, "restarts_left": 3, "server": "git 1", "protocol": "2026-07-28"},
+        ),
+        BackendStatus(
+            name="api",
+            kind="provider",
+            available=False,
+            reason="no route",
+            info={"provider": "openapi", "readings": 3, "failed_readings": 2, "retries_left": 9},
         ),
         BackendStatus(name="off", kind="provider", enabled=False, available=False, reason="switched off"),
     ]
     text = shown(backends_table(statuses))
     assert "git 1 · protocol 2026-07-28 · restarted 2 times" in text
+    assert "3 attempts left" in text
+    assert "2 of 3 readings failed · 9 attempts left" in text
     assert "left out bad name: it is odd" in text
     assert "○ switched off" in text
     assert "provider" in text

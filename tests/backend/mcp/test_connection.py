@@ -34,6 +34,19 @@ async def test_a_crashed_server_is_started_again(connect, until):
     assert (await call(backend, args={"a": 1})).structured == {"a": 1}
 
 
+async def test_the_status_has_the_budget_and_why_it_was_lost(connect, until):
+    """After a restart one can still see what had happened, and how often it may happen yet."""
+    backend = connect(ScriptedServer(tools=[CRASH, ECHO]), max_restarts=3)
+    await backend.start()
+    assert "restarts_left" not in backend.status().info
+    with pytest.raises(ConnectionLostError):
+        await call(backend, "crash")
+    await until(lambda: backend.status().available)
+    info = backend.status().info
+    assert (info["restarts"], info["restarts_left"]) == (1, 2)
+    assert "the process exited with 3" in info["last_error"]
+
+
 async def test_all_calls_under_way_fail_with_the_server(connect):
     """A crash reaches every caller, not only the one that caused it."""
     backend = connect(ScriptedServer(tools=[CRASH, ScriptedTool("slow", delay=60)]))

@@ -152,3 +152,72 @@ def test_wrong_settings_are_refused() -> None:
         SourceBackend("a", Scripted([]), timeout=0)
     with pytest.raises(ConfigurationError, match="there is no kind 'opnapi'"):
         source_of("opnapi", "a", {})
+
+
+def _retries() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == "toolexec-retry-api"]
+
+
+class TestRetries:
+    """A definition that cannot be read at the start is read as soon as it can be, and not too often."""
+
+    async def test_it_is_tried_again_by_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No call is needed; the status counts the attempts."""
+        monkeypatch.setattr("toolexec.backend.providers.backend._FIRST_PAUSE", 0.001)
+        monkeypatch.setattr("toolexec.backend.providers.backend._FIRST_RETRY", 0.01)
+        source = Scripted(OSError("no route"), OSError("no route"), ["get"])
+        backend = SourceBackend("api", source)
+        await backend.start()
+        assert backend.status().info["failed_readings"] == 1
+        async with asyncio.timeout(30):
+            await until(lambda: backend.status().available)
+        info = backend.status().info
+        assert (info["readings"], info["failed_readings"], info["last_error"]) == (3, 2, "OSError: no route")
+        assert "retries_left" not in info
+        await backend.aclose()
+
+    async def test_there_is_a_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After ten attempts only calls and refreshes try again; pauses grow."""
+        slept: list[float] = []
+        monkeypatch.setattr("toolexec.backend.providers.backend._LONGEST_PAUSE", 0.004)
+        monkeypatch.setattr("toolexec.backend.providers.backend._FIRST_PAUSE", 0.001)
+        monkeypatch.setattr("toolexec.backend.providers.backend._FIRST_RETRY", 0.001)
+        source = Scripted(OSError("no route"))
+        backend = SourceBackend("api", source)
+        sleep = asyncio.sleep
+
+        async def noted(seconds: float) -> None:
+            slept.append(seconds)
+            await sleep(seconds)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("toolexec.backend.providers.backend.asyncio.sleep", noted)
+            await backend.start()
+            [retrying] = _retries()
+            assert backend.status().info["retries_left"] == 10
+            async with asyncio.timeout(30):
+                await retrying
+        assert source.loads <= 11
+        assert slept == sorted(slept)
+        assert slept[-1] == 0.004
+        assert len(slept) == 10
+        assert "retries_left" not in backend.status().info
+        assert not (await backend.refresh()).available
+        await backend.aclose()
+
+    async def test_settings_that_are_wrong_are_not_tried_again(self) -> None:
+        """Waiting does not set them right."""
+        source = Scripted(ConfigurationError("its file is not valid"))
+        backend = SourceBackend("api", source)
+        await backend.start()
+        assert _retries() == []
+        assert backend.status().reason == "its file is not valid"
+        await backend.aclose()
+
+    async def test_closing_ends_it(self) -> None:
+        """Nothing is read after that."""
+        backend = SourceBackend("api", Scripted(OSError("no route")))
+        await backend.start()
+        [retrying] = _retries()
+        await backend.aclose()
+        assert retrying.cancelled()

@@ -60,6 +60,7 @@ class MCPConnection:
         self._read_tools = read_tools
         self._failures: deque[float] = deque()
         self._handshake_only = False
+        self._last_end = ""
         self._reset("idle", "not started")
 
     def _reset(self, state: State, reason: str) -> None:
@@ -151,10 +152,16 @@ class MCPConnection:
     def info(self) -> JSONDict:
         """Facts worth showing."""
         data: JSONDict = {"restarts": self.restarts} if self.restarts else {}
+        if self.restarts or self.state == "unavailable":
+            self._has_budget()  # forgets those that are over
+            data["restarts_left"] = max(0, self.server.max_restarts - len(self._failures))
+            data["last_error"] = self._last_end
+        if self._stdio is not None:
+            tail = self._stdio.stderr_tail()
+            data |= {"stderr": tail} if tail and tail not in (self.reason or "") else {}
         if self._client is not None:
             if self._stdio is not None:
                 data["pid"] = self._stdio.pid
-                data |= {"stderr": tail} if (tail := self._stdio.stderr_tail()) else {}
             data["protocol"] = self._client.protocol_version
             if self._client.server_info is not None:
                 data["server"] = f"{self._client.server_info.name} {self._client.server_info.version}".strip()
@@ -241,7 +248,7 @@ class MCPConnection:
             self._wire.reason = self._describe_end(failure, was_ready=ready)
             self._wire.ended.set()
         if not self._stop.is_set():
-            self.reason = self._wire.reason
+            self.reason = self._last_end = self._wire.reason
             logger.info("MCP server %s: %s", self.server.name, self.reason)
         return ready, lasting
 

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ __all__ = ["SourceBackend"]
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
+_FIRST_RETRY: Final = 1.0
+_RETRIES: Final = 10
 
 
 @checked("provider")
@@ -44,10 +46,11 @@ class SourceBackend:
     """Hosts the tools that *source* reads.
 
     It never fails to start: what cannot be read leaves the backend unavailable, with the reason in its status, and is
-    tried again when a call needs it, at most once in a pause that grows from half a second to 30. *refresh* is the
-    number of seconds after which the definition is read again (0: only by `refresh`); one that cannot be read again
-    leaves the tools as they were. *timeout* bounds one reading, in seconds. *clock* gives seconds. Raises
-    ConfigurationError for a name that is not one, and for times below 0.
+    tried again when a call needs it, at most once in a pause that grows from half a second to 30, and up to 10 times by
+    itself after such pauses, unless its settings are what is wrong. *refresh* is the number of seconds after which the
+    definition is read again (0: only by `refresh`); one that cannot be read again leaves the tools as they were.
+    *timeout* bounds one reading, in seconds. *clock* gives seconds. Raises ConfigurationError for a name that is not
+    one, and for times below 0.
     """
 
     kind: BindingKind = "provider"
@@ -79,6 +82,10 @@ class SourceBackend:
         self._listeners: list[ToolsListener] = []
         self._reading = asyncio.Lock()
         self._refreshing: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
+        self._retries_left = 0
+        self._is_lasting = False  # what keeps it from being read will not pass
+        self._readings = self._failed_readings = 0
         self._pause = _FIRST_PAUSE
         self._not_before = 0.0
         self._figures = CallFigures()
@@ -86,8 +93,12 @@ class SourceBackend:
 
     def status(self) -> BackendStatus:
         """Return how the provider is; `info` has the number of calls and of errors, the median latency of the last 100
-        in milliseconds, and the last error, beside what the source says."""
+        in milliseconds, the last error, how often the definition was read and could not be read, and how often
+        it will yet be tried, beside what the source says."""
+        readings = {"readings": self._readings, "failed_readings": self._failed_readings}
+        readings["retries_left"] = self._retries_left
         info: JSONDict = {"provider": self.source.kind, **self.source.info(), **self._figures.info()}
+        info |= {name: count for name, count in readings.items() if count}
         return BackendStatus(
             name=self.name,
             kind="provider",
@@ -106,10 +117,10 @@ class SourceBackend:
         if self._definition is None:
             await self._read()
         if self._every and self._refreshing is None:
-            # The refreshing outlives the call that it is first started for: that call's trace and caller are not its.
-            self._refreshing = asyncio.create_task(
-                self._refresh_regularly(), name=f"toolexec-refresh-{self.name}", context=contextvars.Context()
-            )
+            self._refreshing = self._begin(self._refresh_regularly(), "refresh")
+        if self._definition is None and not self._is_lasting and self._retrying is None:
+            self._retries_left = _RETRIES
+            self._retrying = self._begin(self._retry(), "retry")
 
     async def refresh(self) -> BackendStatus:
         """Read the definition again and return the status after it; the tools stay as they are if that fails."""
@@ -120,10 +131,12 @@ class SourceBackend:
     async def aclose(self) -> None:
         """Stop refreshing and close the source."""
         self._closed, self._reason = True, "closed"
-        task, self._refreshing = self._refreshing, None
-        if task is not None:
+        tasks = [task for task in (self._refreshing, self._retrying) if task is not None]
+        self._refreshing = self._retrying = None
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
         await self.source.aclose()
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -212,12 +225,15 @@ class SourceBackend:
         async with self._reading:
             if self._closed or (first and (self._definition is not None or self._clock() < self._not_before)):
                 return
+            self._readings += 1
+            self._is_lasting = False
             try:
                 async with asyncio.timeout(self._timeout):
                     definition = await self.source.load()
             except TimeoutError:
                 self._failed(f"its definition was not there within {self._timeout:g} s")
             except Exception as error:
+                self._is_lasting = isinstance(error, ConfigurationError)
                 self._failed(error.message if isinstance(error, ToolExecError) else f"{type(error).__name__}: {error}")
                 if not isinstance(error, ToolExecError | OSError):
                     logger.exception("provider %s cannot be read", self.name)
@@ -225,6 +241,7 @@ class SourceBackend:
                 self._publish(definition)
 
     def _failed(self, reason: str) -> None:
+        self._failed_readings += 1
         self._figures.last_error = reason
         if self._definition is None:
             self._reason = reason
@@ -243,6 +260,18 @@ class SourceBackend:
             listener([each.tool for each in self._tools.values()])
         except Exception:
             logger.exception("a tools listener of provider %s failed", self.name)
+
+    def _begin(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """Begin what outlives the call that the backend is started for: that call's trace and caller are not its."""
+        return asyncio.create_task(work, name=f"toolexec-{what}-{self.name}", context=contextvars.Context())
+
+    async def _retry(self) -> None:
+        """Read the definition as soon as that can be done, with pauses, and not too often."""
+        while self._retries_left and self._definition is None and not self._is_lasting:
+            await asyncio.sleep(max(self._pause, _FIRST_RETRY))
+            self._retries_left -= 1
+            await self._read(first=True)
+        self._retries_left = 0
 
     async def _refresh_regularly(self) -> None:
         while True:
