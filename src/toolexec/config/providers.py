@@ -60,8 +60,9 @@ class ConfiguredProvider:
     def backend(self) -> SourceBackend:
         """Return a backend of it. Raises ConfigurationError and MissingExtraError."""
         from toolexec.backend.providers.kinds import provider_backend
+        from toolexec.runtime.programs import program_sandbox
 
-        return provider_backend(self.kind, self.name, self.settings)
+        return provider_backend(self.kind, self.name, self.settings, sandboxes=program_sandbox)
 
 
 def is_openapi(path: Path) -> bool:

@@ -101,8 +101,9 @@ class Sources:
     def add_provider(self, kind: str, name: str, settings: JSONObject) -> Added:
         """Add a provider of a *kind* that `PROVIDER_KINDS` has; see `Exec.add_openapi` and its siblings."""
         from toolexec.backend.providers.kinds import provider_backend
+        from toolexec.runtime.programs import program_sandbox
 
-        return self.add([provider_backend(kind, name, settings)])
+        return self.add([provider_backend(kind, name, settings, sandboxes=program_sandbox)])
 
     def _add_servers(self, servers: Sequence[MCPServer]) -> Added:
         from toolexec.backend.mcp import MCPBackend

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
 
 import anyio
 import pydantic
@@ -38,7 +39,10 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args
 from toolexec.model.tool import Tool
 
-__all__ = ["MCPBackend"]
+__all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
+
+IDEMPOTENCY_KEY: Final = "toolexec/idempotency_key"
+"""The key of a request's `_meta` that has the idempotency key of the call."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -148,19 +152,20 @@ class MCPBackend:
         except NotJSONError as error:  # it could not be sent, and the attempt would cost the connection
             raise InputValidationError(error.violations, tool_id=call.tool_id, op="validate_input") from None
         report = _progress_reporter(on_progress) if on_progress is not None else None
+        meta = {IDEMPOTENCY_KEY: call.idempotency_key} if call.idempotency_key else None
         client = await self._client(call)
         if not self.server.url:
-            return convert_reply(await self._call(client, name, args, report))
+            return convert_reply(await self._call(client, name, args, report, meta))
         sent, wire = Delivery(), self._connection.wire
         token = delivery.set(sent)
         try:
-            return convert_reply(await self._call(client, name, args, report))
+            return convert_reply(await self._call(client, name, args, report, meta))
         except ExecutionError:
             if not sent.refused:
                 raise
             # The server was away, or has forgotten the session: it has certainly not acted on this call.
             await self._connection.report_lost(client, wire)
-            return convert_reply(await self._call(await self._client(call), name, args, report))
+            return convert_reply(await self._call(await self._client(call), name, args, report, meta))
         finally:
             delivery.reset(token)
 
@@ -172,13 +177,13 @@ class MCPBackend:
         return client
 
     async def _call(
-        self, client: Client, name: str, args: JSONObject | None, report: ProgressFnT | None
+        self, client: Client, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any
     ) -> CallToolResult:
         wire = self._connection.wire
         try:
             if name in self._task_tools:
-                return await call_as_task(client, name, dict(args or {}), report)
-            return await client.call_tool(name, dict(args or {}), progress_callback=report)
+                return await call_as_task(client, name, dict(args), report, meta)
+            return await client.call_tool(name, dict(args), progress_callback=report, meta=meta)
         except Exception as error:
             if not _is_loss(error):
                 failure = self._failure(name, error)

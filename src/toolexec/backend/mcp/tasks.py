@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import anyio
 from mcp import Client
@@ -40,11 +41,13 @@ def wrap_task(result: JSONDict) -> None:
         result["content"] = []
 
 
-async def call_as_task(client: Client, name: str, args: JSONDict, report: ProgressFnT | None = None) -> CallToolResult:
+async def call_as_task(
+    client: Client, name: str, args: JSONDict, report: ProgressFnT | None = None, meta: Any = None
+) -> CallToolResult:
     """Return the result of a tool that only runs as a task. Each change of its status is reported as progress;
     cancelling cancels the task on the server.
     """
-    params = CallToolRequestParams(name=name, arguments=args, task=TaskMetadata())
+    params = CallToolRequestParams(name=name, arguments=args, task=TaskMetadata(), _meta=meta)
     request = CallToolRequest(params=params)
     answer = await client.session.send_request(request, CallToolResult, progress_callback=report)
     announced = (answer.meta or {}).get(_TASK_KEY)

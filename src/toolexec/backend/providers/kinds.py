@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from typing import Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from toolexec.backend.plugins import BACKENDS, load_plugin, plugin_names
 from toolexec.backend.providers.backend import SourceBackend
@@ -14,6 +16,9 @@ from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import check_settings, unknown_setting
+
+if TYPE_CHECKING:
+    from toolexec.backend.providers.command.sandbox import MakeSandbox
 
 __all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "provider_kinds", "source_of"]
 
@@ -53,9 +58,21 @@ class MakeSource(Protocol):
         ...
 
 
-def source_of(kind: str, name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> Source:
-    """Return the source that *settings* describe. Raises ConfigurationError and MissingExtraError."""
-    make = _make_of(kind, name)
+def source_of(
+    kind: str,
+    name: str,
+    settings: JSONObject,
+    *,
+    secrets: SecretResolver | None = None,
+    sandboxes: MakeSandbox | None = None,
+) -> Source:
+    """Return the source that *settings* describe; *sandboxes* makes those for programs.
+
+    Raises ConfigurationError and MissingExtraError.
+    """
+    make: Callable[..., Source] = _make_of(kind, name)
+    if kind == "command":
+        make = partial(make, sandboxes=sandboxes)
     if kind in PROVIDER_KINDS:
         return make(name, settings, secrets=secrets)
     try:
@@ -86,8 +103,11 @@ def _make_of(kind: str, name: str) -> MakeSource:
     return load_plugin(BACKENDS, kind)
 
 
-def provider_backend(kind: str, name: str, settings: JSONObject) -> SourceBackend:
-    """Return the backend of provider *name*; *settings* are those of its kind and `ProviderSettings`.
+def provider_backend(
+    kind: str, name: str, settings: JSONObject, *, sandboxes: MakeSandbox | None = None
+) -> SourceBackend:
+    """Return the backend of provider *name*; *settings* are those of its kind and `ProviderSettings`, *sandboxes* makes
+    the sandboxes for programs.
 
     Nothing is read or started yet. Raises ConfigurationError and MissingExtraError.
     """
@@ -97,7 +117,7 @@ def provider_backend(kind: str, name: str, settings: JSONObject) -> SourceBacken
     secrets = common.pop("secrets", None)
     timeout = common.pop("load_timeout", 30.0)
     try:
-        source = source_of(kind, name, own, secrets=secrets)
+        source = source_of(kind, name, own, secrets=secrets, sandboxes=sandboxes)
     except ConfigurationError as error:
         unknown = str(error.details.get("setting", ""))
         if unknown in own and difflib.get_close_matches(unknown, _COMMON, n=1, cutoff=0.8):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source"]
+__all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source", "check_header", "key_header", "key_of"]
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
 
 MakeCall: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
 """Makes a call and returns its raw answer; see `Backend.call`."""
@@ -62,3 +67,29 @@ class Source(Protocol):
     def info(self) -> JSONObject:
         """Return what is worth showing in the backend's status: where it is, which version. No secrets."""
         ...
+
+
+def key_of(call: ToolCall) -> str:
+    """Return the idempotency key that goes with a call to its service, "" for none.
+
+    Raises InputValidationError for one that cannot be sent: it must be printable ASCII.
+    """
+    key = call.idempotency_key
+    if key and not (key.isascii() and key.isprintable()):
+        message = "an idempotency key is sent as a header or the like, so it must be printable ASCII"
+        raise InputValidationError([Violation(path="", keyword="idempotency_key", message=message)], op="send")
+    return key
+
+
+def check_header(where: str, name: str) -> None:
+    """Raise ConfigurationError for an `idempotency_header` that cannot be the name of a header; "" stands for none."""
+    if name and not _TOKEN.fullmatch(name):
+        raise ConfigurationError(f"{where}: idempotency_header: no header can be called {name[:100]!r}")
+
+
+def key_header(method: str, name: str, key: str, headers: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the header *name* with the idempotency key where a request takes it: it changes something, and does not
+    have the header among its *headers* already."""
+    if not (name and key) or method in _SAFE or name.lower() in map(str.lower, headers):
+        return []
+    return [(name, key)]

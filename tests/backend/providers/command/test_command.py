@@ -153,7 +153,7 @@ async def test_the_schema_comes_from_the_placeholders() -> None:
         "required": ["ref"],
     }
     assert found.annotations.read_only
-    assert found.meta == {"dry_run": "dry_run"}
+    assert found.meta == {"toolexec/dry_run": {"args": {"dry_run": True}}}
 
 
 async def test_a_dry_run_is_an_option() -> None:

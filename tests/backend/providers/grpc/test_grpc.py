@@ -583,3 +583,24 @@ async def test_tls_on_both_sides(shop: Shop, tmp_path: Path) -> None:
         async with backend(target, ca=str(tmp_path / "no.pem")) as made:
             assert "cannot read" in (made.status().reason or "")
     assert "BEGIN" not in repr(source_of("grpc", "api", {"target": target, **paths}).info())
+
+
+async def test_idempotency_keys_are_metadata(target: str, shop: Shop) -> None:
+    """Methods with side effects get the key of a call, unless the settings name no metadata for it."""
+
+    async def sent(name: str, key: str = "k-1", **settings: Any) -> dict[str, Any]:
+        async with backend(target, **settings) as made:
+            await made.call(name, ToolCall(f"api:{name}", {}, idempotency_key=key))
+        return shop.calls[-1][2]
+
+    assert (await sent("Shop.Echo", metadata={"a": "b"}))["idempotency-key"] == "k-1"
+    assert shop.calls[-1][2]["a"] == "b"
+    assert "idempotency-key" not in await sent("Shop.Echo", "")
+    assert "idempotency-key" not in await sent("Shop.Grow")
+    assert (await sent("Shop.Put", idempotency_metadata="x-once"))["x-once"] == "k-1"
+    found = await sent("Shop.Echo", idempotency_metadata="")
+    assert not {"idempotency-key", "x-once"} & found.keys()
+    with pytest.raises(InputValidationError, match="printable ASCII"):
+        await sent("Shop.Echo", "\u00fc")
+    with pytest.raises(ConfigurationError, match="cannot be the name of metadata"):
+        await sent("Shop.Echo", idempotency_metadata="A B")

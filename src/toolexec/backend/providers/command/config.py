@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, cast
 
+from toolexec.backend.providers.command.sandbox import SandboxRules
 from toolexec.backend.providers.command.template import ALL, Argv, Text, parse_text
 from toolexec.backend.providers.files import read_definition_file
 from toolexec.backend.secrets import SecretResolver, has_reference
@@ -46,6 +47,7 @@ class CommandToolSettings(TypedDict, total=False):
     output_schema: JSONObject
     dashes: Sequence[str]
     dry_run: str
+    idempotency_env: str
     tags: Sequence[str]
     read_only: bool
     idempotent: bool
@@ -74,7 +76,8 @@ class CommandTool:
     The input schema is `input_schema`, or comes from the placeholders: strings, lists of them and booleans, required
     where the program cannot do without, and described more exactly by `parameters`, name → schema. A default there is
     filled in. `dry_run` is the option that makes the program only say what it would do: the tool then has a boolean
-    argument `dry_run`. Annotations are what you say; without any, a program may do anything.
+    argument `dry_run`. `idempotency_env` is the environment variable in which it gets the idempotency key of a call.
+    Annotations are what you say; without any, a program may do anything.
 
     Raises ConfigurationError for what cannot work.
     """
@@ -96,6 +99,7 @@ class CommandTool:
     output_schema: JSONObject | None = None
     dashes: Sequence[str] = ()
     dry_run: str = ""
+    idempotency_env: str = ""
     tags: Sequence[str] = ()
     read_only: bool = False
     idempotent: bool = False
@@ -108,7 +112,7 @@ class CommandTool:
             raise ConfigurationError(f"command tool {self.name[:100]!r}: its name {problem}")
         if not (self.timeout >= 0 and self.max_output > 0):
             raise ConfigurationError(f"{where}: timeout must be 0 or more, max_output above 0")
-        _check_environment(where, self.env, self.inherit)
+        _check_environment(where, self.env, (*self.inherit, *filter(None, [self.idempotency_env])))
         for text in self._strings():
             if has_reference(text):
                 raise ConfigurationError(f"{where}: {text!r}: references such as ${{NAME}} are filled in in env only")
@@ -216,6 +220,10 @@ class CommandSettings(TypedDict, total=False):
     env: Mapping[str, str]
     inherit: Sequence[str]
     timeout: float
+    sandbox: str
+    sandbox_network: bool
+    sandbox_writable: bool
+    sandbox_paths: Sequence[str | Path]
 
 
 @checked("commands")
@@ -226,7 +234,11 @@ class CommandProvider:
     `cwd`, `env`, `inherit` and `timeout` are those of every tool that does not have its own (of `env` and `inherit` a
     tool has both). `namespace` is that of the tools' IDs; the default is the name. With *secrets*, references in `env`
     are filled in when the tools are loaded; the values are taken out of what the programs write. The repr shows no
-    environment. Raises ConfigurationError.
+    environment.
+
+    With `sandbox` ("bubblewrap") each call runs in a container of its own: the program finds this machine's /usr, its
+    directory, which it can change if `sandbox_writable`, and `sandbox_paths`, all others read-only, an empty /tmp, and
+    no network unless `sandbox_network`. Raises ConfigurationError.
     """
 
     name: str
@@ -236,6 +248,10 @@ class CommandProvider:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     inherit: Sequence[str] = ()
     timeout: float = 0.0
+    sandbox: str = ""
+    sandbox_network: bool = False
+    sandbox_writable: bool = False
+    sandbox_paths: Sequence[str | Path] = ()
     secrets: SecretResolver | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -245,6 +261,8 @@ class CommandProvider:
         if not self.timeout >= 0:
             raise ConfigurationError(f"provider {self.name}: timeout must be 0 or more, in seconds")
         _check_environment(f"provider {self.name}", self.env, self.inherit)
+        if not self.sandbox and self.rules() != SandboxRules():
+            raise ConfigurationError(f"provider {self.name}: sandbox_... is for programs in a sandbox; set sandbox")
 
     @classmethod
     def from_settings(
@@ -271,6 +289,12 @@ class CommandProvider:
     def directory(self, tool: CommandTool) -> Path:
         """Return where *tool* runs."""
         return (Path(self.cwd).expanduser() / Path(tool.cwd).expanduser()).absolute()
+
+    def rules(self) -> SandboxRules:
+        """Return what the programs have in their sandbox."""
+        base = Path(self.cwd).expanduser()
+        paths = tuple((base / Path(path).expanduser()).absolute() for path in self.sandbox_paths)
+        return SandboxRules(network=self.sandbox_network, writable=self.sandbox_writable, paths=paths)
 
     def __repr__(self) -> str:
         return f"CommandProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"

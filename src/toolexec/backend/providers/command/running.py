@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from toolexec.process.child import Child
+from toolexec.process.stream import Pipes
 
-__all__ = ["Program", "Running"]
+__all__ = ["Process", "Program", "Running", "start_here"]
 
 _LINGER: Final = 0.2
 """How many seconds output may stay open after the end of a program that has started others."""
@@ -29,15 +30,42 @@ class Program:
     stdin: bytes = b""
 
 
+class Process(Protocol):
+    """A program that runs, with all that it starts."""
+
+    @property
+    def stream(self) -> Pipes:
+        """Its stdout and stdin."""
+        ...
+
+    def stderr_tail(self) -> bytes:
+        """Return the last of what it has written to stderr until now."""
+        ...
+
+    async def wait(self) -> int:
+        """Return the exit code, once it has ended; a negative code is a signal."""
+        ...
+
+    def kill(self) -> None:
+        """Begin to kill it with all that it has started, at once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Kill it with all that it has started, and close its pipes; twice is fine."""
+        ...
+
+
+async def start_here(program: Program) -> Process:
+    """Start a program on this machine, as this user. Raises OSError when it cannot be started."""
+    return Child(program.argv, env=program.env, cwd=program.cwd, marked=True)
+
+
 class Running:
-    """A program that runs until the block ends; with the block ends everything that it has started, too.
+    """A program that runs until the block ends; with the block ends everything that it has started, too."""
 
-    Raises OSError when it cannot be started.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self._child = Child(program.argv, env=program.env, cwd=program.cwd, marked=True)
-        self._feeding = asyncio.create_task(self._feed(program.stdin))
+    def __init__(self, process: Process, stdin: bytes = b"") -> None:
+        self._child = process
+        self._feeding = asyncio.create_task(self._feed(stdin))
         self._until: float | None = None
         self._killed = False
 

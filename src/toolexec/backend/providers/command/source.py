@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -16,24 +17,28 @@ from types import TracebackType
 from typing import Final
 
 from toolexec.backend.providers.command.config import CommandProvider, CommandTool
-from toolexec.backend.providers.command.running import Program, Running
+from toolexec.backend.providers.command.running import Program, Running, start_here
+from toolexec.backend.providers.command.sandbox import MakeSandbox, ProgramSandbox
 from toolexec.backend.providers.command.template import Argv, Text
-from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import (
     BackendUnavailableError,
+    ConfigurationError,
     InputValidationError,
     InvalidResultError,
     RemoteToolError,
+    SandboxUnavailableError,
     ToolExecError,
     ToolTimeoutError,
     Violation,
 )
+from toolexec.errors.base import reworded
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
-from toolexec.model.tool import Tool, ToolAnnotations
+from toolexec.model.tool import DRY_RUN, Tool, ToolAnnotations
 
 __all__ = ["CommandSource", "command_source"]
 
@@ -44,22 +49,36 @@ _EMPTY: Final[JSONObject] = {"text": "", "lines": [], "json": None}
 class CommandSource:
     """Provides programs as tools. One whose program is not there is skipped, with the reason.
 
-    *make* reads the provider again at each load, where it comes from a file.
+    *make* reads the provider again at each load, where it comes from a file. *sandboxes* makes the sandbox that the
+    provider names.
     """
 
     kind = "command"
 
-    def __init__(self, provider: CommandProvider, make: Callable[[], CommandProvider] | None = None) -> None:
+    def __init__(
+        self,
+        provider: CommandProvider,
+        make: Callable[[], CommandProvider] | None = None,
+        sandboxes: MakeSandbox | None = None,
+    ) -> None:
         self._provider = provider
         self._make = make
+        self._sandboxes = sandboxes
+        self._sandbox = self._sandbox_of(provider)
 
     async def load(self) -> Definition:
         """Return the tools, with the references in their environment filled in.
 
-        Raises SecretError, and ConfigurationError for a file that is not valid any more.
+        Raises SecretError, ConfigurationError for a file that is not valid any more, and SandboxUnavailableError.
         """
         if self._make is not None:
-            self._provider = await asyncio.to_thread(self._make)
+            provider = await asyncio.to_thread(self._make)
+            if (provider.sandbox, provider.rules()) != (self._provider.sandbox, self._provider.rules()):
+                await self.aclose()
+                self._sandbox = self._sandbox_of(provider)
+            self._provider = provider
+        if self._sandbox is not None:
+            await self._sandbox.check()
         resolved, hidden = await asyncio.to_thread(self._resolved)
         tools: list[ProvidedTool] = []
         skipped: dict[str, str] = {}
@@ -78,11 +97,23 @@ class CommandSource:
         return Definition(tools=tools, skipped=skipped)
 
     async def aclose(self) -> None:
-        """Do nothing: each call ends its own program."""
+        """Free what the sandbox has made; each call ends its own program."""
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
 
     def info(self) -> JSONObject:
-        """Return nothing: its tools say it all."""
-        return {}
+        """Return the sandbox that the programs run in, if any."""
+        return {"sandbox": self._provider.sandbox} if self._provider.sandbox else {}
+
+    def _sandbox_of(self, provider: CommandProvider) -> ProgramSandbox | None:
+        if not provider.sandbox:
+            return None
+        if self._sandboxes is None:
+            raise ConfigurationError(f"provider {provider.name}: there are no sandboxes for programs here")
+        try:
+            return self._sandboxes(provider.sandbox, provider.rules())
+        except ConfigurationError as error:
+            raise reworded(error, f"provider {provider.name}: {error}") from None
 
     def _resolved(self) -> tuple[dict[str, str], frozenset[str]]:
         """Every value of `env` by `tool.NAME` (the provider's by `.NAME`), and which values are secret."""
@@ -108,6 +139,7 @@ class CommandSource:
             cwd=self._provider.directory(tool),
             timeout=tool.timeout or self._provider.timeout,
             scrubber=Scrubber(hidden),
+            sandbox=self._sandbox,
         )
 
     def _definition(self, tool: CommandTool) -> Tool:
@@ -129,14 +161,23 @@ class CommandSource:
                 open_world=tool.open_world,
             ),
             tags=tool.tags,
-            meta={"dry_run": "dry_run"} if tool.dry_run else None,
+            meta={DRY_RUN: {"args": {"dry_run": True}}} if tool.dry_run else None,
         ).check_schemas()
 
 
-def command_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> CommandSource:
-    """Return the source of the programs in *settings*; see `CommandSettings`, `CommandTool` and `MakeSource`."""
+def command_source(
+    name: str,
+    settings: JSONObject,
+    *,
+    secrets: SecretResolver | None = None,
+    sandboxes: MakeSandbox | None = None,
+) -> CommandSource:
+    """Return the source of the programs in *settings*; see `CommandSettings`, `CommandTool` and `MakeSource`.
+
+    *sandboxes* makes the sandboxes that settings name.
+    """
     make = partial(CommandProvider.from_settings, name, settings, secrets=secrets)
-    return CommandSource(make(), make if settings.get("file") else None)
+    return CommandSource(make(), make if settings.get("file") else None, sandboxes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,23 +192,35 @@ class _Command:
     cwd: Path
     timeout: float
     scrubber: Scrubber
+    sandbox: ProgramSandbox | None
 
     def missing(self) -> str:
         """Return what is not there of the program or its directory; "" if both are."""
         if not self.cwd.is_dir():
             return f"there is no directory {self.cwd}"
+        if self.sandbox is not None and self.cwd == Path("/"):
+            return "a program in a sandbox needs another directory than /: set cwd"
         program = self.argv.program
-        found = (
-            (self.cwd / program).is_file()
-            if "/" in program
-            else shutil.which(program, path=self.env.get("PATH")) is not None
-        )
-        return "" if found else f"there is no program {program}{'' if '/' in program else ' on PATH'}"
+        if "/" in program:
+            found = self.cwd / program
+            if not found.is_file():
+                return f"there is no program {program}"
+            hidden = not self._shown(found)
+        else:
+            path = self.env.get("PATH", os.environ.get("PATH", os.defpath))
+            if shutil.which(program, path=path) is None:
+                return f"there is no program {program} on PATH"
+            seen = [each for each in path.split(os.pathsep) if self._shown(Path(each))]
+            hidden = shutil.which(program, path=os.pathsep.join(seen)) is None
+        return f"the sandbox does not show {program}; name its directory in sandbox_paths" if hidden else ""
+
+    def _shown(self, path: Path) -> bool:
+        return self.sandbox is None or self.sandbox.shows(path, self.cwd)
 
     async def call(self, call: ToolCall) -> JSONValue:
         """Run the program and return its output; see `Backend.call`."""
         data = bytearray()
-        async with self._limit(), self._started(call) as running, aclosing(running.output()) as output:
+        async with self._limit(), await self._started(call) as running, aclosing(running.output()) as output:
             async for part in output:
                 data += part
                 self._check_size(len(data), data)
@@ -180,7 +233,7 @@ class _Command:
         data = bytearray()
         begun = 0  # where the line begins that is not complete yet
         lines: list[str] = []
-        async with self._limit(), self._started(call) as running, aclosing(running.output()) as output:
+        async with self._limit(), await self._started(call) as running, aclosing(running.output()) as output:
             async for part in output:
                 searched = len(data)
                 data += part
@@ -197,19 +250,21 @@ class _Command:
         empty = outcome == "empty"
         yield StreamEvent(kind="done", data=_EMPTY[self.tool.output] if empty else self._value(bytes(data)))
 
-    def _started(self, call: ToolCall) -> Running:
-        program = self._program({**self.defaults, **(call.args or {})})
+    async def _started(self, call: ToolCall) -> Running:
+        program = self._program({**self.defaults, **(call.args or {})}, key_of(call))
+        start = self.sandbox.start if self.sandbox is not None else start_here
         try:
-            return Running(program)
-        except OSError as error:
-            if error.errno == errno.E2BIG:
+            return Running(await start(program), program.stdin)
+        except (OSError, SandboxUnavailableError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno == errno.E2BIG:
                 message = f"the arguments are too long for {self.argv.program}; at most 128 KiB each"
                 raise InputValidationError([Violation(path="", keyword="argv", message=message)]) from error
             raise BackendUnavailableError(
-                f"cannot start {self.argv.program}: {error.strerror or error}", retryable=False
+                f"cannot start {self.argv.program}: {getattr(error, 'strerror', None) or error}", retryable=False
             ) from error
 
-    def _program(self, args: JSONObject) -> Program:
+    def _program(self, args: JSONObject, key: str) -> Program:
         dry = self.tool.dry_run if self.tool.dry_run and args.get("dry_run") is True else ""
         given = {name: value for name, value in args.items() if value is not None}
         stdin = self.stdin.fill(given) if self.stdin is not None else ""
@@ -220,7 +275,9 @@ class _Command:
                 path="", keyword="stdin", message="half of a character cannot be written to a program"
             )
             raise InputValidationError([violation], op="validate_input") from None
-        return Program(argv=self.argv.fill(given, dry), env=self.env, cwd=self.cwd, stdin=written)
+        name = self.tool.idempotency_env
+        env = {**self.env, name: key} if name and key else self.env
+        return Program(argv=self.argv.fill(given, dry), env=env, cwd=self.cwd, stdin=written)
 
     def _limit(self) -> _Limit:
         return _Limit(self.tool.name, self.timeout)

@@ -36,6 +36,7 @@ class GRPCSettings(TypedDict, total=False):
     timeout: float
     connect_timeout: float
     max_message_bytes: int
+    idempotency_metadata: str
 
 
 class _AllSettings(GRPCSettings, total=False):
@@ -56,7 +57,8 @@ class GRPCProvider:
     itself; the last two together identify the client. `authority` is the name to expect in the server's certificate,
     where it is not that of the target. `metadata` goes with every call. `timeout` is the longest that a call may take,
     0 means no limit but that of the call itself; `connect_timeout` bounds one attempt to connect, both in seconds.
-    Messages of more than `max_message_bytes` (16 MiB) are neither sent nor taken.
+    Messages of more than `max_message_bytes` (16 MiB) are neither sent nor taken. `idempotency_metadata` is the name of
+    the metadata that takes the idempotency key of a call, for methods that have side effects; empty: none does.
 
     With `secrets`, references in target, ca, certificate, key and metadata are filled in when the services are read,
     and not before; the values are taken out of what the server says. The repr shows no metadata. Raises
@@ -77,6 +79,7 @@ class GRPCProvider:
     timeout: float = 0.0
     connect_timeout: float = 10.0
     max_message_bytes: int = 16 << 20
+    idempotency_metadata: str = "idempotency-key"
     secrets: SecretResolver | None = field(default=None, compare=False)
     hidden: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -93,7 +96,7 @@ class GRPCProvider:
             raise ConfigurationError(
                 f"{where}: timeout must be 0 or more, connect_timeout and max_message_bytes above 0"
             )
-        for name in self.metadata:
+        for name in (*self.metadata, self.idempotency_metadata or "-"):
             if not _KEY.fullmatch(name) or name.startswith("grpc-") or name.endswith("-bin"):
                 raise ConfigurationError(f"{where}: {name[:100]!r} cannot be the name of metadata")
         if not all(_is_plain(value) for value in self.metadata.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +21,7 @@ from toolexec.backend.providers.grpc.descriptors import Services, build_services
 from toolexec.backend.providers.grpc.failures import call_failure
 from toolexec.backend.providers.grpc.reflection import reflect
 from toolexec.backend.providers.grpc.schemas import is_wrapped, message_schema
-from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import (
     BackendUnavailableError,
@@ -156,6 +156,7 @@ class _Reading:
             write=self._converter.writer(descriptor.output_type),
             wrapped=is_wrapped(descriptor.input_type),
             metadata=tuple(self._provider.metadata.items()),
+            key_name="" if safe else self._provider.idempotency_metadata,
             scrubber=self._scrubber,
         )
         if descriptor.server_streaming:
@@ -176,7 +177,8 @@ class _Method:
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
     wrapped: bool
-    metadata: Sequence[tuple[str, str]]
+    metadata: tuple[tuple[str, str], ...]
+    key_name: str
     scrubber: Scrubber
 
     async def call(self, call: ToolCall) -> Any:
@@ -184,10 +186,10 @@ class _Method:
         request = self._message(call)
         connection = self.connections.get()
         await connection.ready(call)
-        timeout = self._timeout(call)
+        timeout, metadata = self._timeout(call), self._metadata(call)
         try:
             reply = await self._stub(connection, lambda channel: channel.unary_unary)(
-                request, timeout=timeout, metadata=self.metadata
+                request, timeout=timeout, metadata=metadata
             )
         except BaseException as error:
             raise self._failure(error, connection, timeout)  # noqa: B904 - it has its cause
@@ -211,12 +213,12 @@ class _Method:
         request = self._message(call)
         connection = self.connections.get()
         await connection.ready(call)
-        timeout = self._timeout(call)
+        timeout, metadata = self._timeout(call), self._metadata(call)
         size = 0
         pending: Any = None
         try:
             stub = self._stub(connection, lambda channel: channel.unary_stream)
-            pending = stub(request, timeout=timeout, metadata=self.metadata)
+            pending = stub(request, timeout=timeout, metadata=metadata)
             while (reply := await self._next(pending, connection, timeout)) is not _EOF:
                 size += reply.ByteSize()
                 if size > _MOST_COLLECTED:
@@ -245,6 +247,10 @@ class _Method:
     def _timeout(self, call: ToolCall) -> float | None:
         limits = [limit for limit in (call.timeout, self.provider.timeout) if limit]
         return min(limits) if limits else None
+
+    def _metadata(self, call: ToolCall) -> tuple[tuple[str, str], ...]:
+        key = key_of(call)
+        return (*self.metadata, (self.key_name, key)) if key and self.key_name else self.metadata
 
     def _message(self, call: ToolCall) -> Any:
         """Return the arguments as a message. Raises InputValidationError."""

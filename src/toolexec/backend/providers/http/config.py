@@ -14,6 +14,7 @@ from jmespath.exceptions import JMESPathError
 
 from toolexec.backend.providers.files import read_definition_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
+from toolexec.backend.providers.source import check_header
 from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
@@ -193,6 +194,7 @@ class HTTPSettings(TypedDict, total=False):
     max_response_bytes: int
     max_connections: int
     ca_file: str | Path
+    idempotency_header: str
 
 
 class _AllSettings(HTTPSettings, total=False):
@@ -208,7 +210,8 @@ class HTTPProvider:
     `{header, value}` and `{query, value}`. Only the hosts of these URLs are reached; redirects may also lead to
     `hosts`. `allow_private` allows names of private addresses, an address that is written in a URL is allowed anyway.
     `timeout` bounds a request, in seconds; `max_response_bytes` the decoded body of a response. `namespace` is that of
-    the tools' IDs; the default is the name.
+    the tools' IDs; the default is the name. `idempotency_header` names the header that takes the idempotency key of a
+    call, such as `Idempotency-Key`, in requests that are not GET, HEAD or OPTIONS.
 
     With *secrets*, references in base_url, headers, query and auth are filled in when the tools are loaded; the values
     are taken out of what comes back. The repr shows none of them. Raises ConfigurationError.
@@ -227,6 +230,7 @@ class HTTPProvider:
     max_response_bytes: int = 16 * 2**20
     max_connections: int = 100
     ca_file: str | Path = ""
+    idempotency_header: str = ""
     secrets: SecretResolver | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -239,6 +243,7 @@ class HTTPProvider:
         for tool in self.tools:
             if not tool.origin and not self.base_url:
                 raise ConfigurationError(f"provider {self.name}: {tool.where} has no whole URL, so give a base_url")
+        check_header(f"provider {self.name}", self.idempotency_header)
         later = self.secrets is not None and has_reference(self.base_url)
         if self.base_url and not later and not _BASE.fullmatch(self.base_url):
             raise ConfigurationError(

@@ -16,7 +16,7 @@ from jmespath import compile as compile_path
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool, auth_parts
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.replies import failure_of, is_json, value_of
-from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.providers.source import Definition, ProvidedTool, key_header, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import ConfigurationError, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
@@ -122,7 +122,7 @@ class _Endpoint:
 
     async def call(self, call: ToolCall) -> JSONValue:
         """Send the request and return what its response says; see `Backend.call`."""
-        request = self._request({**self._defaults, **(call.args or {})})
+        request = self._request({**self._defaults, **(call.args or {})}, key_of(call))
         try:
             response = await self._client.send(request)
             return self._answer(response)
@@ -148,7 +148,7 @@ class _Endpoint:
             value = self._pick.search(value)
         return self._hide.value(value) if self._hide and not hasattr(value, "content") else value
 
-    def _request(self, args: JSONObject) -> HTTPRequest:
+    def _request(self, args: JSONObject, key: str) -> HTTPRequest:
         """Return the request for *args*. Raises InputValidationError for values that cannot be sent."""
         spec = self._spec
         path = self._path.fill(args)
@@ -159,6 +159,7 @@ class _Endpoint:
         if query:
             url += ("&" if "?" in url else "?") + query
         headers = {**self._headers, **dict(_header_values(spec.headers, args))}
+        headers |= dict(key_header(spec.method, self._provider.idempotency_header, key, headers))
         body, media = _body(spec, args, headers)
         if media and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = media

@@ -17,7 +17,7 @@ from toolexec.backend.providers.openapi.outputs import (
     pages_of,
     successes,
 )
-from toolexec.backend.providers.openapi.parameters import Argument, ParameterReader
+from toolexec.backend.providers.openapi.parameters import Argument, ParameterReader, is_key
 from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode, with_definitions
 from toolexec.backend.providers.openapi.security import Schemes
 from toolexec.backend.providers.openapi.selection import Names, Selection
@@ -58,6 +58,9 @@ class Operation:
     security: tuple[tuple[str, ...], ...]
     accept: str
     pages: Pages | None
+    key_header: str = ""
+    """The header for the idempotency key of a call."""
+    needs_key: bool = False
 
     @property
     def route(self) -> str:
@@ -92,13 +95,15 @@ def read_operations(
     schemes: Schemes,
     selection: Selection | None = None,
     max_schema_bytes: int = 65_536,
+    key_header: str = "",
 ) -> Operations:
     """Return the tools of *document*, in its order; what cannot be one is in `skipped`, and does not stop the others.
 
     The definitions of a schema have up to *max_schema_bytes* characters; those that are farther away are left open.
-    Raises ConfigurationError for a selection that names what is not there.
+    *key_header* is the header for idempotency keys where the document names none. Raises ConfigurationError for a
+    selection that names what is not there.
     """
-    reader = _Reader(document, namespace, servers, schemes, max_schema_bytes)
+    reader = _Reader(document, namespace, servers, schemes, max_schema_bytes, key_header)
     skipped: dict[str, str] = {}
     found: list[Operation] = []
     for entry in _entries(document, selection or Selection(), skipped):
@@ -148,7 +153,10 @@ def _entries(document: Document, selection: Selection, skipped: dict[str, str]) 
 class _Reader:
     """Makes the operations of one document."""
 
-    def __init__(self, document: Document, namespace: str, servers: Servers, schemes: Schemes, room: int) -> None:
+    def __init__(
+        self, document: Document, namespace: str, servers: Servers, schemes: Schemes, room: int, key_header: str
+    ) -> None:
+        self._key_header = key_header
         self._document = document
         self._namespace = namespace
         self._servers = servers
@@ -176,6 +184,7 @@ class _Reader:
         pages = pages_of(parameters, responses, self._document) if entry.method == "get" else None
         server = self._servers.url_of(node.get("servers"), entry.item.get("servers"))
         security = self._schemes.of(node)
+        declared = next((each for each in parameters if is_key(each.place, each.name)), None)
         tool = Tool(
             name=entry.name,
             namespace=self._namespace,
@@ -197,6 +206,8 @@ class _Reader:
             security=security,
             accept=media_types(responses),
             pages=pages,
+            key_header=declared.name if declared is not None else self._key_header,
+            needs_key=declared is not None and declared.required,
         )
 
     def _input(self, arguments: Mapping[str, Argument], extras: str) -> Schema:

@@ -12,7 +12,7 @@ from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode
 from toolexec.backend.providers.openapi.styles import Parameter, Place
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Argument", "ParameterReader"]
+__all__ = ["Argument", "ParameterReader", "is_key"]
 
 _PLACES: Final[tuple[Place, ...]] = ("path", "query", "header", "cookie")
 _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -74,7 +74,7 @@ class ParameterReader:
                     argument = f"{argument}_{place}"
                 parameter = self._parameter(name, place, argument, node)
                 parameters.append(parameter)
-                arguments[argument] = Argument(text, refs, required=parameter.required)
+                arguments[argument] = Argument(text, refs, required=parameter.required and not is_key(place, name))
         return parameters, arguments
 
     def _declared(self, nodes: list[JSONValue]) -> dict[tuple[str, str], JSONDict]:
@@ -134,6 +134,11 @@ class ParameterReader:
         if "examples" not in schema and "example" in node and (examples := examples_of({"example": node["example"]})):
             schema = {**schema, "examples": examples}
         return schema
+
+
+def is_key(place: str, name: str) -> bool:
+    """Return whether a parameter is the header for the idempotency key of a call, which need not be an argument."""
+    return place == "header" and name.lower() == "idempotency-key"
 
 
 def _bare(node: JSONDict) -> JSONDict:

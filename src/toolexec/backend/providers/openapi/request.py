@@ -9,6 +9,7 @@ from typing import Final
 from toolexec.backend.providers.openapi.bodies import written_body
 from toolexec.backend.providers.openapi.operations import Operation
 from toolexec.backend.providers.openapi.styles import Parameter, encoded, query_pairs, refused, written
+from toolexec.backend.providers.source import key_header
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.net.http import HTTPRequest
 
@@ -39,8 +40,8 @@ class Draft:
         return HTTPRequest(self.method, url, headers, self.body)
 
 
-def draft_of(operation: Operation, args: JSONObject) -> Draft:
-    """Return the request that *args* make; what is null is left out.
+def draft_of(operation: Operation, args: JSONObject, key: str = "") -> Draft:
+    """Return the request that *args* make, with the idempotency *key* where it takes one; what is null is left out.
 
     Raises InputValidationError for an argument that cannot stand where it belongs: an empty one, `.` or `..` in a path,
     and one that is not printable ASCII in a header.
@@ -59,6 +60,7 @@ def draft_of(operation: Operation, args: JSONObject) -> Draft:
             draft.query.extend(query_pairs(parameter, value))
         else:
             draft.cookies.extend(query_pairs(parameter, value))
+    draft.headers += key_header(operation.method, operation.key_header, key, (name for name, _ in draft.headers))
     draft.url += _path(operation, in_path)
     if operation.body is not None:
         taken = frozenset(parameter.argument for parameter in operation.parameters)

@@ -10,6 +10,7 @@ from typing import TypedDict
 from toolexec.backend.providers.openapi.security import Credential
 from toolexec.backend.providers.openapi.selection import Selection
 from toolexec.backend.providers.openapi.servers import host_of
+from toolexec.backend.providers.source import check_header
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONObject
@@ -40,6 +41,7 @@ class OpenAPISettings(TypedDict, total=False):
     max_response_bytes: int
     max_schema_bytes: int
     max_connections: int
+    idempotency_header: str
 
 
 @checked("OpenAPI provider")
@@ -57,6 +59,9 @@ class OpenAPIProvider:
 
     `include`, `exclude` and `tags` select operations: patterns such as `pets-*` or `GET /pets/*`, and tags of the
     document. `rename` has new names by operation ID or name.
+
+    The idempotency key of a call is sent where the document declares a header `Idempotency-Key` (an ID of the call
+    where it requires one), and as `idempotency_header` in all other requests that change something, if that is set.
 
     References to other documents are refused unless `allow_refs`: true for files in the document's directory and below
     and for its own host, or a list of further directories and hosts. Private addresses are refused unless
@@ -87,12 +92,14 @@ class OpenAPIProvider:
     max_response_bytes: int = 16 * 2**20
     max_schema_bytes: int = 65_536
     max_connections: int = 100
+    idempotency_header: str = ""
 
     def __post_init__(self) -> None:
         for label, segment in (("name", self.name), ("namespace", self.namespace or self.name)):
             problem = check_segment(segment)
             if problem:
                 raise ConfigurationError(f"OpenAPI provider {self.name!r}: its {label} {problem}")
+        check_header(f"OpenAPI provider {self.name}", self.idempotency_header)
         if not self.spec:
             raise ConfigurationError(f"OpenAPI provider {self.name}: spec must name a document")
         if self.base_url and not host_of(self.base_url) and "$" not in self.base_url:

@@ -21,7 +21,7 @@ from toolexec.backend.providers.openapi.security import Schemes
 from toolexec.backend.providers.openapi.servers import Servers, host_of
 from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.providers.openapi.swagger import from_swagger
-from toolexec.backend.providers.source import Definition, ProvidedTool
+from toolexec.backend.providers.source import Definition, ProvidedTool, key_of
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.errors import BackendUnavailableError, ConfigurationError, SecretError, ToolExecError
 from toolexec.errors.base import reworded
@@ -201,11 +201,12 @@ class _Caller:
         args = call.args or {}
         if not operation.server:
             raise BackendUnavailableError("its server has no host; set base_url", retryable=False)
-        draft = draft_of(operation, args)
+        key = key_of(call) or (call.identify() if operation.needs_key else "")
+        draft = draft_of(operation, args, key)
         used = await self._auth.apply(operation.security, draft)
         response = await self._client.send(draft.request())
         if response.status == 401 and self._auth.forget(used):  # refused before anything was done: try a fresh token
-            draft = draft_of(operation, args)
+            draft = draft_of(operation, args, key)
             await self._auth.apply(operation.security, draft)
             response = await self._client.send(draft.request())
         return reply_of(operation, response, self._scrubber())
@@ -258,6 +259,7 @@ def _operations(provider: OpenAPIProvider, document: Document, schemes: Schemes)
         schemes=schemes,
         selection=provider.selection(),
         max_schema_bytes=provider.max_schema_bytes,
+        key_header=provider.idempotency_header,
     )
     own = host_of(document.location)
     if not own or provider.base_url or provider.allow_private:

@@ -12,7 +12,16 @@ from toolexec.errors import InvalidRequestError
 from toolexec.runtime.containers.oci import DEFAULT_PATH
 from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources
 
-__all__ = ["HOST", "bounded_command", "bwrap_args", "file_bounds", "has_shell", "masked_files", "root_args"]
+__all__ = [
+    "HOST",
+    "HOST_PATHS",
+    "bounded_command",
+    "bwrap_args",
+    "file_bounds",
+    "has_shell",
+    "masked_files",
+    "root_args",
+]
 
 HOST: Final = "host"
 """The image that is this machine's own `/usr`, read-only, and nothing else of it."""
@@ -20,6 +29,9 @@ HOST: Final = "host"
 _PROC: Final = Path("/proc")
 _USR_LINKS: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _OF_ETC: Final = ("ld.so.cache", "alternatives", "ssl/certs", "localtime")
+_FOR_NAMES: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")
+HOST_PATHS: Final = tuple(Path("/", name) for name in ("usr", *_USR_LINKS))
+"""What a container over `HOST` has of this machine, where it is on this machine, too."""
 _PER_KERNEL: Final = ("proc", "dev", "sys")
 _MASKED: Final = (
     "acpi",
@@ -46,20 +58,23 @@ def bwrap_args(spec: ContainerSpec, root: str, masked: tuple[str, ...], *, look_
     bounded size.
 
     Reads the top directory of *root*. Raises InvalidRequestError for a user that is not a number, for volumes, for
-    capabilities, and for any network, none of which there is here.
+    capabilities, and for a network of its own, none of which there is here.
     """
     security = spec.security
-    if security.network != "none":
-        raise InvalidRequestError(f"bubblewrap has no network {security.network!r}; use none")
+    if security.network == "bridge":
+        raise InvalidRequestError("bubblewrap has no network 'bridge'; use none")
     if security.keep_capabilities or security.privileged:
         raise InvalidRequestError("bubblewrap gives no capabilities; keep none")
     uid, _, gid = security.user.partition(":")
     if not uid.isdecimal() or not (gid or uid).isdecimal():
         raise InvalidRequestError(f"bubblewrap needs the numbers of a user and a group, not {security.user!r}")
-    args = [f"--unshare-{name}" for name in (*_NAMESPACES, "net")]
+    shares_net = security.network == "host"
+    args = [f"--unshare-{name}" for name in (*_NAMESPACES, *(() if shares_net else ("net",)))]
     args += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"]
     args += ["--uid", uid, "--gid", gid or uid, "--cap-drop", "ALL", "--hostname", "sandbox"]
     args += root_args(root, [PurePosixPath(mount.target) for mount in spec.mounts], look_at=look_at)
+    if shares_net and root == HOST:
+        args += [word for path in _FOR_NAMES for word in ("--ro-bind-try", path, path)]
     args += ["--proc", "/proc"]
     for path in masked:
         args += ["--tmpfs", path] if path.endswith("/") else ["--ro-bind", os.devnull, path]
