@@ -11,6 +11,7 @@ from importlib import import_module
 from time import perf_counter
 from typing import Any, Final
 
+from toolexec.code.deliveries import Deliveries
 from toolexec.code.engine import ALIASES, Engine
 from toolexec.code.handles import DEFAULT_RESULT_BYTES
 from toolexec.code.limits import Limits
@@ -41,7 +42,8 @@ class CodeConfig:
 
     `default_timeout` is in seconds (None: none), `limits` are the operator's (a run can only lower them),
     `result_bytes` is how long a tool's result may be (as JSON) to go into the sandbox; a longer one stays outside and
-    the code gets a handle. `output_chars` is how much of each stream is kept. `timeout` is another name for
+    the code gets a handle. `output_chars` is how much of each stream is kept. `deliveries` is for a run that must be
+    repeatable. `timeout` is another name for
     `default_timeout`, and `max_tool_calls` one for that of `limits`.
 
     Raises ConfigurationError that lists everything that is missing, and for two names of one setting that differ.
@@ -56,6 +58,7 @@ class CodeConfig:
     limits: Limits = field(default_factory=Limits)
     result_bytes: int = DEFAULT_RESULT_BYTES
     output_chars: int = 1 << 20
+    deliveries: Deliveries | None = None
     timeout: InitVar[float | None] = None
     max_tool_calls: InitVar[int | None] = None
 
@@ -165,6 +168,7 @@ class Executor:
             within=within,
             undoes=undoes,
             is_dry=is_dry,
+            deliveries=config.deliveries,
         )
         return tools, request
 

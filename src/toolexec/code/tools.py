@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from toolexec.backend.here import Wait
+from toolexec.code.deliveries import Deliveries
 from toolexec.code.gateway import checkpoint
 from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
 from toolexec.code.limits import AllowList, CallCount, Limits
@@ -67,8 +68,9 @@ class Tools:
     *limits* holds the caps on calls and on the steps of one chain (0: none). *allowed* are tool IDs or patterns such as
     `github:*`; none means all tools. *output* takes what `println` writes. *tell* receives each call's start and end,
     in the thread that makes it. *origin* is where all calls come from. *within* are the tools of the run that this one
-    is a part of, whose cap counts the calls of both. With *undoes* a run that fails is
-    undone, with *is_dry* tools that change something are only tried; both hold for the parts of a run, too.
+    is a part of, whose cap counts the calls of both. With *undoes* a run that fails is undone, with *is_dry* tools that
+    change something are only tried; both hold for the parts of a run, too. *deliveries* decides in which groups answers
+    reach code that must be repeatable.
 
     This is the gateway (see `Gateway`) for code in this process; a call that is cancelled before it begins raises
     CancelledError and is not counted. Safe to use from several threads and tasks at once: the caps hold for all of them
@@ -90,10 +92,12 @@ class Tools:
         within: Tools | None = None,
         undoes: bool = False,
         is_dry: bool = False,
+        deliveries: Deliveries | None = None,
     ) -> None:
         self.origin = origin
         self.undoes = undoes
         self.is_dry = is_dry
+        self.deliveries: Deliveries | None = deliveries
         self._within = within
         self.index = index
         self.limits: Limits = limits or Limits()
@@ -175,21 +179,26 @@ class Tools:
         *,
         timeout: float | None = None,
         at: tuple[int, int] | None = None,
+        step: str = "",
     ) -> Result:
         """Run one tool; raises as `Runner.run` does, and ToolCallLimitError or ToolNotAllowedError, with nothing run.
 
-        Whatever comes of it is in `tool_calls`, with *at*, except for a call over the cap.
+        Whatever comes of it is in `tool_calls`, with *at*, except for a call over the cap. *step* names the call within
+        the run; see `ToolCall`.
         """
         await checkpoint()
         self._check_open()
         self._count.reserve()
-        return await self.finish(self._admit(ToolCall(tool_id, args, timeout, origin=self.origin), "run", at))
+        call = ToolCall(tool_id, args, timeout, origin=self.origin, step=step)
+        return await self.finish(self._admit(call, "run", at))
 
-    def admit(self, tool_id: str, args: JSONObject | None = None, timeout: float | None = None) -> AdmittedCall:
+    def admit(
+        self, tool_id: str, args: JSONObject | None = None, timeout: float | None = None, *, step: str = ""
+    ) -> AdmittedCall:
         """Count a call and check that it is allowed; `run_here` or `finish` makes it. Raises as `run_tool` does."""
         self._check_open()
         self._count.reserve()
-        return self._admit(ToolCall(tool_id, args, timeout, origin=self.origin), "run")
+        return self._admit(ToolCall(tool_id, args, timeout, origin=self.origin, step=step), "run")
 
     async def finish(self, admitted: AdmittedCall) -> Result:
         """Make an admitted call, on the event loop."""
@@ -219,8 +228,9 @@ class Tools:
         except BaseException as error:
             raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
-    async def run_chain(self, steps: Sequence[ChainStep]) -> tuple[Result | None, list[StepResult]]:
-        """Run a chain as `toolexec.run.run_chain` does; each step counts as a call, those not run are given back.
+    async def run_chain(self, steps: Sequence[ChainStep], *, step: str = "") -> tuple[Result | None, list[StepResult]]:
+        """Run a chain as `toolexec.run.run_chain` does; each step counts as a call, those not run are given back. They
+        are the steps *step*.0, *step*.1 and so on of the run.
 
         Raises ChainStepLimitError, ToolCallLimitError or ToolNotAllowedError before the first step is run.
         """
@@ -234,14 +244,14 @@ class Tools:
 
         async def run(call: ToolCall) -> Result:
             nonlocal begun
+            call.origin, call.step = self.origin, f"{step}.{begun}" if step else ""
             begun += 1  # a step that is cancelled counts: it may have done its work
-            call.origin = self.origin
             return await self.finish(self._admit(call, "chain"))
 
         try:
-            for step in steps:
-                if not self.allows(step.tool_id):
-                    self._admit(ToolCall(step.tool_id, step.args), "chain")
+            for each in steps:
+                if not self.allows(each.tool_id):
+                    self._admit(ToolCall(each.tool_id, each.args), "chain")
             return await run_chain(_StepRunner(run), steps)
         finally:
             count.give_back(len(steps) - begun)

@@ -223,7 +223,7 @@ async def execute_chain(
         else:
             if step.use_previous and step.args is not None and isinstance(args, dict):
                 args = {"previous": previous, **args}
-            call = ToolCall(step.tool_id, args, step.timeout, origin=origin)
+            call = ToolCall(step.tool_id, args, step.timeout, origin=origin, step=str(number))
             done, _ = await run_step(runner, call, number, step.name)
             if step.retries and done.error is not None:
                 done = await _try_again(runner, index, step, call, done)
@@ -298,12 +298,13 @@ def _arguments(step: Step, previous: JSONValue) -> JSONDict:
 async def _try_again(runner: Runner, index: Index, step: Step, call: ToolCall, done: StepResult) -> StepResult:
     """More attempts, as long as the failure is retryable; the last outcome, with the time that all of them took."""
     started, spent, pause = perf_counter(), done.duration, step.retry_pause
-    for _ in range(step.retries):
+    for attempt in range(1, step.retries + 1):
         if done.error is None or not done.error.retryable or not _repeatable(index, step.tool_id):
             break
         await asyncio.sleep(min(pause, _MAX_PAUSE))
         pause *= 2
         attempts = done.attempts
+        call.step = f"{done.index}.{attempt}"
         done, _ = await run_step(runner, call, done.index, step.name)
         done.attempts += attempts
     done.duration = spent + perf_counter() - started

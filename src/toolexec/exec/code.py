@@ -31,7 +31,7 @@ from toolexec.runtime.base import SandboxSession
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
-__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings"]
+__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
 
 _OPT_IN = "unsafeOptIn"
 
@@ -220,7 +220,7 @@ class CodeRuns:
         check_settings("run_workflow", WorkflowSettings, settings)
         own: dict[str, Any] = dict(settings)
         if on_progress is not None:
-            own["on_event"] = _progress_of(on_progress, own.get("on_event"))
+            own["on_event"] = progress_of(on_progress, own.get("on_event"))
         asked: Any = {"language": "workflow", "metadata": {"inputs": inputs or {}}, **own}
         request = self.request(source, asked)
         if on_progress is None:
@@ -230,12 +230,16 @@ class CodeRuns:
         notify(on_progress, len(result.tool_calls), len(result.tool_calls), "completed" if result.ok else "error")
         return result
 
-    async def run_request(self, request: ExecuteRequest) -> CodeResult:
-        """Run what `request` has made, as one run that the gate knows of; starts the backends first."""
+    async def run_request(
+        self, request: ExecuteRequest, change: Callable[[CodeConfig], CodeConfig] | None = None
+    ) -> CodeResult:
+        """Run what `request` has made, as one run that the gate knows of; starts the backends first. *change* may put
+        parts of its own into the executor."""
         if self._sources.pending:
             await self._sources.start()
         with self.run(request) as run:
-            result = await run.executor.execute(run.request)
+            executor = run.executor if change is None else Executor(change(run.executor.config))
+            result = await executor.execute(run.request)
             run.failure = result.error
         if request.on_event is not None:
             await asyncio.sleep(0)  # the events of what has happened come before the result
@@ -276,7 +280,7 @@ class CodeRuns:
             await self._runtime.aclose()
 
 
-def _progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:
+def progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:
     """Return what reports the tool calls of a run as its progress."""
     done = 0
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.options import ExecSettings, Options
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.runs import Runs
     from toolexec.exec.sources import Added
     from toolexec.exec.sync import SyncExec
     from toolexec.exec.vendor_calls import Unknown
@@ -470,6 +471,7 @@ class Exec:
         on_progress: ProgressCallback | None = None,
         on_error: OnError = "stop",
         dry_run: bool = False,
+        durable: str | None = None,
     ) -> ChainResult:
         """Run tools one after the other; see `Step` for how values travel. A step may also be a mapping of its fields.
 
@@ -478,7 +480,13 @@ class Exec:
         `toolexec/undo` in its `meta`; `ChainResult.undone` says what could not be. With *dry_run*, tools that are not
         read-only are not called, but those that they name as `toolexec/dry_run`, with the same arguments. Raises
         InvalidChainError, before anything runs, for a chain that cannot work, or cannot be tried.
+
+        With *durable* it is the run of that ID in the `journal`: started again with the same steps it goes on where it
+        stopped, or gives the result that it has. See `runs`.
         """
+        if durable is not None:
+            begun = self._parts.durable.run_chain
+            return await begun(durable, steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
         return await self._parts.chains.run(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run)
 
     def stream_tool(
@@ -499,7 +507,9 @@ class Exec:
 
     # -- code ---------------------------------------------------------------------------------------------------
 
-    async def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
+    async def execute_code(
+        self, code: str, *, durable: str | None = None, **settings: Unpack[CodeSettings]
+    ) -> CodeResult:
         """Run code that calls tools, in a sandbox; a workflow (`language="workflow"`) needs none.
 
         *settings* are those of `ExecuteRequest` (language, timeout, allowed_tools, env, files, limits, profile,
@@ -509,7 +519,13 @@ class Exec:
 
         A failure of the code is the result's `error`, with everything captured until then. Raises ConfigurationError
         and SandboxError when nothing was run.
+
+        With *durable* it is the run of that ID in the `journal`, as for `run_chain`. That needs a sandbox that can make
+        a run again: Python and JavaScript in the embedded one; others are refused. Each stretch of the run has the
+        whole time limit.
         """
+        if durable is not None:
+            return await self._parts.durable.execute_code(durable, code, settings)
         return await self._parts.code.execute(code, settings)
 
     async def run_workflow(
@@ -518,6 +534,7 @@ class Exec:
         inputs: JSONObject | None = None,
         *,
         on_progress: ProgressCallback | None = None,
+        durable: str | None = None,
         **settings: Unpack[WorkflowSettings],
     ) -> CodeResult:
         """Run a workflow: a program in the small language that has tools and values and nothing else.
@@ -531,9 +548,17 @@ class Exec:
 
         A workflow that cannot be parsed (WorkflowSyntaxError), has mistakes (WorkflowCheckError), gets wrong inputs
         (InputValidationError) or fails has that as the result's `error`, with everything done until then. Raises
-        ConfigurationError when nothing was run.
+        ConfigurationError when nothing was run. With *durable* it is the run of that ID in the `journal`, as for
+        `run_chain`.
         """
+        if durable is not None:
+            return await self._parts.durable.run_workflow(durable, source, inputs, settings, on_progress)
         return await self._parts.code.run_workflow(source, inputs, settings, on_progress)
+
+    @property
+    def runs(self) -> Runs:
+        """The durable runs in the `journal` of the options: list, resume, signal, cancel, replay."""
+        return self._parts.runs
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> AsyncGenerator[CodeEvent, None]:
         """Run code and yield what it does while it does it: prints and tool calls, then one event `done` with the

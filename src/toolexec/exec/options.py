@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import DocStore
     from toolexec.discovery.index import Index
     from toolexec.discovery.toolset import Toolset
+    from toolexec.durable.journal import Journal
     from toolexec.run.gate import Gate
     from toolexec.run.layers.trace import TraceHook
     from toolexec.run.resolve import BindingsResolver, ToolResolver
@@ -30,6 +32,7 @@ else:  # what the annotations name, for `checked`: each is imported with the fir
             "toolexec.discovery.docs": ("DocStore",),
             "toolexec.discovery.index": ("Index",),
             "toolexec.discovery.toolset": ("Toolset",),
+            "toolexec.durable.journal": ("Journal",),
             "toolexec.run.gate": ("Gate",),
             "toolexec.run.layers.trace": ("TraceHook",),
             "toolexec.run.resolve": ("BindingsResolver", "ToolResolver"),
@@ -70,6 +73,9 @@ class Options:
     settings. `default_language`; `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower;
     `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
+    Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`. A run that waits, and does
+    nothing else for `linger` seconds, is suspended.
+
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 
     >>> from toolexec import Exec
@@ -103,12 +109,16 @@ class Options:
     max_tool_calls: int = 100
     code_limits: Limits = field(default_factory=Limits)
     result_bytes: int = DEFAULT_RESULT_BYTES
+    journal: Journal | str | Path | None = None
+    linger: float = 1.0
 
     def __post_init__(self) -> None:
         if self.default_timeout is not None and not self.default_timeout > 0:
             raise ConfigurationError(f"default_timeout must be None or above 0 seconds, not {self.default_timeout!r}")
         if not self.start_timeout > 0:
             raise ConfigurationError(f"start_timeout must be above 0 seconds, not {self.start_timeout!r}")
+        if not self.linger > 0:
+            raise ConfigurationError(f"linger must be above 0 seconds, not {self.linger!r}")
         for name in ("max_tool_calls", "max_examples", "result_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigurationError(f"{name} must be an integer, 0 or more, not {getattr(self, name)!r}")
@@ -149,3 +159,5 @@ class ExecSettings(TypedDict, total=False):
     max_tool_calls: int
     code_limits: Limits
     result_bytes: int
+    journal: Journal | str | Path | None
+    linger: float

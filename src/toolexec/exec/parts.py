@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from toolexec.exec.chain import Chains
     from toolexec.exec.chains_ahead import ChainPlanner
     from toolexec.exec.code import CodeRuns
+    from toolexec.exec.durable import DurableRuns
     from toolexec.exec.finding import Finder
     from toolexec.exec.options import CallRemote, Options
+    from toolexec.exec.runs import Runs
     from toolexec.exec.skills import Skills
     from toolexec.exec.vendor_calls import ProviderCalls
     from toolexec.model.binding import BindingKind
@@ -64,7 +66,9 @@ class Parts:
 
     def configure(self, options: Options) -> None:
         """Make what works by the *options*, before the first use of any of it."""
-        for name in ("finder", "chains", "planner", "code", "provider_calls"):
+        if "durable" in self.__dict__:
+            self.durable.close()
+        for name in ("finder", "chains", "planner", "code", "durable", "provider_calls"):
             self.__dict__.pop(name, None)
         self.options = options
         self.sources.start_timeout = options.start_timeout
@@ -101,6 +105,20 @@ class Parts:
         return CodeRuns(self.options, self.scope, self.sources, self.calls.runner, self.home)
 
     @cached_property
+    def durable(self) -> DurableRuns:
+        """What runs chains and code that outlive this process."""
+        from toolexec.exec.durable import DurableRuns
+
+        return DurableRuns(self.options, self.scope, self.sources, self.calls.runner, lambda: self.code)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """What is asked of those, by these options or later ones."""
+        from toolexec.exec.runs import Runs
+
+        return Runs(lambda: self.durable)
+
+    @cached_property
     def skills(self) -> Skills:
         """What adds skills and runs them, by the code of these options or later ones."""
         from toolexec.exec.skills import Skills
@@ -133,6 +151,8 @@ class Parts:
             self.links.close()
             if "skills" in self.__dict__:
                 self.skills.close()
+            if "durable" in self.__dict__:
+                self.durable.close()
             index = self.discovery.index
             close_search = getattr(index, "close_search", None)
             if close_search is None:  # another index, whose searcher is there

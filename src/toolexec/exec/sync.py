@@ -38,10 +38,14 @@ from toolexec.run.types import OnError, Result
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.durable.journal import CallRecord, RunRecord, RunState
+    from toolexec.exec.durable import ReplayReport, RunResult
     from toolexec.exec.providers import AddedCommands, AddedGRPC, AddedHTTP, AddedOpenAPI, AddedPython
+    from toolexec.exec.runs import Runs
+    from toolexec.model.json_value import JSONValue
     from toolexec.workflow.skill import Skill
 
-__all__ = ["SyncCodeSession", "SyncExec"]
+__all__ = ["SyncCodeSession", "SyncExec", "SyncRuns"]
 
 T = TypeVar("T")
 
@@ -227,9 +231,12 @@ class SyncExec:
         on_progress: ProgressCallback | None = None,
         on_error: OnError = "stop",
         dry_run: bool = False,
+        durable: str | None = None,
     ) -> ChainResult:
         """Run tools one after the other; see `Exec.run_chain`."""
-        return self._wait(self.exec.run_chain(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run))
+        return self._wait(
+            self.exec.run_chain(steps, on_progress=on_progress, on_error=on_error, dry_run=dry_run, durable=durable)
+        )
 
     def stream_tool(
         self,
@@ -242,10 +249,10 @@ class SyncExec:
         """Run one tool piece by piece; see `Exec.stream_tool`. Closing the iterator stops the tool."""
         return self._each(self.exec.stream_tool(tool_id, args, timeout=timeout, fallback=fallback))
 
-    def execute_code(self, code: str, **settings: Unpack[CodeSettings]) -> CodeResult:
+    def execute_code(self, code: str, *, durable: str | None = None, **settings: Unpack[CodeSettings]) -> CodeResult:
         """Run code that calls tools, in a sandbox; see `Exec.execute_code`. `on_event` is called in the event loop's
         thread."""
-        return self._wait(self.exec.execute_code(code, **settings))
+        return self._wait(self.exec.execute_code(code, durable=durable, **settings))
 
     def run_workflow(
         self,
@@ -253,10 +260,16 @@ class SyncExec:
         inputs: JSONObject | None = None,
         *,
         on_progress: ProgressCallback | None = None,
+        durable: str | None = None,
         **settings: Unpack[WorkflowSettings],
     ) -> CodeResult:
         """Run a workflow; see `Exec.run_workflow`. Callbacks are called in the event loop's thread."""
-        return self._wait(self.exec.run_workflow(source, inputs, on_progress=on_progress, **settings))
+        return self._wait(self.exec.run_workflow(source, inputs, on_progress=on_progress, durable=durable, **settings))
+
+    @property
+    def runs(self) -> SyncRuns:
+        """The durable runs; see `Exec.runs`."""
+        return SyncRuns(self.exec.runs, self._wait)
 
     def stream_code(self, code: str, **settings: Unpack[CodeSettings]) -> Iterator[CodeEvent]:
         """Run code and yield what it does; see `Exec.stream_code`. Closing the iterator stops the code."""
@@ -370,6 +383,66 @@ class SyncCodeSession:
         """Run more code where the last run ended; see `CodeSession.execute_code`."""
         result: CodeResult = self._wait(self._session.execute_code(code, **settings))
         return result
+
+
+class SyncRuns:
+    """A `Runs` whose methods block; `SyncExec.runs` gives it."""
+
+    def __init__(self, runs: Runs, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._runs = runs
+        self._wait = wait
+
+    def list(
+        self,
+        states: Sequence[RunState] = (),
+        *,
+        caller: str | None = None,
+        limit: int = 100,
+        before: float | None = None,
+    ) -> list[RunRecord]:
+        """Return runs; see `Runs.list`."""
+        found: list[RunRecord] = self._wait(self._runs.list(states, caller=caller, limit=limit, before=before))
+        return found
+
+    def get(self, run_id: str) -> RunRecord:
+        """Return a run; see `Runs.get`."""
+        found: RunRecord = self._wait(self._runs.get(run_id))
+        return found
+
+    def calls(self, run_id: str) -> Sequence[CallRecord]:
+        """Return the tool calls of a run; see `Runs.calls`."""
+        found: Sequence[CallRecord] = self._wait(self._runs.calls(run_id))
+        return found
+
+    def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
+        """Go on with a run; see `Runs.resume`."""
+        result: RunResult = self._wait(self._runs.resume(run_id, accept_changes=accept_changes))
+        return result
+
+    def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
+        """Go on with all runs that can; see `Runs.resume_due`."""
+        results: dict[str, RunResult] = self._wait(self._runs.resume_due(limit))
+        return results
+
+    def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:
+        """Send a run a signal; see `Runs.signal`."""
+        waited: bool = self._wait(self._runs.signal(run_id, name, payload, id=id))
+        return waited
+
+    def cancel(self, run_id: str) -> bool:
+        """Cancel a run; see `Runs.cancel`."""
+        ended: bool = self._wait(self._runs.cancel(run_id))
+        return ended
+
+    def replay(self, run_id: str) -> ReplayReport:
+        """Make a run again that has ended; see `Runs.replay`."""
+        report: ReplayReport = self._wait(self._runs.replay(run_id))
+        return report
+
+    def delete(self, run_id: str) -> bool:
+        """Forget a run that has ended; see `Runs.delete`."""
+        deleted: bool = self._wait(self._runs.delete(run_id))
+        return deleted
 
 
 def _serve(runner: asyncio.Runner) -> None:

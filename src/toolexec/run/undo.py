@@ -65,7 +65,7 @@ async def _undo(runner: Runner, index: Index, step: StepResult, entry: Registere
         args = _fitting(named, step) if template is None else await _filled(template, step)
     except InvalidChainError as error:
         return _left(step, f"the arguments for {tool_id} cannot be made: {error}", tool_id)
-    done, _ = await run_step(runner, ToolCall(tool_id, args, origin=origin), step.index)
+    done, _ = await run_step(runner, ToolCall(tool_id, args, origin=origin, step=f"undo.{step.index}"), step.index)
     reason = f"{tool_id} failed: {done.error}" if done.error is not None else ""
     return UndoneStep(step.index, step.tool_id, tool_id, done.args, done.value, done.error, reason)
 

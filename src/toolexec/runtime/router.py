@@ -283,9 +283,13 @@ class Runtime:
         candidates = [backend for backend in self.candidates(profile) if not only or backend.kind == only]
         refused: list[str] = []
         denied: SandboxError | None = None
+        is_durable = isinstance(gateway, Tools) and gateway.deliveries is not None
         for backend, spoken in await self._ranked(candidates, request):
             if spoken and spoken not in backend.languages:
                 refused.append(f"{backend.kind} does not run {spoken}")
+                continue
+            if is_durable and (spoken or "python") not in getattr(backend, "replays", ()):
+                refused.append(f"{backend.kind} cannot make a run of {spoken or 'python'} again, as a durable one must")
                 continue
             denied = self._denial(backend, profile)
             if denied is not None:

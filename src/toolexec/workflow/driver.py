@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter, time
 from typing import Any, Final
 
+from toolexec.code.deliveries import Deliveries
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
-from toolexec.errors import ToolExecError
+from toolexec.errors import JournalError, RunError, ToolExecError
 from toolexec.run.large import Budget as WorkBudget
 from toolexec.run.large import off_loop
 from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Outcome, Paused, Sleep
@@ -28,6 +28,9 @@ _STEPS: Final = 500
 
 _MAX_WORK: Final = 50_000_000
 """How many steps the work on one large value may take."""
+
+_LOOK: Final = 0.02
+"""How often a run that is repeated looks whether the answer that must come next still can."""
 
 _GRACE: Final = 1.0
 """How many seconds calls that were cancelled have to end before the run ends without them."""
@@ -74,7 +77,9 @@ class Driver:
         self._on_state = on_state
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopped: set[asyncio.Task[None]] = set()
-        self._answers: deque[Callable[[], None]] = deque()
+        self._answers: dict[str, Callable[[], None]] = {}
+        self._deliveries = tools.deliveries
+        self._open: set[str] = set()
         self._wake: asyncio.Future[None] | None = None
 
     async def run(self) -> Value:
@@ -87,13 +92,11 @@ class Driver:
                     if outcome.error is not None:
                         raise outcome.error
                     return outcome.value
-                if len(outcome.calls) == 1 and not self._tasks and not self._answers:
+                if len(outcome.calls) == 1 and not self._tasks and not self._answers and self._deliveries is None:
                     await self._call(outcome.calls[0])  # nothing else goes on meanwhile, so a task would only cost
                 else:
                     self._begin(outcome)
-                    await self._answered()
-                while self._answers:
-                    self._answers.popleft()()
+                await self._deliver()
         finally:
             await self._stop()
 
@@ -124,6 +127,8 @@ class Driver:
             self._tools.output.write(text)
         for key in outcome.cancelled:
             task = self._tasks.pop(key, None)
+            self._answers.pop(key, None)
+            self._open.discard(key)
             if task is not None:
                 task.cancel()
                 self._stopped.add(task)
@@ -136,32 +141,76 @@ class Driver:
             self._start(sleep.key, self._sleep(sleep))
 
     def _start(self, key: str, work: Any) -> None:
+        self._open.add(key)
         task = self._tasks[key] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(key, None) if self._tasks.get(key) is task else None)
 
     async def _call(self, call: CallRequest) -> None:
         machine, index = self.machine, self._tools.index
         try:
-            result = await self._tools.run_tool(call.tool_id, call.args, timeout=call.timeout, at=call.at)
+            result = await self._tools.run_tool(
+                call.tool_id, call.args, timeout=call.timeout, at=call.at, step=call.key
+            )
             if result.error is not None:
                 raise result.error
+        except (RunError, JournalError) as error:  # the run itself cannot go on, whatever handles failures of tools
+            error.details.setdefault("line", call.at[0])
+            self._take(call.key, partial(_raise, error))
         except ToolExecError as error:
             failure = error
-            self._take(lambda: machine.fail(call.key, failure, may_repeat=may_repeat(index, call.tool_id)))
+            self._take(call.key, lambda: machine.fail(call.key, failure, may_repeat=may_repeat(index, call.tool_id)))
         except Exception as error:  # no failure of a tool, so it ends the run
-            self._take(partial(_raise, error))
+            self._take(call.key, partial(_raise, error))
         else:
-            self._take(lambda: machine.answer(call.key, result.value, may_repeat=may_repeat(index, call.tool_id)))
+            self._take(
+                call.key,
+                lambda: machine.answer(call.key, result.value, may_repeat=may_repeat(index, call.tool_id)),
+            )
 
     async def _sleep(self, sleep: Sleep) -> None:
-        await asyncio.sleep(sleep.seconds)
-        self._take(lambda: self.machine.answer(sleep.key, None))
+        if self._deliveries is None:
+            await asyncio.sleep(sleep.seconds)
+        else:
+            try:
+                await self._deliveries.sleep(sleep.key, sleep.seconds)
+            except ToolExecError as error:
+                self._take(sleep.key, partial(_raise, error))
+                return
+        self._take(sleep.key, lambda: self.machine.answer(sleep.key, None))
 
-    def _take(self, answer: Callable[[], None]) -> None:
+    def _take(self, key: str, answer: Callable[[], None]) -> None:
         """Keep an answer for when the machine has time: it may be at work in a thread just now."""
-        self._answers.append(answer)
+        if self._deliveries is not None and key not in self._open:
+            return  # it was cancelled, and must not be there in one run and missing in the next
+        self._answers[key] = answer
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    async def _deliver(self) -> None:
+        """Give the machine the answers that are there, once there is one; of a run that is repeated, those of then."""
+        deliveries = self._deliveries
+        group = deliveries.upcoming() if deliveries is not None else None
+        if deliveries is not None and group is not None:
+            for key in group:
+                await self._repeated(deliveries, key)
+        else:
+            await self._answered()
+            group = (*self._answers,)
+        if deliveries is not None:
+            deliveries.deliver(group)
+        self._open.difference_update(group)
+        for key in group:
+            self._answers.pop(key)()
+
+    async def _repeated(self, deliveries: Deliveries, key: str) -> None:
+        """Wait for an answer that came first then. Raises RunError where it cannot come."""
+        while key not in self._answers:
+            task = self._tasks.get(key)
+            if task is None or deliveries.is_held(key):
+                calls = self.machine.requests().calls
+                came = f"it calls {calls[0].tool_id}" if calls else "it makes no call"
+                raise deliveries.diverged(key, came, "an answer to another call", calls[0].at[0] if calls else 0)
+            await asyncio.wait([task], timeout=_LOOK)
 
     async def _answered(self) -> None:
         """Wait for the first answer."""

@@ -17,7 +17,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import AuditError, ConfigurationError, PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ApprovalRequest
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.settings import checked
@@ -25,15 +25,13 @@ from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect
 from toolexec.run.layer import Layer, last_result
 from toolexec.run.policy_rules import plain_id
+from toolexec.run.reconcile import CHECK, check_outcome
 from toolexec.run.repeating import above_zero, is_repeatable, outcome_of
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 __all__ = ["CHECK", "Ledger"]
-
-CHECK: Final = "toolexec/check"
-"""The key of a tool's `meta` that names the tool which knows whether a call of it did its work."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_VALUE: Final = 1 << 20
@@ -211,26 +209,13 @@ class _Recorded(Layer):
 
     async def _checked(self, entry: Registered, call: ToolCall, earlier: Effect) -> tuple[bool, str] | None:
         """Return whether the earlier call was done, and its value, by the tool that knows; None where none does."""
-        name = entry.tool.meta.get(CHECK)
-        if not isinstance(name, str):
-            return None
-        try:
-            check = self._find(name)
-            if not check.tool.annotations.read_only:
-                logger.warning("%s cannot check %s: it is not marked read-only", name, entry.tool.id)
-                return None
-            args = _args_for(check, call.args or {}, earlier)
-            result = await self._others.run(copied(call, self._find, check, tool_id=name, args=args, run_id=""))
-        except ToolExecError as error:
-            logger.warning("%s could not check %s: %s", name, entry.tool.id, error.code)
-            return None
-        if result.error is not None:
-            return None
-        answer = result.value
-        if isinstance(answer, bool):
-            return answer, "null"
-        done = answer.get("done") if isinstance(answer, dict) else None
-        return (done, json.dumps(answer.get("value"))) if isinstance(done, bool) else None
+
+        async def make(check: Registered, args: JSONDict) -> Result:
+            name = check.tool.id
+            return await self._others.run(copied(call, self._find, check, tool_id=name, args=args, run_id=""))
+
+        found = await check_outcome(entry, call.args or {}, earlier.sent, self._find, make)
+        return (found.done, json.dumps(found.value)) if found is not None else None
 
     async def _may_repeat(self, entry: Registered, call: ToolCall, earlier: Effect) -> bool:
         """Ask the caller, where that can be done, whether to make the call again."""
@@ -276,14 +261,6 @@ def _repeated(entry: Registered, earlier: Effect) -> Result:
     if earlier.value is None:
         raise _unknown(entry, earlier, "was done, but its answer is not kept")
     return Result(entry.tool.id, json.loads(earlier.value), None, 0.0, entry.binding, cached=True)
-
-
-def _args_for(check: Registered, args: JSONObject, earlier: Effect) -> JSONDict:
-    """Return the arguments for a tool that checks: those that its schema has."""
-    schema = check.tool.input_schema.to_json()
-    names = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
-    given = {**args, "idempotency_key": earlier.sent}
-    return {name: value for name, value in given.items() if name in names}
 
 
 def _unknown(entry: Registered, earlier: Effect, how: str, *, code: str = "outcome_unknown") -> PolicyError:

@@ -19,9 +19,10 @@ from time import monotonic
 from typing import Any
 
 from toolexec.backend.failures import cancel_begun, is_cancelled
+from toolexec.code.deliveries import Deliveries
 from toolexec.code.tools import AdmittedCall
 from toolexec.code.types import Output
-from toolexec.errors import ProtocolError
+from toolexec.errors import ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import Job, NoThreadError, WorkerThreads
 from toolexec.runtime.protocol.messages import (
@@ -71,6 +72,7 @@ class HostCalls:
         self._jobs: list[Job] = []  # of the helpers; touched in the guest's thread, and after its end
         self._done = 0  # how many of those they have made
         self._server = server
+        self._deliveries = server.deliveries
         self._output = output
         self._ends = ends
         self._loop = asyncio.get_running_loop()
@@ -238,11 +240,15 @@ class HostCalls:
 
     def _answer_one(self, message: Message) -> str:
         """The answer to the only request of a frame."""
+        if self._deliveries is not None:
+            self._deliveries.direct(message.id)
         answer = self._server.answer_here(message, self._wait_on_loop, self._ends - monotonic())
         if answer is None:
             answer = self._on_loop(partial(self._server.answer, message))
         elif isinstance(answer, AdmittedCall):
             answer = self._on_loop(partial(self._server.finish, message, answer))
+        if self._deliveries is not None:
+            self._deliveries.direct("")
         self._state.answered(message.id)
         self._pending -= 1
         return answer
@@ -297,27 +303,84 @@ class HostCalls:
         return value
 
     def _await_answers(self, wanted: str, seconds: float | None) -> list[str]:
+        deliveries = self._deliveries
+        if deliveries is None:
+            return [*self._next_answers(wanted, seconds).values()]
+        try:
+            group = deliveries.upcoming()
+            if group is not None:
+                return self._repeated(deliveries, group, wanted, seconds)
+        except ToolExecError as error:
+            return self._refuse_open(error)
+        answers = self._next_answers(wanted, seconds)
+        deliveries.deliver([*answers])
+        return [*answers.values()]
+
+    def _repeated(self, deliveries: Deliveries, group: Sequence[str], wanted: str, seconds: float | None) -> list[str]:
+        """Return the answers that came together then. Raises RunError where they cannot come together now."""
+        fits = wanted in group if wanted != "0" else bool(group) or seconds is not None
+        lost = "" if fits else wanted
+        while not lost:
+            with self._lock:
+                if self._stopped:
+                    raise GuestStoppedError
+                missing = [message_id for message_id in group if message_id not in self._ready]
+                if not missing:
+                    answers = [self._ready.pop(message_id) for message_id in group]
+                    self._wanted = None
+                    break
+                self._wanted = "0"
+            lost = next((each for each in missing if not self._state.is_open(each) or deliveries.is_held(each)), "")
+            if not lost:
+                self._pause(_PATIENCE_SECONDS)
+        else:
+            asked = f"it waits for the answer to {wanted}" if wanted != "0" else "it waits for other answers"
+            raise deliveries.diverged(lost, asked, f"the answer to {', '.join(group) or 'nothing, in time'}")
+        for message_id in group:
+            self._state.answered(message_id)
+        self._pending -= len(group)
+        deliveries.deliver(group)
+        return answers
+
+    def _refuse_open(self, error: ToolExecError) -> list[str]:
+        """Return refusals of all that the guest waits for, so that its program fails at the line where it is. Raises
+        GuestStoppedError where it waits for nothing."""
+        open_requests = [*self._state.open_ids]
+        if not open_requests:
+            raise GuestStoppedError
+        for message_id in open_requests:
+            self._state.answered(message_id)
+        with self._lock:
+            self._ready.clear()
+        self._pending = 0
+        return [self._server.refusal(Message("run_tool", each, {}), error) for each in open_requests]
+
+    def _next_answers(self, wanted: str, seconds: float | None) -> dict[str, str]:
+        """Return the answers that are ready, by request, once *wanted* is among them; none when the time is over."""
         ends = None if seconds is None else monotonic() + max(seconds, 0.0)
         while True:
             with self._lock:
                 if self._stopped:
                     raise GuestStoppedError
                 if self._ready and (wanted == "0" or wanted in self._ready):
-                    answers = [*self._ready.values()]
-                    for message_id in self._ready:
+                    answers, self._ready = self._ready, {}
+                    for message_id in answers:
                         self._state.answered(message_id)
-                    self._pending -= len(self._ready)
-                    self._ready.clear()
+                    self._pending -= len(answers)
                     self._wanted = None
                     return answers
                 self._wanted = wanted
             left = -1.0 if ends is None else ends - monotonic()
             if ends is not None and left <= 0:
-                return []
+                return {}
             if self._shared:
                 self._recruit(left)
             else:
-                self._bell.acquire(timeout=left)
+                self._pause(left)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait until there is something to receive; below 0, without an end."""
+        self._bell.acquire(timeout=seconds)
 
     def _recruit(self, left: float) -> None:
         """Wait for the helper; when it gets nowhere its handlers block, and each call needs a helper of its own."""
@@ -378,6 +441,8 @@ class HostCalls:
         self._settle(message.id, text)
 
     def _cancel(self, message_id: str) -> None:
+        if self._deliveries is not None and self._deliveries.is_known(message_id):
+            return  # when it is repeated the answer is there at once, and so it must count now
         task = self._tasks.get(message_id)
         if task is not None:
             cancel_begun(task)

@@ -429,6 +429,11 @@ class HostState:
             raise ProtocolError(f"unknown message type {kind[:50]!r}")
 
     @property
+    def open_ids(self) -> frozenset[str]:
+        """The IDs of the requests that wait for their answers."""
+        return frozenset(self._open)
+
+    @property
     def open_requests(self) -> int:
         """How many requests wait for their answers."""
         return len(self._open)

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, cast, runtime_checkable
 
 from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
+from toolexec.code.deliveries import Deliveries
 from toolexec.code.gateway import Gateway
 from toolexec.code.names import tool_at
 from toolexec.code.tools import AdmittedCall, Tools
@@ -53,6 +54,7 @@ class RequestServer:
         self._lean = lean
         self._tools = gateway if isinstance(gateway, Tools) else None
         self._most = self._tools.result_bytes if self._tools is not None else MAX_FRAME_BYTES
+        self.deliveries: Deliveries | None = self._tools.deliveries if self._tools is not None else None
 
     async def answer(self, message: Message) -> str:
         """Return the answer to a request, as JSON; raises nothing but what cancels it."""
@@ -74,7 +76,7 @@ class RequestServer:
         if tools is None or message.type != "run_tool":
             return None
         try:
-            admitted = self._admit(tools, message.payload)
+            admitted = self._admit(tools, message.payload, message.id)
             result = tools.run_here(admitted, wait, within)
             if result is None:
                 return admitted
@@ -93,7 +95,7 @@ class RequestServer:
         if tools is None or message.type != "run_tool":
             return None
         try:
-            admitted = self._admit(tools, message.payload)
+            admitted = self._admit(tools, message.payload, message.id)
             return admitted, tools.runs_here(admitted, within)
         except BaseException as error:
             return self.refusal(message, contained(error))
@@ -157,9 +159,12 @@ class RequestServer:
         gateway = self.gateway
         match message.type:
             case "run_tool":
-                return await self._run_tool(payload)
+                return await self._run_tool(payload, message.id)
             case "run_chain":
-                result, steps = await gateway.run_chain(read_steps(payload))
+                chain = read_steps(payload)
+                tools = self._tools
+                made = gateway.run_chain(chain) if tools is None else tools.run_chain(chain, step=message.id)
+                result, steps = await made
                 if all(is_small(step.value) for step in steps):
                     return self._chain(result, steps)
                 return await off_loop(lambda _: self._chain(result, steps), Budget())
@@ -179,9 +184,9 @@ class RequestServer:
             case _:
                 raise ProtocolError(f"unknown message type {message.type[:50]!r}")
 
-    async def _run_tool(self, payload: JSONObject) -> str:
+    async def _run_tool(self, payload: JSONObject, step: str) -> str:
         if self._tools is not None:
-            admitted = self._admit(self._tools, payload)
+            admitted = self._admit(self._tools, payload, step)
             return self._result(await self._tools.finish(admitted), admitted)
         tool_id, args, timeout = self._tool_id(payload), _args(payload), _timeout(payload)
         limit = asyncio.timeout(timeout)
@@ -195,8 +200,8 @@ class RequestServer:
                 f"{tool_id} did not finish within {timeout} s", tool_id=tool_id, op="execute"
             ) from None
 
-    def _admit(self, tools: Tools, payload: JSONObject) -> AdmittedCall:
-        return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload))
+    def _admit(self, tools: Tools, payload: JSONObject, step: str) -> AdmittedCall:
+        return tools.admit(self._tool_id(payload), _args(payload), _timeout(payload), step=step)
 
     def _tool_id(self, payload: JSONObject) -> str:
         """The tool that is meant; a path of Python names may stand for an unknown ID."""

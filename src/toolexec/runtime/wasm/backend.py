@@ -63,6 +63,8 @@ class WasmBackend:
     kind = "wasm"
     isolation = "wasm"
     languages: frozenset[str] = frozenset(_HOMES)
+    replays: frozenset[str] = frozenset({"python", "javascript"})
+    """The languages whose programs do the same again when they get the same answers."""
 
     def __init__(self, config: WasmConfig | None = None, **settings: Unpack[WasmSettings]) -> None:
         """Settings are those of `WasmConfig`, as one object, by keyword, or both: keywords then change the object's.

@@ -1,0 +1,49 @@
+"""In which groups answers reach code: what a run that can be made again must repeat exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from toolexec.errors import ToolExecError
+
+__all__ = ["Deliveries"]
+
+
+class Deliveries(Protocol):
+    """Decides which answers reach the code together, and when.
+
+    Code that cannot see the world but through its calls does the same again when it gets the same answers in the same
+    groups. An engine asks `upcoming` whenever the code waits. While there is a recorded group it hands over exactly
+    that, in its order, once its answers are there; else what is ready, as ever. Either way it calls `deliver` with it.
+    The methods may be called from any thread, `sleep` on the event loop.
+    """
+
+    def upcoming(self) -> Sequence[str] | None:
+        """Return the steps of the group that comes next, or None where nothing is recorded. Raises RunError when the
+        run had ended by then."""
+        ...
+
+    def deliver(self, steps: Sequence[str]) -> None:
+        """Take note that the code gets the answers of *steps*."""
+        ...
+
+    def is_known(self, step: str) -> bool:
+        """Return whether it is recorded how the call ended, so that it must not be cancelled."""
+        ...
+
+    def is_held(self, step: str) -> bool:
+        """Return whether the call waits until no recorded group is left."""
+        ...
+
+    def direct(self, step: str) -> None:
+        """Take note that the code does nothing until this call is answered; empty when that is over."""
+        ...
+
+    def diverged(self, step: str, came: str, recorded: str, line: int = 0) -> ToolExecError:
+        """Return the error of a run that does not do what is recorded, and have no more calls made."""
+        ...
+
+    async def sleep(self, step: str, seconds: float, at: tuple[int, int] | None = None) -> None:
+        """Wait for so long since the step was first begun."""
+        ...

@@ -1,0 +1,98 @@
+"""Questions about a call that a run may wait for: whether it may be made, and whether it has done its work.
+
+Each is recorded as a step of its own, `STEP?approve.1` or `STEP?settle.1`, so that an answer counts once, and is there
+in every replay. While an approval is open its call has certainly not begun.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from toolexec.durable.journal import CallRecord
+from toolexec.durable.log import CallLog
+from toolexec.durable.outcomes import outcome_of
+from toolexec.durable.replay import is_over
+from toolexec.durable.waits import Waits, approval_of
+from toolexec.model.call import ToolCall
+from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
+from toolexec.run.reconcile import Checked, read_check
+from toolexec.run.types import Result
+
+__all__ = ["Decisions"]
+
+_APPROVE: Final = "approve"
+_SETTLE: Final = "settle"
+
+
+class Decisions:
+    """Has questions about the calls of one run answered by signals."""
+
+    def __init__(self, log: CallLog, waits: Waits) -> None:
+        self._log = log
+        self._waits = waits
+        self._records = log.replay.records
+
+    async def approval(self, call: CallRecord, request: ApprovalRequest) -> ApprovalAnswer:
+        """Return what was answered, before or now, to the question whether the call may be made."""
+        asked = self._last(call, _APPROVE)
+        if asked is None or not is_over(asked) or asked.state != "done":
+            asked = await self._ask(call, _APPROVE)
+            signal = await self._log.kept(self._waits.approval(asked, call, request))
+            answer = approval_of(signal.payload)
+            await self._close(asked, answer)
+            return answer
+        return approval_of((asked.outcome or {}).get("value"))
+
+    def is_open(self, call: CallRecord) -> bool:
+        """Return whether the call waits for its approval, and so has not begun."""
+        asked = self._last(call, _APPROVE)
+        return asked is not None and not is_over(asked)
+
+    async def reopen(self, call: CallRecord) -> None:
+        """Close the question of a process that has died: the call is made again, and asks again if it must."""
+        asked = self._last(call, _APPROVE)
+        if asked is not None and not is_over(asked):
+            signal = await self._log.kept(self._waits.taken(asked, call))
+            if signal is not None:
+                await self._close(asked, approval_of(signal.payload))
+            else:
+                await self._log.write(self._log.end, asked, "not_done", _outcome(asked, None))
+
+    async def settled(self, call: ToolCall, record: CallRecord) -> Checked:
+        """Return what is decided about a call that may have done its work."""
+        asked = await self._ask(record, _SETTLE)
+        while True:
+            signal = await self._log.kept(self._waits.settle(asked, call, record))
+            found = read_check(signal.payload)
+            await self._close(asked, signal.payload)
+            if found is not None:
+                return found
+            asked = await self._ask(record, _SETTLE)  # the answer made no sense
+
+    def _last(self, call: CallRecord, kind: str) -> CallRecord | None:
+        """Return the last question of this kind about the call."""
+        number, found = 1, None
+        while (record := self._records.get(f"{call.step}?{kind}.{number}")) is not None:
+            number, found = number + 1, record
+        return found
+
+    async def _ask(self, call: CallRecord, kind: str) -> CallRecord:
+        """Return the record of the question that is open, or of a new one."""
+        last = self._last(call, kind)
+        if last is not None and not is_over(last):
+            return last
+        number = int(last.step.rpartition(".")[2]) + 1 if last is not None else 1
+        record = CallRecord(
+            step=f"{call.step}?{kind}.{number}", tool=f"run:{kind}", definition="", args=call.args, began=time.time()
+        )
+        await self._log.write(self._log.begin, record)
+        return record
+
+    async def _close(self, asked: CallRecord, answer: JSONValue) -> None:
+        await self._log.write(self._log.end, asked, "done", _outcome(asked, answer))
+
+
+def _outcome(asked: CallRecord, answer: JSONValue) -> JSONDict:
+    return outcome_of(Result(asked.tool, answer))

@@ -1,0 +1,231 @@
+"""One durable run in one process: from the moment it has it until the run has ended, waits, or is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from toolexec.discovery.index import Index
+from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Wait
+from toolexec.durable.log import OwnedRun
+from toolexec.durable.replay import Replay
+from toolexec.durable.runner import DurableRunner, definition_of
+from toolexec.durable.waits import RUN_TOOLS, Waits
+from toolexec.errors import CodeError, JournalError, RunError, RunWaitingError, ToolExecError
+from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.owner import this_owner
+from toolexec.run.resolve import Find
+from toolexec.run.runner import Runner
+
+__all__ = ["Execution", "check_tools", "new_owner", "wait_to_json"]
+
+T = TypeVar("T")
+logger: logging.Logger = logging.getLogger(__name__)
+
+_BEAT: Final = 1.0
+"""How often a run's owner looks whether it is cancelled, where that costs nothing."""
+
+_GRACE: Final = 1.0
+"""How long a program that diverged has to fail at the line where it is."""
+
+
+def new_owner() -> str:
+    """Return a name for one who has a run: this process, and which of its runs."""
+    return f"{this_owner()}/{secrets.token_hex(4)}"
+
+
+class Execution:
+    """Runs what *run* is, which *owner* has claimed, and keeps it meanwhile.
+
+    The calls that are not recorded are made by *inner*, whose tools *find* finds and *index* lists. A run that waits,
+    and does nothing else for *linger* seconds, is suspended. *lease* is for how many seconds it stays the owner's when
+    the process dies.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        run: RunRecord,
+        owner: str,
+        *,
+        calls: Sequence[CallRecord],
+        groups: Sequence[Sequence[str]],
+        inner: Runner,
+        find: Find,
+        index: Index,
+        linger: float,
+        lease: float,
+    ) -> None:
+        self._journal = journal
+        self._run = run
+        self._owner = owner
+        self._linger = linger
+        self._lease = lease
+        log = OwnedRun(journal, run.id, owner)
+        self.replay: Replay = Replay(run.id, run.kind, calls, groups)
+        self.waits: Waits = Waits(log, index)
+        self.runner: DurableRunner = DurableRunner(inner, find, log, self.replay, self.waits)
+        self.replay.sleeper = self.runner.sleep
+        self._suspended: tuple[Wait, ...] | None = None
+
+    async def run(self, work: Awaitable[T]) -> T:
+        """Return what *work* gives, which makes its calls by the `runner`.
+
+        Raises RunWaitingError when the run was suspended, RunError when it diverged, is lost, or was cancelled,
+        JournalError when it cannot be recorded, and what *work* raises. Cancelling leaves the run to the one who
+        resumes it.
+        """
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(work)
+        self.replay.on_failure = lambda error: _call_soon(loop, self._stop, task, error)
+        watching = [loop.create_task(self._watch(task)), loop.create_task(self._beat())]
+        try:
+            await asyncio.wait([task])
+        finally:
+            for each in (*watching, *([] if task.done() else [task])):
+                each.cancel()
+            await asyncio.wait([*watching, task])
+        if self._suspended is not None:
+            raise _waiting(self._run.id, self._suspended)
+        if self.replay.failure is not None:
+            raise _located(self.replay.failure, task)
+        result = task.result()
+        if getattr(result, "error", None) is None or isinstance(getattr(result, "error", None), CodeError):
+            self.replay.check_end()
+        return result
+
+    async def finish(self, state: RunState, result: JSONObject) -> None:
+        """Write down how the run ended. Raises RunError and JournalError."""
+        delivered = self.replay.take_delivered()  # nothing is delivered any more
+        await self._do(self._journal.finish, self._run.id, self._owner, state, result, delivered)
+
+    async def release(self) -> None:
+        """Leave the run to the one who resumes it."""
+        with suppress(RunError, JournalError):
+            await self._do(self._journal.renew, self._run.id, self._owner, 0.0)
+
+    async def give_up(self, why: ToolExecError) -> None:
+        """Leave a run that cannot go on as it is: nothing resumes it by itself."""
+        wait = Wait(step="", kind="settle", name="retry", details={"error": why.to_dict()}, since=time.time())
+        with suppress(RunError, JournalError):
+            await self._do(self._journal.suspend, self._run.id, self._owner, [wait])
+
+    # -- meanwhile ----------------------------------------------------------------------------------------------
+
+    async def _watch(self, task: asyncio.Future[Any]) -> None:
+        """Suspend the run once it does nothing but wait."""
+        while not task.done():
+            await asyncio.sleep(min(max(self._linger / 4, 0.01), 0.25))
+            waits = self._idle()
+            if not waits:
+                continue
+            try:
+                suspended = await self._suspend(waits)
+            except (RunError, JournalError) as error:
+                self.replay.fail(error)
+                return
+            if suspended:
+                self._suspended = waits
+                task.cancel()
+                return
+
+    def _idle(self) -> tuple[Wait, ...]:
+        """Return what the run waits for, if there is nothing else that it does, and nothing of that is soon over."""
+        runner, now = self.runner, time.time()
+        if runner.in_flight or not self.waits.open or time.monotonic() - runner.active < self._linger:
+            return ()
+        waits = tuple(self.waits.open.values())
+        return () if any(wait.due is not None and wait.due - now < self._linger for wait in waits) else waits
+
+    async def _suspend(self, waits: Sequence[Wait]) -> bool:
+        replay = self.replay
+
+        def suspend() -> bool:
+            with replay.writing:
+                delivered = replay.take_delivered()
+                suspended = self._journal.suspend(self._run.id, self._owner, waits, delivered)
+                if not suspended:
+                    replay.put_back(delivered)
+                return suspended
+
+        return await self._do(suspend)
+
+    async def _beat(self) -> None:
+        """Keep the run, and notice its cancellation."""
+        pause = self._lease / 3 if self._journal.is_remote else min(self._lease / 3, _BEAT)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._do(self._journal.renew, self._run.id, self._owner, self._lease)
+            except RunError as error:
+                if self._suspended is None:
+                    self.replay.fail(error)
+                return
+            except JournalError as error:  # the next call will fail, if it lasts
+                logger.warning("the run %s cannot be renewed: %s", self._run.id, error)
+
+    def _stop(self, task: asyncio.Future[Any], error: ToolExecError) -> None:
+        if error.code in ("run_lost", "run_cancelled"):
+            task.cancel()
+        else:
+            asyncio.get_running_loop().call_later(_GRACE, task.cancel)
+
+    async def _do(self, method: Callable[..., T], *args: Any) -> T:
+        return await asyncio.to_thread(method, *args) if self._journal.is_remote else method(*args)
+
+
+def check_tools(run_id: str, calls: Sequence[CallRecord], find: Find) -> None:
+    """Raise RunError when a tool that the run has called is gone, or has another version or other schemas by now."""
+    used = {call.tool: call.definition for call in calls if call.definition and call.tool not in RUN_TOOLS}
+    for tool_id, definition in used.items():
+        try:
+            changed = definition_of(find(tool_id).tool) != definition
+        except ToolExecError as error:
+            raise _changed(run_id, f"the tool {tool_id} is not there any more: {error}") from error
+        if changed:
+            raise _changed(run_id, f"the tool {tool_id} has another version or other schemas than when it was called")
+
+
+def wait_to_json(wait: Wait) -> JSONDict:
+    """Return a wait as JSON-able data, without what is empty."""
+    data: JSONDict = {"step": wait.step, "kind": wait.kind, "name": wait.name, "details": wait.details, "due": wait.due}
+    return {key: value for key, value in data.items() if value not in ("", None)}
+
+
+def _waiting(run_id: str, waits: Sequence[Wait]) -> RunWaitingError:
+    what = ", ".join(wait.name or wait.kind for wait in waits)
+    return RunWaitingError(
+        f"the run {run_id} is suspended until something happens: {what}; it goes on by resume, in any process",
+        op="wait",
+        details={"run_id": run_id, "waits": [wait_to_json(wait) for wait in waits]},
+    )
+
+
+def _changed(run_id: str, what: str) -> RunError:
+    return RunError(
+        f"the run {run_id} cannot go on: {what}; resume it with accept_changes to go on all the same",
+        code="run_changed",
+        op="resume",
+        details={"run_id": run_id},
+    )
+
+
+def _located(failure: ToolExecError, task: asyncio.Future[Any]) -> ToolExecError:
+    """Return the failure with the line at which the program has met it."""
+    if task.cancelled() or task.exception() is not None:
+        return failure
+    error = getattr(task.result(), "error", None)
+    if isinstance(error, CodeError) and error.line and "line" not in failure.details:
+        failure.details |= {"line": error.line, "source": error.source}
+        failure.message = f"line {error.line}: {failure.message}"
+    return failure
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(function, *args)

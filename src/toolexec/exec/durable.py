@@ -1,0 +1,400 @@
+"""Durable runs of an `Exec`: chains, workflows and code that go on where they stopped, in any process."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+from toolexec.code.executor import CodeConfig
+from toolexec.code.types import CodeResult
+from toolexec.durable.journal import CallRecord, Journal, RunKind, RunRecord
+from toolexec.durable.log import OwnedRun
+from toolexec.durable.replay import Replay
+from toolexec.durable.run import Execution, check_tools, new_owner
+from toolexec.durable.runner import DurableRunner
+from toolexec.durable.waits import DocsOfRun, IndexOfRun
+from toolexec.errors import (
+    ClosedError,
+    ConfigurationError,
+    InvalidRequestError,
+    JournalError,
+    RunError,
+    RunWaitingError,
+    SandboxError,
+    ToolExecError,
+)
+from toolexec.exec.chain import ChainResult, Chains, Step
+from toolexec.exec.code import CodeRuns, CodeSettings, WorkflowSettings, progress_of
+from toolexec.exec.run_data import (
+    chain_from_json,
+    chain_to_json,
+    code_from_json,
+    code_to_json,
+    origin_from_json,
+    origin_to_json,
+    run_digest,
+    settings_from_json,
+    settings_to_json,
+    steps_from_text,
+    steps_to_text,
+)
+from toolexec.model.call import ProgressCallback
+from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.origin import acting, current_origin
+from toolexec.model.settings import check_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from toolexec.code.types import EventCallback
+    from toolexec.exec.options import Options
+    from toolexec.exec.scope import Scope
+    from toolexec.exec.sources import Sources
+    from toolexec.run.runner import Runner
+    from toolexec.run.types import OnError
+
+__all__ = ["DurableRuns", "ReplayReport", "RunResult"]
+
+T = TypeVar("T")
+RunResult: TypeAlias = ChainResult | CodeResult
+"""What a durable run comes to: a chain's result, or that of code, which a workflow is, too."""
+
+_LEASE: Final = 30.0
+_MAX_ID: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """Whether a run that has ended does the same again, with nothing called.
+
+    `error` says at which step it diverged, and at which line where that is known; `result` is what it came to this
+    time, and `calls` how many of its calls were repeated.
+    """
+
+    run_id: str
+    same: bool
+    calls: int
+    error: RunError | None = None
+    result: RunResult | None = None
+
+    def to_dict(self) -> JSONDict:
+        """Return the report as JSON-able data."""
+        data: JSONDict = {"runId": self.run_id, "same": self.same, "calls": self.calls}
+        if self.error is not None:
+            data["error"] = self.error.to_dict()
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hooks:
+    """What is reported of a run to its caller, in this process only."""
+
+    on_progress: ProgressCallback | None = None
+    on_event: EventCallback | None = None
+
+
+_NO_HOOKS: Final = _Hooks()
+
+
+class DurableRuns:
+    """Begins, resumes and repeats the durable runs of one `Exec`."""
+
+    def __init__(
+        self, options: Options, scope: Scope, sources: Sources, runner: Runner, code: Callable[[], CodeRuns]
+    ) -> None:
+        self._options = options
+        self._scope = scope
+        self._sources = sources
+        self._runner = runner
+        self._code = code
+        self._journal: Journal | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of the options. Raises ConfigurationError without one, and JournalError for a file that cannot
+        be used."""
+        if self._journal is None:
+            given = self._options.journal
+            if given is None:
+                raise ConfigurationError(
+                    "a durable run needs a journal: Exec(journal='runs.db'), or journal in the block [durable] of "
+                    "toolexec.toml",
+                    details={"setting": "journal"},
+                )
+            if isinstance(given, str | Path):
+                from toolexec.durable.sqlite import SQLiteJournal
+
+                given = SQLiteJournal(given)
+            self._journal = given
+        return self._journal
+
+    def close(self) -> None:
+        """Close the journal, if it was opened here."""
+        journal, self._journal = self._journal, None
+        if journal is not None and isinstance(self._options.journal, str | Path):
+            journal.close()
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    async def run_chain(
+        self,
+        run_id: str,
+        steps: Sequence[Step | JSONObject],
+        *,
+        on_progress: ProgressCallback | None,
+        on_error: OnError,
+        dry_run: bool,
+    ) -> ChainResult:
+        """Run a chain as the run *run_id*; see `Exec.run_chain`."""
+        chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
+        settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
+        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, _Hooks(on_progress=on_progress))
+        return cast("ChainResult", result)
+
+    async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
+        """Run code as the run *run_id*; see `Exec.execute_code`."""
+        language = settings.get("language") or self._options.default_language
+        kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
+        self._code().request(code, settings)  # raises for what makes no sense, before anything is written
+        hooks = _Hooks(on_event=settings.get("on_event"))
+        return cast("CodeResult", await self._begin(run_id, kind, code, settings_to_json(settings), hooks))
+
+    async def run_workflow(
+        self,
+        run_id: str,
+        source: str,
+        inputs: Mapping[str, object] | None,
+        settings: WorkflowSettings,
+        on_progress: ProgressCallback | None,
+    ) -> CodeResult:
+        """Run a workflow as the run *run_id*; see `Exec.run_workflow`."""
+        check_settings("run_workflow", WorkflowSettings, settings)
+        own: Any = {"language": "workflow", "metadata": {"inputs": dict(inputs or {})}, **settings}
+        if on_progress is not None:
+            own["on_event"] = progress_of(on_progress, own.get("on_event"))
+        return await self.execute_code(run_id, source, own)
+
+    async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: _Hooks) -> RunResult:
+        """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
+        if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
+            raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
+        digest = run_digest(kind, source, settings)
+        origin = current_origin()
+        kept = {"given": settings, "origin": origin_to_json(origin)}
+        if kind != "chain":
+            kept |= {"seed": secrets.randbits(63), "now": float(int(time.time()))}
+        wanted = RunRecord(id=run_id, kind=kind, source=source, digest=digest, settings=kept, caller=origin.caller.id)
+        run = await self.do(self.journal.create, wanted)
+        if run.digest != digest or run.caller != origin.caller.id:
+            raise RunError(
+                f"there is a run {run_id} already, begun with another source, other inputs or settings, or by another "
+                "caller; take another ID, or resume it with those",
+                code="run_changed",
+                op="begin",
+                details={"run_id": run_id},
+            )
+        return await self._go_on(run, hooks)
+
+    # -- going on -----------------------------------------------------------------------------------------------
+
+    async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
+        """Go on with a run; see `Runs.resume`."""
+        run = await self.do(self.journal.get, run_id)
+        with acting(origin_from_json(run.settings.get("origin") or {})):
+            return await self._go_on(run, _NO_HOOKS, accept_changes=accept_changes)
+
+    async def _go_on(self, run: RunRecord, hooks: _Hooks, *, accept_changes: bool = False) -> RunResult:
+        if self._sources.pending:
+            await self._sources.start()
+        owner = new_owner()
+        if run.state not in ("done", "failed", "cancelled"):
+            run = await self.do(self.journal.claim, run.id, owner, _LEASE)
+        if run.state in ("done", "failed", "cancelled"):
+            return await self._ended(run)
+        execution = None
+        try:
+            calls = await self.do(self.journal.calls, run.id)
+            groups = await self.do(self.journal.deliveries, run.id)
+            if not accept_changes:
+                check_tools(run.id, calls, self._scope.resolver.resolve)
+            execution = self._execution(run, owner, calls, groups)
+            result = await execution.run(self._work(run, execution.runner, hooks))
+        except RunWaitingError as error:
+            return self._failed(run, error)
+        except (RunError, JournalError) as error:
+            return await self._stopped(run, execution or self._execution(run, owner, (), ()), error)
+        except BaseException:
+            await asyncio.shield((execution or self._execution(run, owner, (), ())).release())
+            raise
+        return await self._finished(run, execution, result)
+
+    def _execution(
+        self, run: RunRecord, owner: str, calls: Sequence[CallRecord], groups: Sequence[Sequence[str]]
+    ) -> Execution:
+        return Execution(
+            self.journal,
+            run,
+            owner,
+            calls=calls,
+            groups=groups,
+            inner=self._runner,
+            find=self._scope.resolver.resolve,
+            index=self._scope.index,
+            linger=self._options.linger,
+            lease=_LEASE,
+        )
+
+    def _work(self, run: RunRecord, runner: DurableRunner, hooks: _Hooks) -> Awaitable[RunResult]:
+        """Return what makes the calls of the run by *runner*."""
+        settings: JSONDict = dict(run.settings.get("given") or {})
+        if run.kind == "chain":
+            chains = Chains(self._options, self._scope, self._sources, runner)
+            return chains.run(
+                steps_from_text(run.source),
+                on_progress=hooks.on_progress,
+                on_error=settings["on_error"],
+                dry_run=settings["dry_run"],
+            )
+        own: Any = settings_from_json(settings) | {"on_event": hooks.on_event}
+        for name in ("seed", "now"):
+            if run.kind == "code" or name == "now":
+                own.setdefault(name, run.settings[name])
+        if own.get("allowed_tools") is not None:
+            own["allowed_tools"] = [*own["allowed_tools"], "run:*"]
+        code = self._code()
+
+        def change(config: CodeConfig) -> CodeConfig:
+            assert config.index is not None
+            assert config.docs is not None
+            index = IndexOfRun(config.index)
+            docs = DocsOfRun(config.docs, index)
+            return replace(config, run=runner, index=index, docs=docs, deliveries=runner.replay)
+
+        return code.run_request(code.request(run.source, own), change)
+
+    async def _finished(self, run: RunRecord, execution: Execution, result: RunResult) -> RunResult:
+        """Write the result down, unless it only says that this process could not go on."""
+        if _only_stopped(result):
+            await execution.release()
+            return result
+        data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
+        try:
+            await execution.finish("done" if result.error is None else "failed", data)
+        except (RunError, JournalError) as error:
+            return await self._stopped(run, execution, error)
+        return result
+
+    async def _stopped(self, run: RunRecord, execution: Execution, error: ToolExecError) -> RunResult:
+        """Return the result of a run that this process cannot go on with."""
+        result = self._failed(run, error)
+        if error.code == "run_cancelled":
+            data = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
+            with _unless_lost():
+                await execution.finish("cancelled", data)
+        elif error.code != "run_lost":
+            await execution.give_up(error)
+        return result
+
+    def _failed(self, run: RunRecord, error: ToolExecError) -> RunResult:
+        if run.kind == "chain":
+            return ChainResult(error=error)
+        return CodeResult(error=error, language=_language(run))
+
+    async def _ended(self, run: RunRecord) -> RunResult:
+        """Return the result of a run that has ended."""
+        if run.result is None:
+            cancelled = RunError(
+                f"the run {run.id} was cancelled", code="run_cancelled", op="resume", details={"run_id": run.id}
+            )
+            return self._failed(run, cancelled)
+        if run.kind == "chain":
+            return chain_from_json(run.result)
+        return code_from_json(run.result, await self.do(self.journal.calls, run.id))
+
+    # -- repeating ----------------------------------------------------------------------------------------------
+
+    async def replay(self, run_id: str) -> ReplayReport:
+        """Make a run again that has ended, with no calls; see `Runs.replay`."""
+        journal = self.journal
+        run = await self.do(journal.get, run_id)
+        if run.state not in ("done", "failed"):
+            raise RunError(
+                f"the run {run_id} is {run.state}; only one that is done or failed can be replayed",
+                code="run_busy",
+                op="replay",
+                details={"run_id": run_id},
+            )
+        calls = await self.do(journal.calls, run_id)
+        groups = await self.do(journal.deliveries, run_id)
+        replay = Replay(run.id, run.kind, calls, groups, verify=True)
+        runner = DurableRunner(self._runner, self._scope.resolver.resolve, OwnedRun(journal, run.id, ""), replay)
+        replay.sleeper = runner.sleep
+        task = asyncio.ensure_future(self._work(run, runner, _NO_HOOKS))
+        loop = asyncio.get_running_loop()
+
+        def stop_soon(_: ToolExecError) -> None:
+            loop.call_soon_threadsafe(loop.call_later, 1.0, task.cancel)
+
+        replay.on_failure = stop_soon
+        if self._sources.pending:
+            await self._sources.start()
+        with acting(origin_from_json(run.settings.get("origin") or {})):
+            await asyncio.wait([task])
+        result = None if task.cancelled() or task.exception() is not None else task.result()
+        if replay.failure is None and result is not None:
+            _compare(replay, run, result)
+        count = len(replay.asked & replay.records.keys())
+        failure = replay.failure
+        if failure is None and not task.cancelled() and task.exception() is not None:
+            raise task.exception() or AssertionError
+        error = failure if isinstance(failure, RunError) else None
+        return ReplayReport(run_id=run_id, same=failure is None, calls=count, error=error, result=result)
+
+    async def do(self, method: Callable[..., T], *args: Any) -> T:
+        """Call a method of the journal, and do not hold up the event loop."""
+        return await asyncio.to_thread(method, *args) if self.journal.is_remote else method(*args)
+
+
+def _compare(replay: Replay, run: RunRecord, result: RunResult) -> None:
+    """Have the replay fail when the result is another one."""
+    try:
+        replay.check_end()
+    except ToolExecError:
+        return
+    now = chain_to_json(result) if isinstance(result, ChainResult) else code_to_json(result)
+    before = run.result or {}
+    for name in ("value", "error", "stdout"):
+        one, other = before.get(name), now.get(name)
+        if name == "error":
+            one, other = (each and (each.get("class"), each.get("message")) for each in (one, other))
+        if one != other:
+            replay.diverged("", f"its {name} is another one", f"the {name} of then")
+            return
+
+
+def _only_stopped(result: RunResult) -> bool:
+    """Return whether a result says nothing about the run but that its process or sandbox ended."""
+    if isinstance(result, ChainResult):
+        return any(isinstance(step.error, ClosedError) for step in result.steps)
+    error = result.error
+    return isinstance(error, ClosedError) or (
+        isinstance(error, SandboxError) and not isinstance(error, InvalidRequestError)
+    )
+
+
+def _language(run: RunRecord) -> str:
+    return "workflow" if run.kind == "workflow" else str((run.settings.get("given") or {}).get("language", ""))
+
+
+@contextmanager
+def _unless_lost() -> Generator[None, None, None]:
+    try:
+        yield
+    except (RunError, JournalError):
+        return

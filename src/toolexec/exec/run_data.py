@@ -1,0 +1,215 @@
+"""What a journal keeps of a durable run as a whole, as JSON: its settings, where it comes from, its result."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any
+
+from toolexec.code.limits import Limits
+from toolexec.code.types import BackendInfo, CodeResult, ToolCallRecord
+from toolexec.durable.journal import CallRecord
+from toolexec.durable.outcomes import error_from_json, error_to_json, read_outcome
+from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.exec.chain import ChainResult, Step
+from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, to_json, to_json_lossy
+from toolexec.model.origin import Caller, Origin
+from toolexec.run.audit.record import canonical
+from toolexec.run.types import StepResult, UndoneStep
+
+__all__ = [
+    "chain_from_json",
+    "chain_to_json",
+    "code_from_json",
+    "code_to_json",
+    "origin_from_json",
+    "origin_to_json",
+    "run_digest",
+    "settings_from_json",
+    "settings_to_json",
+    "steps_from_text",
+    "steps_to_text",
+]
+
+
+def run_digest(kind: str, source: str, settings: JSONObject) -> str:
+    """Return what distinguishes a run from others that were begun with other things."""
+    return blake2b(canonical([kind, source, dict(settings)]), digest_size=16).hexdigest()
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+def settings_to_json(settings: Mapping[str, Any]) -> JSONDict:
+    """Return the settings of a run of code as JSON-able data. Raises ConfigurationError for metadata that is none."""
+    data: JSONDict = {}
+    for name, value in settings.items():
+        if value is None or name == "on_event":
+            continue
+        try:
+            data[name] = to_json(_setting_to_json(name, value))
+        except NotJSONError as error:
+            raise ConfigurationError(f"{name} of a durable run must be JSON, as it is kept: {error}") from error
+    return data
+
+
+def _setting_to_json(name: str, value: Any) -> Any:
+    if isinstance(value, Limits):
+        return {key: number for key, number in asdict(value).items() if number}
+    if name == "files":
+        return {path: base64.b64encode(content).decode() for path, content in value.items()}
+    if name == "stdin":
+        return base64.b64encode(value).decode()
+    return sorted(value) if name == "allowed_tools" else value
+
+
+def settings_from_json(data: JSONObject) -> dict[str, Any]:
+    """Return the settings that `settings_to_json` has written."""
+    settings: dict[str, Any] = dict(data)
+    if "limits" in settings:
+        settings["limits"] = Limits(**settings["limits"])
+    if "files" in settings:
+        settings["files"] = {path: base64.b64decode(content) for path, content in settings["files"].items()}
+    if "stdin" in settings:
+        settings["stdin"] = base64.b64decode(settings["stdin"])
+    return settings
+
+
+def origin_to_json(origin: Origin) -> JSONDict:
+    """Return who a run is for."""
+    caller = {key: value for key, value in asdict(origin.caller).items() if value}
+    return {"caller": to_json_lossy(caller), "session": origin.session, "client": origin.client}
+
+
+def origin_from_json(data: JSONObject) -> Origin:
+    """Return who a run is for, as `origin_to_json` has written it; such a caller can be asked by signals only."""
+    caller = dict(data.get("caller") or {})
+    for name in ("roles", "scopes"):
+        caller[name] = tuple(caller.get(name) or ())
+    return Origin(caller=Caller(**caller), session=data.get("session") or "", client=data.get("client") or "")
+
+
+def steps_to_text(steps: Sequence[Step]) -> str:
+    """Return a chain as JSON. Raises ConfigurationError for arguments that are not."""
+    try:
+        return json.dumps([to_json(asdict(step)) for step in steps])
+    except NotJSONError as error:
+        raise ConfigurationError(f"the arguments of a durable chain must be JSON, as they are kept: {error}") from error
+
+
+def steps_from_text(text: str) -> list[Step]:
+    """Return the chain that `steps_to_text` has written."""
+    return [Step.from_dict(step) for step in json.loads(text)]
+
+
+# -- results ------------------------------------------------------------------------------------------------------
+
+
+def chain_to_json(result: ChainResult) -> JSONDict:
+    """Return the result of a chain as JSON-able data."""
+    stopped = [step.index for step in result.steps if step.error is not None and step.error is result.error]
+    return {
+        "value": result.value,
+        "tool_id": result.tool_id,
+        "duration": result.duration,
+        "stopped": stopped[0] if stopped else None,
+        "error": _error(result.error),
+        "steps": [_step_to_json(step) for step in result.steps],
+        "undone": [_undone_to_json(step) for step in result.undone],
+    }
+
+
+def chain_from_json(data: JSONObject) -> ChainResult:
+    """Return the result that `chain_to_json` has written."""
+    steps = [_step_from_json(step) for step in data.get("steps") or ()]
+    stopped = data.get("stopped")
+    error = steps[stopped].error if isinstance(stopped, int) else _read_error(data.get("error"))
+    undone = [_undone_from_json(step) for step in data.get("undone") or ()]
+    return ChainResult(data.get("value"), error, data.get("tool_id") or "", data.get("duration") or 0.0, steps, undone)
+
+
+def code_to_json(result: CodeResult) -> JSONDict:
+    """Return the result of code as JSON-able data; its tool calls are in the journal anyway."""
+    backend = result.backend
+    return {
+        "value": result.value,
+        "error": _error(result.error),
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "duration": result.duration,
+        "language": result.language,
+        "files": {path: base64.b64encode(content).decode() for path, content in result.files.items()},
+        "undone": [_undone_to_json(step) for step in result.undone],
+        "backend": {"kind": backend.kind, "isolation": backend.isolation} if backend is not None else None,
+    }
+
+
+def code_from_json(data: JSONObject, calls: Sequence[CallRecord]) -> CodeResult:
+    """Return the result that `code_to_json` has written; of the tool calls the arguments are not kept."""
+    backend = data.get("backend")
+    return CodeResult(
+        value=data.get("value"),
+        stdout=data.get("stdout") or "",
+        stderr=data.get("stderr") or "",
+        tool_calls=[_trace_of(call, calls[0].began) for call in calls if "?" not in call.step],
+        duration=data.get("duration") or 0.0,
+        error=_read_error(data.get("error")),
+        files={path: base64.b64decode(content) for path, content in (data.get("files") or {}).items()},
+        language=data.get("language") or "",
+        undone=[_undone_from_json(step) for step in data.get("undone") or ()],
+        backend=BackendInfo(**backend) if isinstance(backend, dict) else None,
+    )
+
+
+def _trace_of(call: CallRecord, began: float) -> ToolCallRecord:
+    record = ToolCallRecord(call.tool, started=call.began - began, at=call.at)
+    record.cut = True
+    record.duration = (call.ended or call.began) - call.began
+    if call.outcome is None:
+        record.error = ToolExecError(f"{call.tool} was stopped: the run ended before the call did", tool_id=call.tool)
+        return record
+    try:
+        result = read_outcome(call.outcome)
+    except ToolExecError as error:
+        record.error = error
+        return record
+    record.error = result.error
+    record.settle(json.dumps(result.value))
+    record.backend_kind = result.binding.kind if result.binding is not None else ""
+    return record
+
+
+def _step_to_json(step: StepResult) -> JSONDict:
+    data: JSONDict = {name: getattr(step, name) for name in ("index", "tool_id", "name", "value", "duration")}
+    return data | {
+        "args": to_json_lossy(dict(step.args)),
+        "error": _error(step.error),
+        "skipped": step.skipped,
+        "attempts": step.attempts,
+    }
+
+
+def _step_from_json(data: JSONObject) -> StepResult:
+    fields: dict[str, Any] = {**data, "error": _read_error(data.get("error"))}
+    return StepResult(**fields)
+
+
+def _undone_to_json(step: UndoneStep) -> JSONDict:
+    data = {name: getattr(step, name) for name in step.__dataclass_fields__}
+    return {**data, "args": to_json_lossy(dict(step.args)), "error": _error(step.error)}
+
+
+def _undone_from_json(data: JSONObject) -> UndoneStep:
+    fields: dict[str, Any] = {**data, "error": _read_error(data.get("error"))}
+    return UndoneStep(**fields)
+
+
+def _error(error: ToolExecError | None) -> JSONDict | None:
+    return error_to_json(error) if error is not None else None
+
+
+def _read_error(data: object) -> ToolExecError | None:
+    return error_from_json(data) if isinstance(data, dict) else None

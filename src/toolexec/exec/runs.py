@@ -1,0 +1,144 @@
+"""`Exec.runs`: what can be asked of durable runs, and done with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
+from toolexec.durable.waits import check_input
+from toolexec.errors import JournalError, RunBusyError, ToolExecError
+from toolexec.model.json_value import JSONValue
+from toolexec.model.origin import current_origin
+
+if TYPE_CHECKING:
+    from toolexec.exec.durable import DurableRuns, ReplayReport, RunResult
+
+__all__ = ["Runs"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+_IDLE_SECONDS: Final = 1.0
+_AT_ONCE: Final = 8
+
+
+class Runs:
+    """The durable runs in the journal of an `Exec`, its own and those of other processes.
+
+    Every method raises ConfigurationError without a journal, JournalError when it cannot be used, and RunError with the
+    code `run_not_found` for a run that is not there.
+    """
+
+    def __init__(self, durable: Callable[[], DurableRuns]) -> None:
+        self._durable = durable
+
+    async def list(
+        self,
+        states: Sequence[RunState] = (),
+        *,
+        caller: str | None = None,
+        limit: int = 100,
+        before: float | None = None,
+    ) -> list[RunRecord]:
+        """Return runs, those created last first, without their source, settings and result.
+
+        *states* (`running`, `waiting`, `done`, `failed`, `cancelled`), *caller* and *before* (seconds since 1970)
+        narrow them down.
+        """
+        durable = self._durable()
+
+        def read() -> list[RunRecord]:
+            return durable.journal.runs(states=states, caller=caller, limit=limit, before=before)
+
+        return await durable.do(read)
+
+    async def get(self, run_id: str) -> RunRecord:
+        """Return a run: its state, what it waits for, its source, settings and result."""
+        durable = self._durable()
+        return await durable.do(durable.journal.get, run_id)
+
+    async def calls(self, run_id: str) -> list[CallRecord]:
+        """Return the tool calls of a run, in the order in which they were begun."""
+        durable = self._durable()
+        return await durable.do(durable.journal.calls, run_id)
+
+    async def resume(self, run_id: str, *, accept_changes: bool = False) -> RunResult:
+        """Go on with a run where it stopped, for the caller that began it, and return its result, or that of then.
+
+        The result's error is a RunWaitingError when it waits again, and a RunError when it cannot go on: its program
+        diverged, or was lost to another process. *accept_changes* goes on although tools that it has called are gone,
+        or have other versions or schemas by now. Raises RunBusyError while another process has it.
+        """
+        return await self._durable().resume(run_id, accept_changes=accept_changes)
+
+    async def resume_due(self, limit: int = 100) -> dict[str, RunResult]:
+        """Go on with all runs that can: what they waited for is there, or their process has died. Return their results,
+        by ID; those that another process takes meanwhile, or that cannot be resumed, are left out, and logged."""
+        durable = self._durable()
+        run_ids = await durable.do(durable.journal.due, time.time(), limit)
+        results: dict[str, RunResult] = {}
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def go_on(run_id: str) -> None:
+            async with room:
+                try:
+                    results[run_id] = await durable.resume(run_id)
+                except RunBusyError:
+                    return
+                except ToolExecError as error:
+                    logger.warning("the run %s could not be resumed: %s", run_id, error)
+
+        await asyncio.gather(*map(go_on, run_ids))
+        return results
+
+    async def work(
+        self, *, idle: float = _IDLE_SECONDS, on_result: Callable[[str, RunResult], None] | None = None
+    ) -> None:
+        """Go on with runs whenever they can, until it is cancelled; look for them every *idle* seconds."""
+        while True:
+            try:
+                results = await self.resume_due()
+            except JournalError as error:
+                logger.warning("the journal cannot be read, and is tried again: %s", error)
+                results = {}
+            for run_id, result in results.items():
+                if on_result is not None:
+                    on_result(run_id, result)
+            if not results:
+                await asyncio.sleep(idle)
+
+    async def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:
+        """Send a run a signal, with *payload* (JSON), and return whether it waits for it just now.
+
+        It answers what the run waits for under that name: `approve:STEP` (`once`, `session`, `always`, true, or no),
+        `input:STEP`, `settle:STEP` (whether a call has done its work), or a name of the program's own. It is kept where
+        the run does not wait for it yet. Signals with the same *id* are one. Raises RunError with the code `run_ended`,
+        and InputValidationError for an answer that does not fit what was asked for.
+        """
+        durable = self._durable()
+        run = await durable.do(durable.journal.get, run_id)
+        for wait in run.waits:
+            if wait.name == name and wait.kind == "input":
+                check_input(payload, (wait.details or {}).get("schema"))
+        sender = current_origin().caller.id
+        signal = Signal(id=id or uuid.uuid4().hex, name=name, payload=payload, sent=time.time(), sender=sender)
+        return await durable.do(durable.journal.signal, run_id, signal)
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run; return whether it has ended by that. Another process that has it learns of it within a second
+        or so, stops it, and keeps that it was cancelled."""
+        durable = self._durable()
+        return await durable.do(durable.journal.cancel, run_id)
+
+    async def replay(self, run_id: str) -> ReplayReport:
+        """Make a run again that is done or failed, with every answer from the journal and nothing called, and return
+        whether it does the same."""
+        return await self._durable().replay(run_id)
+
+    async def delete(self, run_id: str) -> bool:
+        """Forget a run that has ended; return whether there was one. Raises RunBusyError for one that has not."""
+        durable = self._durable()
+        return await durable.do(durable.journal.delete, run_id)
