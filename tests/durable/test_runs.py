@@ -236,7 +236,7 @@ return "over"
 
 
 async def test_a_program_that_does_something_else_is_stopped_at_its_line(shop: Shop) -> None:
-    """What a program finds out in other ways than by calls may change: then it is not guessed over."""
+    """A program that depends on more than its calls is stopped, and not guessed over."""
     code = """found = tools.search("colour")
 for tool in found:
     tools.t.add(n=len(tool["id"]))
@@ -338,7 +338,7 @@ async def test_the_pause_before_another_attempt_is_recorded(shop: Shop) -> None:
 
 
 async def test_a_signal_wakes_a_run_in_another_process(shop: Shop) -> None:
-    """What was sent is what the program gets, now and in each replay."""
+    """The program gets what was sent, now and in each replay."""
     code = "tools.t.add(n=1)\nreturn tools.run('run:signal', {'name': 'paid'})"
     waiting = await shop.open().execute_code(code, durable="bill")
     assert isinstance(waiting.error, RunWaitingError)
@@ -400,7 +400,7 @@ async def test_an_approval_counts_for_one_call(shop: Shop) -> None:
 
 
 async def test_a_signal_for_an_unknown_run(shop: Shop) -> None:
-    """It is an error, and nothing is kept."""
+    """The sender gets an error, and nothing is kept."""
     with pytest.raises(RunError) as caught:
         await shop.open().runs.signal("unknown", "paid")
     assert caught.value.code == "run_not_found"
@@ -506,7 +506,7 @@ def test_the_blocking_facade_has_the_same(tmp_path: Path) -> None:
 
 
 async def test_a_worker_goes_on_with_runs_as_they_wake(shop: Shop) -> None:
-    """It runs until it is cancelled."""
+    """The worker runs until it is cancelled."""
     ex = shop.open()
     await ex.run_chain([Step("run:signal", {"name": "go"})], durable="bill")
     results: dict[str, RunResult] = {}

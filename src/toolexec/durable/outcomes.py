@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
@@ -140,9 +139,13 @@ def _plain(text: str) -> str:
 
 
 def _check_size(data: JSONObject, tool_id: str) -> None:
+    """Raise InvalidResultError for what cannot be written as JSON in UTF-8, or is too long; most values are short."""
+    size = 0
     try:
-        size = sum(len(piece.encode()) for piece in _pieces(data))
-    except (TypeError, ValueError, RecursionError) as error:  # or text that is none in UTF-8
+        for key, part in data.items():
+            if type(part) not in _SCALARS or part != part or part in _INFINITE:
+                size += len(_encode(part).encode()) if key not in _PLAIN else len(part)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidResultError(f"{tool_id} returned something that is not JSON: {error}", tool_id=tool_id) from error
     if size > MAX_OUTCOME_BYTES:
         raise InvalidResultError(
@@ -153,16 +156,11 @@ def _check_size(data: JSONObject, tool_id: str) -> None:
         )
 
 
-_encoder: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+_encode: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
-
-
-def _pieces(data: JSONObject) -> Iterator[str]:
-    """Yield JSON whose total length is that of *data*, near enough."""
-    for key, value in data.items():
-        yield key
-        if type(value) not in _SCALARS or value in (float("inf"), float("-inf")) or value != value:
-            yield _encoder.encode(value)
+_INFINITE: Final = (float("inf"), float("-inf"))
+_PLAIN: Final = frozenset({"tool", "binding", "handle"})
+"""Parts that are strings, or short objects of them, which the host has made."""
 
 
 def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:

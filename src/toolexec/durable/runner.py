@@ -266,7 +266,9 @@ class DurableRunner:
         approver = self._approver(record)
         if approver is not None:
             origin = replace(origin, ask=approver)
-        return replace(call, idempotency_key=call.idempotency_key or record.sent, origin=origin)
+        made = ToolCall(call.tool_id, call.args, call.timeout, call.on_progress, call.fallback, origin, call.run_id)
+        made.idempotency_key, made.fresh, made.step = call.idempotency_key or record.sent, call.fresh, call.step
+        return made
 
     def _recorded_error(self, step: str) -> ToolExecError:
         """Return the error that was just recorded, as a replay will raise it."""

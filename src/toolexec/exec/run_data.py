@@ -95,9 +95,13 @@ def origin_from_json(data: JSONObject) -> Origin:
 def steps_to_text(steps: Sequence[Step]) -> str:
     """Return a chain as JSON. Raises ConfigurationError for arguments that are not."""
     try:
-        return json.dumps([to_json(asdict(step)) for step in steps])
+        return json.dumps([to_json(_fields(step)) for step in steps])
     except NotJSONError as error:
         raise ConfigurationError(f"the arguments of a durable chain must be JSON, as they are kept: {error}") from error
+
+
+def _fields(step: Step) -> JSONDict:
+    return {name: getattr(step, name) for name in Step.__dataclass_fields__ if name != "_"}
 
 
 def steps_from_text(text: str) -> list[Step]:
