@@ -190,13 +190,15 @@ def findings_of(session: Session, source: str) -> list[Finding]:
     from toolexec.errors import WorkflowSyntaxError
     from toolexec.workflow.checker import check as check_workflow
     from toolexec.workflow.findings import Finding
+    from toolexec.workflow.mistakes import with_tool
     from toolexec.workflow.nodes import Position
     from toolexec.workflow.parser import parse
 
     index = session.ex.index
     try:
         return check_workflow(parse(source), index if len(index) else None, learned=session.ex.learned)
-    except WorkflowSyntaxError as error:
+    except WorkflowSyntaxError as syntax:
+        error = with_tool(syntax, index, lambda _: True)
         at = Position(error.line, error.column, error.line, error.column + 1)
         return [Finding("syntax", "error", error.message.split("\n", 1)[0].partition(": ")[2], at, error.suggestion)]
 

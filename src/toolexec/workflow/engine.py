@@ -11,7 +11,14 @@ from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.discovery.index import Index
-from toolexec.errors import CodeError, CodeTimeoutError, ConfigurationError, InvalidChainError, ToolExecError
+from toolexec.errors import (
+    CodeError,
+    CodeTimeoutError,
+    ConfigurationError,
+    InvalidChainError,
+    ToolExecError,
+    WorkflowSyntaxError,
+)
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.undo import tried_by
 from toolexec.workflow.checker import check
@@ -19,6 +26,7 @@ from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.driver import run_workflow
 from toolexec.workflow.findings import Finding, check_error
 from toolexec.workflow.machine import MAX_STEPS, Budget
+from toolexec.workflow.mistakes import with_tool
 from toolexec.workflow.nodes import Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
@@ -70,7 +78,10 @@ class WorkflowEngine:
         """Return the program; the check comes first, as it knows of more mistakes than the compiler."""
         workflow, program = self._known.pop(source, (None, None))
         if workflow is None:
-            workflow = parse(source)
+            try:
+                workflow = parse(source)
+            except WorkflowSyntaxError as error:
+                raise with_tool(error, tools.index, tools.allows) from None
         _check(workflow, tools)
         if program is None:
             program = compile_workflow(workflow)

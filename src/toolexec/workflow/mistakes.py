@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from toolexec.errors import WorkflowSyntaxError
 from toolexec.errors.hints import did_you_mean
 from toolexec.workflow.habits import (
     INSTEAD_OF_CALLS,
@@ -17,6 +18,7 @@ from toolexec.workflow.habits import (
 )
 
 if TYPE_CHECKING:
+    from toolexec.discovery.index import Index
     from toolexec.workflow.lexer import Scan
     from toolexec.workflow.nodes import Expression
     from toolexec.workflow.tokens import Token
@@ -28,6 +30,7 @@ __all__ = [
     "bad_character",
     "bad_number",
     "bad_operator",
+    "with_tool",
     "wrong_call",
     "wrong_type",
 ]
@@ -41,6 +44,8 @@ INVISIBLE: Final = re.compile(
 """What may stand only in strings."""
 _BAD_NUMBER: Final = re.compile(r"[0-9][A-Za-z0-9_.]*")
 _MARKDOWN: Final = "leave out the ``` of Markdown"
+_METHOD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*\(")
+_MAX_NAMES: Final = 6
 
 
 class MistakeError(Exception):
@@ -175,3 +180,29 @@ def wrong_call(function: Expression) -> MistakeError:
 
 def _methods(line: int, column: int, suggestion: str) -> MistakeError:
     return MistakeError("values have no methods", line, column, suggestion=suggestion)
+
+
+def with_tool(error: WorkflowSyntaxError, index: Index, allows: Callable[[str], bool]) -> WorkflowSyntaxError:
+    """Return the error of a source that calls a tool of *index* as `math.add(...)`, with the call as it is written
+    here for its suggestion; any other error as it is."""
+    message = error.message.split("\n", 1)[0].partition(": ")[2]
+    is_method = message.startswith("values have no methods")
+    if not is_method and not message.startswith(("unexpected `=`", "unexpected `:`")):
+        return error
+    calls = [call for call in _METHOD.finditer(error.source) if call.start() < error.column]
+    if not calls or (is_method and calls[-1].start() != error.column - 1):
+        return error
+    found = index.find(f"{calls[-1][1]}:{calls[-1][2]}")
+    if found is None or not allows(found.tool.id):
+        return error
+    schema = found.tool.input_schema.to_json()
+    names = [*schema.get("required", ())][:_MAX_NAMES] if isinstance(schema, Mapping) else []
+    args = f", {{{', '.join(f'{name}: value' for name in names)}}}" if names else ""
+    return WorkflowSyntaxError(
+        message,
+        line=error.line,
+        column=error.column,
+        source=error.source,
+        expected=error.details.get("expected", ()),
+        suggestion=f'write run("{calls[-1][1]}:{calls[-1][2]}"{args})',
+    )
