@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
-from toolexec.durable.journal import CallRecord, CallState, RunKind, RunRecord, RunState, Signal, Snapshot, Wait
+from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal, Snapshot, Wait
 from toolexec.errors import JournalError
 from toolexec.model.json_value import JSONObject, JSONValue
 
@@ -31,6 +32,8 @@ __all__ = [
     "waits_text",
 ]
 
+T = TypeVar("T")
+
 Row: TypeAlias = Sequence[Any]
 
 RUN_COLUMNS: Final = "id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls"
@@ -39,6 +42,10 @@ SIGNAL_COLUMNS: Final = "id, name, payload, sent, sender, taken_by, mark"
 
 _STATES: Final = frozenset(get_args(RunState))
 _NUMBER: Final = (1 << 32) - 1
+_Setter: TypeAlias = Callable[[Any, Any], None]
+_OF_RUN: Final[list[_Setter]] = [getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)]
+_OF_WAIT: Final[list[_Setter]] = [getattr(Wait, field.name).__set__ for field in fields(Wait)]
+_decode = json.JSONDecoder().raw_decode  # `json.loads` looks for spaces around the value first
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -53,9 +60,12 @@ def to_text(value: JSONValue) -> str:
 def from_json(text: str, what: str) -> Any:
     """Return the value of JSON out of the store; raises JournalError where it is damaged."""
     try:
-        return json.loads(text)
+        value, end = _decode(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(what) from error
+    if end != len(text):
+        raise _damaged(what)
+    return value
 
 
 def mark_of(*parts: str) -> int:
@@ -95,23 +105,11 @@ def run_of(
     run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls = row
     if state not in _STATES:
         raise _damaged(f"the run {run_id}")
-    return RunRecord(
-        id=run_id,
-        kind=cast("RunKind", kind),
-        source=source,
-        digest=digest,
-        settings={} if settings is None else settings,
-        caller=caller,
-        state=cast("RunState", state),
-        created=created,
-        updated=updated,
-        owner=owner,
-        lease=wake if owner else 0.0,
-        cancel_asked=bool(cancel),
-        waits=_waits_of(waits) if waits else (),
-        result=result,
-        calls=calls,
-    )
+    lease = wake if owner else 0.0
+    waited = _waits_of(waits) if waits else ()
+    settings = {} if settings is None else settings
+    values = (run_id, kind, source, digest, settings, caller, state, created, updated, owner, lease, cancel != 0)
+    return _made(RunRecord, _OF_RUN, (*values, waited, result, calls))
 
 
 def program_of(row: Row, run_id: str) -> tuple[str, Any]:
@@ -184,12 +182,18 @@ def snapshot_of(row: Row, run_id: str) -> Snapshot:
 
 def _waits_of(text: str) -> tuple[Wait, ...]:
     try:
-        return tuple(
-            Wait(step=step, kind=kind, name=name, details=details, due=due, since=since)
-            for step, kind, name, details, due, since in from_json(text, "a wait")
-        )
+        return tuple([_made(Wait, _OF_WAIT, row) for row in from_json(text, "a wait")])
     except (TypeError, ValueError) as error:
         raise _damaged("a wait") from error
+
+
+def _made(kind: type[T], setters: Sequence[_Setter], values: Iterable[Any]) -> T:
+    """Make a record of its values, in the order of its fields. A list has thousands, and the constructor of a frozen
+    class takes twice as long."""
+    made = kind.__new__(kind)
+    for set_field, value in zip(setters, values, strict=True):
+        set_field(made, value)
+    return made
 
 
 def _damaged(what: str) -> JournalError:

@@ -28,6 +28,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "numpy": "semantic",
     "opentelemetry": "otel",
     "prometheus_client": "serve",
+    "psycopg": "postgres",
     "quickjs_rs": "javascript",
     "starlette": "serve",
     "uvicorn": "serve",
