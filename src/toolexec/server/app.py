@@ -25,6 +25,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     DiscoverResult,
@@ -33,6 +34,7 @@ from mcp_types import (
     NotificationParams,
     PaginatedRequestParams,
     RequestParams,
+    ServerCapabilities,
     SetLevelRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -54,8 +56,10 @@ from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.plain import one_line
 from toolexec.server.replies import failure, internal_failure, meta_result
+from toolexec.server.served_tasks import ServedTasks, asks_for_task, capabilities_with_tasks
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
+from toolexec.server.tasks import TaskStore
 from toolexec.server.tools.base import MetaCall, MetaTool
 from toolexec.server.tools.catalogue import beside, meta_tools
 
@@ -96,14 +100,25 @@ class ToolServer:
         self.results = results
         if tools is None:
             tools = meta_tools(settings.expose, code_enabled=ex.options.enable_code_execution)
-        self._tools = _Dispatcher(ex, tools, results, settings.expose)
+        self._dispatcher = _Dispatcher(ex, tools, results, settings.expose)
         self._seal = CursorSeal()
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout)
+        self._tasks = ServedTasks(settings)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce)
         self._listen = ListenHandler(self._changes.bus)
         self._starting: asyncio.Task[None] | None = None
         self._patient_until = 0.0
         self.lowlevel: Server[Any] = self._make_lowlevel()
+
+    @property
+    def tasks(self) -> TaskStore:
+        """The store of this server's tasks; raises ConfigurationError when its file cannot be used."""
+        return self._tasks.store
+
+    @property
+    def tasks_at_work(self) -> int:
+        """How many tasks this server works on."""
+        return len(self._tasks)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -128,6 +143,7 @@ class ToolServer:
         """Stop all calls, those that wait for answers too, end all listening, and close *ex* with its backends."""
         self._changes.stop()
         self._listen.close()
+        await self._tasks.aclose()
         await self._suspended.aclose()
         if self._starting is not None:
             self._starting.cancel()
@@ -161,7 +177,7 @@ class ToolServer:
             title=settings.title or None,
             cache_hints={"tools/list": hint},
             lifespan=self._lifespan,
-            get_tool_input_schema=self._tools.input_schema,
+            get_tool_input_schema=self._dispatcher.input_schema,
             on_subscriptions_listen=self._listen if settings.list_changed else None,
         )
         server.describe = self._instructions
@@ -172,6 +188,9 @@ class ToolServer:
         server.add_request_handler("tools/call", CallToolRequestParams, self._call)
         if settings.list_changed:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
+        if settings.tasks.mode != "never":
+            self._tasks.serve(server)
+            server.makes_tasks = True
         security = RequestStateSecurity(
             keys=list(settings.state_keys) or [os.urandom(32)],
             ttl=settings.approval_timeout + _STATE_SLACK,
@@ -186,7 +205,7 @@ class ToolServer:
             return settings.instructions
         with acting(Origin()):
             tools = len(ex.visible()[0])
-        return instructions(self._tools.exposed(), tools=tools, code_enabled=ex.options.enable_code_execution)
+        return instructions(self._dispatcher.exposed(), tools=tools, code_enabled=ex.options.enable_code_execution)
 
     async def _discover(self, ctx: RequestContext, params: RequestParams) -> DiscoverResult:
         return DiscoverResult(
@@ -205,14 +224,15 @@ class ToolServer:
         requester = Requester.of(ctx)
         await self._first_tools()
         with acting(requester.origin(None)):
-            listed = self._tools.listing(ctx.protocol_version)
+            listed = self._dispatcher.listing(ctx.protocol_version)
         question = ["tools/list", requester.key]
         try:
             start = 0 if params.cursor is None else self._seal.read(params.cursor, listed.version, question)
         except InvalidCursorError:
             raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
         end = start + self.settings.page_size
-        page: JSONDict = {"tools": listed.entries[start:end], "resultType": "complete"}
+        entries = self._tasks.marked(listed.entries[start:end], ctx)
+        page: JSONDict = {"tools": entries, "resultType": "complete"}
         if end < len(listed.entries):
             page["nextCursor"] = self._seal.make(end, listed.version, question)
         return page
@@ -224,7 +244,7 @@ class ToolServer:
         same moment, `direct_wait` seconds after the server has started.
         """
         starting = self._starting
-        if self._tools.exposed() in ("direct", "auto") and starting is not None and not starting.done():
+        if self._dispatcher.exposed() in ("direct", "auto") and starting is not None and not starting.done():
             left = self._patient_until - asyncio.get_running_loop().time()
             if left > 0:
                 await asyncio.wait([starting], timeout=left)
@@ -238,20 +258,51 @@ class ToolServer:
             replies = params.input_responses or {}
             run = self._suspended.resume(params.request_state, requester.key, digest_of(params.name, args), replies)
             async with run.line.open(ctx):
-                return await self._suspended.advance(run)
-        if not self._tools.has(params.name):
+                return await self._advance(run, ctx, params.name, requester)
+        if not self._dispatcher.has(params.name):
             await self._first_tools()
         with acting(requester.origin(None)):
-            job = self._tools.job(params.name, args, ctx.protocol_version)
-        if is_modern(ctx) and can_elicit(ctx):
+            job = self._dispatcher.job(params.name, args, ctx.protocol_version)
+        if self._tasks.enabled and asks_for_task(ctx, params.task):
+            return self._begin_task(job, ctx, params, requester)
+        takes_task = self._tasks.within(ctx) is not None
+        if is_modern(ctx) and (can_elicit(ctx) or takes_task):
             run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
+            ask = run.ask if can_elicit(ctx) else None
             async with run.line.open(ctx):
-                run.begin(self._work(job, requester, run.ask, run.line, _wants_progress(ctx)))
-                return await self._suspended.advance(run)
+                run.begin(self._work(job, requester, ask, run.line, takes_task or _wants_progress(ctx)))
+                return await self._advance(run, ctx, params.name, requester)
         ask = handshake_approver(ctx, self.settings.approval_timeout) if can_elicit(ctx) else None
         line = Line()
         async with line.open(ctx):
             return await self._work(job, requester, ask, line, _wants_progress(ctx))
+
+    async def _advance(
+        self, run: SuspendedRun, ctx: RequestContext, name: str, requester: Requester
+    ) -> JSONDict | InputRequiredResult:
+        """Return the reply of *run*, its questions, or the task that it becomes."""
+        result = await self._suspended.advance(run, self._tasks.within(ctx))
+        if result is None:
+            result = self._tasks.adopt(run, name, requester)
+        if result is None:  # no room for one more task
+            result = await self._suspended.advance(run)
+        assert result is not None
+        return result
+
+    def _begin_task(
+        self, job: _Job, ctx: RequestContext, params: CallToolRequestParams, requester: Requester
+    ) -> JSONDict:
+        """Return what announces the task that a client of 2025-11-25 asked for; raises MCPError without room for it."""
+        run = SuspendedRun(self._suspended, requester.key, "", requester.source)
+        run.begin(self._work(job, requester, run.ask if can_elicit(ctx) else None, run.line, True))
+        ttl = params.task.ttl if params.task is not None else None
+        announced = self._tasks.adopt(run, params.name, requester, None if ttl is None else ttl / 1000)
+        assert run.task is not None
+        if announced is None:
+            run.task.cancel()
+            raise MCPError(code=INTERNAL_ERROR, message="no more tasks can be kept; call it without one, or later")
+        self._suspended.keep(run)
+        return self._tasks.for_handshake(announced)
 
     async def _work(
         self, job: _Job, requester: Requester, ask: Approver | None, line: Line, wants_progress: bool
@@ -266,6 +317,7 @@ class _Lowlevel(Server[Any]):
     changes."""
 
     tells_changes = False
+    makes_tasks = False
     describe: Callable[[], str] = str
 
     def create_initialization_options(
@@ -277,6 +329,19 @@ class _Lowlevel(Server[Any]):
         self.instructions = self.describe()
         options = notification_options or NotificationOptions(tools_changed=self.tells_changes)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> ServerCapabilities:
+        found = super().get_capabilities(
+            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
+        return capabilities_with_tasks(found, protocol_version) if self.makes_tasks else found
 
 
 def _wants_progress(ctx: RequestContext) -> bool:

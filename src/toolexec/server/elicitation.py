@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Final
+from typing import Any, Final, cast
 
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -85,14 +85,18 @@ def answer_in(reply: object) -> ApprovalAnswer:
     return _ANSWERS.get(answer, "no") if isinstance(answer, str) else "no"
 
 
-def handshake_approver(ctx: RequestContext, timeout: float) -> Approver:
+def handshake_approver(ctx: RequestContext, timeout: float, meta: JSONObject | None = None) -> Approver:
     """Asks the client of a handshake connection while its request lasts, and waits at most *timeout* seconds; then it
-    raises TimeoutError. Raises ApprovalRequiredError where the client cannot be asked, or its answer cannot be read."""
+    raises TimeoutError. *meta* goes with each question. Raises ApprovalRequiredError where the client cannot be asked,
+    or its answer cannot be read."""
 
     async def ask(request: ApprovalRequest) -> ApprovalAnswer:
+        asked = question(request)
+        if meta is not None:
+            asked.params.meta = cast("Any", dict(meta))
         try:
             reply = await ctx.session.send_request(
-                question(request),
+                asked,
                 ElicitResult,
                 request_read_timeout_seconds=timeout,
                 metadata=ServerMessageMetadata(related_request_id=ctx.request_id),

@@ -48,12 +48,14 @@ def _wanted(ctx: RequestContext) -> frozenset[str]:
 class Line:
     """The way from a call to the client whose request is open just now; what comes while none is open is lost.
 
-    A call that waits for answers goes through several requests, each with a stream of its own.
+    A call that waits for answers goes through several requests, each with a stream of its own. `latest` is the progress
+    that was reported last, also while no request was open.
     """
 
-    __slots__ = ("_talk",)
+    __slots__ = ("_talk", "latest")
 
     def __init__(self) -> None:
+        self.latest: Progress | None = None
         self._talk: _Talk | None = None
 
     @asynccontextmanager
@@ -71,6 +73,7 @@ class Line:
 
     def progress(self, progress: Progress) -> None:
         """Pass progress on, if the client asked for it; must be called on the event loop."""
+        self.latest = progress
         if self._talk is not None:
             self._talk.progress(progress)
 

@@ -11,13 +11,50 @@ from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.version import __version__
 
-__all__ = ["Expose", "ServeSettings", "Transport"]
+__all__ = ["Expose", "ServeSettings", "TaskMode", "TaskSettings", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 Expose: TypeAlias = Literal["auto", "meta", "direct", "code"]
 
+TaskMode: TypeAlias = Literal["auto", "always", "never"]
+
 _ABOVE_ZERO = ("approval_timeout", "list_changed_debounce")
 _COUNTS = ("page_size", "suspended_max", "max_line_bytes")
+
+
+@checked("TaskSettings")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """When calls become tasks, for clients that offer to take them, and how tasks are kept.
+
+    `mode` is `auto`, where a call becomes a task once it has taken `after` seconds, `always` (at once), or `never`. A
+    client that asks for a task, as one of 2025-11-25 can, gets one at once in both. A task is dropped `ttl` seconds
+    after it was made; work that is not done by then is stopped.
+
+    `path` is the file of tasks, SQLite (empty: they are kept in memory). At most `max_tasks` tasks are kept, and
+    `max_bytes` of their results, as JSON; of one caller, `max_per_caller` and `max_bytes_per_caller`.
+
+    Raises ConfigurationError for a value that makes no sense.
+    """
+
+    mode: TaskMode = "auto"
+    after: float = 10.0
+    ttl: float = 86_400.0
+    path: str = ""
+    max_tasks: int = 1000
+    max_per_caller: int = 100
+    max_bytes: int = 256 * 1024 * 1024
+    max_bytes_per_caller: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        _check_choice("tasks.mode", self.mode, get_args(TaskMode))
+        if not self.after >= 0:
+            raise ConfigurationError(f"tasks.after must be 0 seconds or more, not {self.after!r}")
+        if not self.ttl > 0:
+            raise ConfigurationError(f"tasks.ttl must be above 0 seconds, not {self.ttl!r}")
+        for name in ("max_tasks", "max_per_caller", "max_bytes", "max_bytes_per_caller"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"tasks.{name} must be 1 or more, not {getattr(self, name)!r}")
 
 
 @checked("ServeSettings")
@@ -41,7 +78,8 @@ class ServeSettings:
     known to another one; none means a fresh key.
 
     `max_result_bytes` is how long a result may be, as JSON, before it is cut (None: as the budget says);
-    `max_line_bytes` is how long a line on stdin may be. `http` and `auth` are for the transports `http` and `sse`.
+    `max_line_bytes` is how long a line on stdin may be. `tasks` is for calls that outlive their request; `http` and
+    `auth` are for the transports `http` and `sse`.
 
     Raises ConfigurationError for a value that makes no sense.
     """
@@ -61,6 +99,7 @@ class ServeSettings:
     state_keys: tuple[str, ...] = field(default=(), repr=False)
     max_result_bytes: int | None = None
     max_line_bytes: int = 16 * 1024 * 1024
+    tasks: TaskSettings = field(default_factory=TaskSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import logging
 import secrets
@@ -21,7 +22,7 @@ from mcp_types import INVALID_PARAMS, InputRequest, InputRequiredResult
 
 from toolexec.errors import ApprovalRequiredError
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
 from toolexec.server.elicitation import answer_in, question
 from toolexec.server.logs import Line
 
@@ -41,7 +42,10 @@ def digest_of(name: str, args: JSONObject) -> str:
 
 
 class SuspendedRun:
-    """One call: its work, and what it waits for. `line` carries its messages; `ask` is how the work asks."""
+    """One call: its work, and what it waits for. `line` carries its messages; `ask` is how the work asks.
+
+    One that has become a task has `patience`: how long, in seconds, each of its questions stays open.
+    """
 
     def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
         self.line: Line = Line()
@@ -52,6 +56,7 @@ class SuspendedRun:
         self.round = 0
         self.task: asyncio.Task[Outcome] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.patience: float | None = None
         self._runs = runs
         self._asked = 0
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[ApprovalAnswer]]] = {}
@@ -69,7 +74,8 @@ class SuspendedRun:
         self._open[key] = (request, answer)
         self._changed.set()
         try:
-            return await answer
+            async with asyncio.timeout(self.patience):
+                return await answer
         finally:
             self._open.pop(key, None)
 
@@ -97,11 +103,38 @@ class SuspendedRun:
                 # Calls that run at the same time ask at about the same time: one reply may carry all their questions.
                 await asyncio.wait([task], timeout=_SETTLE_SECONDS)
                 if self._open and not task.done():
-                    return {key: question(request) for key, (request, _) in self._open.items()}
+                    return {key: question(request) for key, request in self.questions().items()}
                 continue
+            await self.stirred()
+        return task.result()
+
+    async def stirred(self) -> None:
+        """Wait for a question, or for the end of the work."""
+        assert self.task is not None
+        while not (self._open or self.task.done()):
             self._changed.clear()
             await self._changed.wait()
-        return task.result()
+
+    def questions(self) -> dict[str, ApprovalRequest]:
+        """Return what is asked and not answered yet; a key never stands for another question."""
+        return {key: request for key, (request, _) in self._open.items()}
+
+    async def put(self, ask: Approver) -> None:
+        """Have *ask* put each open question, and give the work its answers, until the work ends."""
+        assert self.task is not None
+        for key, (request, future) in list(self._open.items()):
+            asking = asyncio.ensure_future(_answer_of(ask, request))
+            try:
+                await asyncio.wait([asking, self.task], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asking.cancel()
+            if self.task.done() or future.done():
+                continue
+            self._open.pop(key, None)
+            if (error := asking.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(asking.result())
 
     def answer(self, replies: Mapping[str, object]) -> None:
         """Give the work the answers; replies to nothing that is open are ignored."""
@@ -109,12 +142,17 @@ class SuspendedRun:
             if key in self._open:
                 _settle(self._open.pop(key)[1], answer_in(reply))
 
+    def become_task(self, patience: float) -> None:
+        """Have each question, those that are open too, end with TimeoutError after *patience* seconds."""
+        self.patience = patience
+        for _, future in self._open.values():
+            asyncio.get_running_loop().call_later(patience, _fail, future, TimeoutError())
+
     def give_up(self, why: Exception) -> None:
         """Stop waiting for answers: what is open, and whatever is asked from now on, ends with *why*."""
         self._given_up = why
         for _, future in self._open.values():
-            if not future.done():
-                future.set_exception(why)
+            _fail(future, why)
 
     async def stop(self) -> None:
         """End the work, whatever it does."""
@@ -159,7 +197,8 @@ class SuspendedRuns:
         counts = Counter(other.source for other in waiting)
         most, number = counts.most_common(1)[0]
         own = counts[run.source]
-        oldest = next((one for one in self._waiting.values() if one.source == most and not one.over), None)
+        idle = (one for one in waiting if one.id in self._waiting or one.patience is not None)
+        oldest = next((one for one in idle if one.source == most), None)
         if own + 1 >= number or oldest is None:
             logger.warning("%d calls wait for approval already; one more was refused", len(waiting))
             raise ApprovalRequiredError(
@@ -178,7 +217,10 @@ class SuspendedRuns:
             retryable=True,
             details={"reason": "too many open approvals"},
         )
-        self._retire(run, error)
+        if run.id in self._waiting:
+            self._retire(run, error)
+        else:
+            run.give_up(error)
 
     def resume(self, state: str, owner: str, digest: str, replies: Mapping[str, object]) -> SuspendedRun:
         """Return the call that *state* belongs to, with *replies* given to it; raises MCPError for a state that is used
@@ -200,11 +242,16 @@ class SuspendedRuns:
         run.answer(replies)
         return run
 
-    async def advance(self, run: SuspendedRun) -> Outcome | InputRequiredResult:
-        """Wait for the reply of *run*, or for its next questions; when that is cancelled, the work is stopped."""
+    async def advance(self, run: SuspendedRun, within: float | None = None) -> Outcome | InputRequiredResult | None:
+        """Wait for the reply of *run*, or for its next questions; when that is cancelled, the work is stopped.
+
+        None means that it still worked after *within* seconds, and goes on.
+        """
         self._active.add(run)
+        result: Outcome | dict[str, InputRequest] | None = None
         try:
-            result = await run.outcome()
+            with anyio.move_on_after(within):
+                result = await run.outcome()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run.stop()
@@ -213,6 +260,9 @@ class SuspendedRuns:
         finally:
             self._active.discard(run)
         assert run.task is not None
+        if result is None:
+            self.keep(run)
+            return None
         if run.task.done():
             self._forget(run)
             return result
@@ -220,6 +270,12 @@ class SuspendedRuns:
         self._waiting[run.id] = run
         run.timer = asyncio.get_running_loop().call_later(self._timeout, self._expire, run)
         return InputRequiredResult(input_requests=result, request_state=f"{run.id}.{run.round}")
+
+    def keep(self, run: SuspendedRun) -> None:
+        """Count a run that has begun, and goes on without a request, until its work ends; `aclose` stops it."""
+        assert run.task is not None
+        self._active.add(run)
+        run.task.add_done_callback(lambda _: self._active.discard(run))
 
     def _expire(self, run: SuspendedRun) -> None:
         self._retire(run, TimeoutError())
@@ -252,9 +308,19 @@ class SuspendedRuns:
             await run.stop()
 
 
+async def _answer_of(ask: Approver, request: ApprovalRequest) -> ApprovalAnswer:
+    answer = ask(request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 def _settle(future: asyncio.Future[ApprovalAnswer], answer: ApprovalAnswer) -> None:
     if not future.done():
         future.set_result(answer)
+
+
+def _fail(future: asyncio.Future[ApprovalAnswer], why: Exception) -> None:
+    if not future.done():
+        future.set_exception(why)
 
 
 def _refuse(message: str) -> NoReturn:

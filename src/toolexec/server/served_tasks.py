@@ -1,0 +1,411 @@
+"""Calls as MCP tasks: made by the server when a call takes long, watched and answered by later requests.
+
+A client of the newer era offers the extension `io.modelcontextprotocol/tasks`, and the server decides which calls
+become tasks. One of 2025-11-25 asks for a task with its call. The work is that of a `SuspendedRun`, and needs no
+request to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    InputResponses,
+    PaginatedRequestParams,
+    RequestParams,
+    ServerCapabilities,
+    ServerTasksCapability,
+    ServerTasksRequestsCapability,
+    TasksCallCapability,
+    TasksCancelCapability,
+    TasksListCapability,
+    TasksToolsCapability,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolexec.discovery.pages import CursorSeal
+from toolexec.errors import ConfigurationError, InvalidCursorError
+from toolexec.model.call import Progress
+from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.origin import Approver
+from toolexec.model.redaction import redactor
+from toolexec.server.callers import RequestContext, Requester, can_elicit, is_modern
+from toolexec.server.elicitation import handshake_approver, question
+from toolexec.server.plain import one_line
+from toolexec.server.settings import ServeSettings
+from toolexec.server.suspended import SuspendedRun
+from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
+
+__all__ = ["EXTENSION", "ServedTasks", "asks_for_task", "capabilities_with_tasks", "offers_tasks"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_CAPABILITY: Final = ServerTasksCapability(
+    list=TasksListCapability(),
+    cancel=TasksCancelCapability(),
+    requests=ServerTasksRequestsCapability(tools=TasksToolsCapability(call=TasksCallCapability())),
+)
+_RELATED: Final = "io.modelcontextprotocol/related-task"
+_ERA: Final = "2025-11-25"
+_POLL_MS: Final = 1000
+_TEND_SECONDS: Final = 0.5
+_MESSAGE: Final = 1000
+_PAGE: Final = 50
+
+
+class _TaskParams(RequestParams):
+    """The parameters of all requests about one task."""
+
+    task_id: str
+
+
+class _UpdateTaskParams(_TaskParams):
+    """The parameters of `tasks/update`."""
+
+    input_responses: InputResponses
+
+
+def offers_tasks(ctx: RequestContext) -> bool:
+    """Return whether the client of a request of the newer era takes a task for an answer."""
+    capabilities = ctx.session.client_capabilities
+    return is_modern(ctx) and capabilities is not None and EXTENSION in (capabilities.extensions or {})
+
+
+def asks_for_task(ctx: RequestContext, task: object) -> bool:
+    """Return whether *task*, of the parameters of a call, asks for one: it means that only in 2025-11-25."""
+    return task is not None and ctx.protocol_version == _ERA
+
+
+def capabilities_with_tasks(found: ServerCapabilities, version: str | None) -> ServerCapabilities:
+    """Return the capabilities of a server that makes tasks, for the protocol *version*; None means any older one."""
+    if version in MODERN_PROTOCOL_VERSIONS:
+        return found.model_copy(update={"extensions": {**(found.extensions or {}), EXTENSION: {}}})
+    return found.model_copy(update={"tasks": _CAPABILITY})
+
+
+class ServedTasks:
+    """The tasks of one server. The file of them is opened by the first request that needs it."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings.tasks
+        self._patience = settings.approval_timeout
+        self._store: TaskStore | None = None
+        self._live: dict[str, _Live] = {}
+        self._tending: asyncio.Task[None] | None = None
+        self._seal = CursorSeal()
+        self._mark: str = f"toolexec/task-{secrets.token_hex(8)}"
+
+    @property
+    def store(self) -> TaskStore:
+        """Where the tasks are kept; raises ConfigurationError when that file cannot be used."""
+        if self._store is None:
+            self._store = TaskStore(self.settings)
+        return self._store
+
+    def __len__(self) -> int:
+        """Return how many tasks are at work."""
+        return len(self._live)
+
+    @property
+    def enabled(self) -> bool:
+        """Return whether any call becomes a task."""
+        return self.settings.mode != "never"
+
+    def within(self, ctx: RequestContext) -> float | None:
+        """Return after how many seconds the call of this request becomes a task; None if it does not."""
+        if not self.enabled or not offers_tasks(ctx):
+            return None
+        return 0.0 if self.settings.mode == "always" else self.settings.after
+
+    def serve(self, server: Server[Any]) -> None:
+        """Add the requests about tasks to *server*."""
+        server.add_request_handler("tasks/get", _TaskParams, self._get)
+        server.add_request_handler("tasks/cancel", _TaskParams, self._cancel)
+        server.add_request_handler("tasks/update", _UpdateTaskParams, self._update)
+        server.add_request_handler("tasks/result", _TaskParams, self._result)
+        server.add_request_handler("tasks/list", PaginatedRequestParams, self._list)
+        server.middleware.append(self._announce_to_handshake_client)
+
+    def marked(self, entries: list[JSONDict], ctx: RequestContext) -> list[JSONDict]:
+        """Return entries of `tools/list` that say, where the era needs it, that each may be called as a task."""
+        if not self.enabled or ctx.protocol_version != _ERA:
+            return entries
+        return [{**entry, "execution": {"taskSupport": "optional"}} for entry in entries]
+
+    # -- a call becomes a task ----------------------------------------------------------------------------------
+
+    def adopt(self, run: SuspendedRun, tool: str, requester: Requester, ttl: float | None = None) -> JSONDict | None:
+        """Make *run*, which has begun, a task, and return what announces it; None where no task can be kept."""
+        try:
+            task = self.store.create(
+                tool, owner=requester.key, session=requester.session, source=requester.source, ttl=ttl
+            )
+        except (TooManyTasksError, ConfigurationError) as error:
+            logger.warning("a call of %s does not become a task: %s", tool, error)
+            return None
+        assert run.task is not None
+        run.become_task(self._patience)
+        live = self._live[task.id] = _Live(task, run, run.task)
+        run.task.add_done_callback(lambda _: self._ended(live))
+        if self._tending is None or self._tending.done():
+            self._tending = asyncio.create_task(self._tend())
+        return {"resultType": "task", **_to_wire(task)}
+
+    def for_handshake(self, announcement: JSONDict) -> JSONDict:
+        """Return the answer that announces a task to a client of 2025-11-25, as the SDK lets it pass."""
+        return {"content": [], "_meta": {self._mark: _to_handshake(announcement)}}
+
+    async def _announce_to_handshake_client(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        # The SDK knows no tasks: what it takes for the result of a call is made one that announces a task out here.
+        result = await call_next(ctx)
+        if ctx.method == "tools/call" and isinstance(result, dict):
+            task = (result.get("_meta") or {}).get(self._mark)
+            if task is not None:
+                return {"task": task}
+        return result
+
+    # -- requests about tasks -----------------------------------------------------------------------------------
+
+    async def _get(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+        task = self._find(ctx, params.task_id)
+        data = _to_wire(task)
+        if not is_modern(ctx):
+            return _to_handshake(data)
+        live = self._live.get(task.id)
+        if task.status == "input_required" and live is not None:
+            data["inputRequests"] = {
+                key: question(request).model_dump(by_alias=True, mode="json", exclude_none=True)
+                for key, request in live.run.questions().items()
+            }
+        elif task.status in ("completed", "failed"):
+            data["result" if task.status == "completed" else "error"] = task.outcome
+        return {"resultType": "complete", **data}
+
+    async def _cancel(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+        task = self._find(ctx, params.task_id)
+        if task.is_over and not is_modern(ctx):
+            raise MCPError(code=INVALID_PARAMS, message=f"the task is over already: {task.status}")
+        live = self._live.get(task.id)
+        if live is not None:
+            await live.stop(TaskOutcome("cancelled", "cancelled by its client"))
+        elif not task.is_over:
+            self.store.cancel_task(task.id)
+        return {} if is_modern(ctx) else _to_handshake(_to_wire(self._find(ctx, params.task_id)))
+
+    async def _update(self, ctx: RequestContext, params: _UpdateTaskParams) -> JSONDict:
+        if not is_modern(ctx):
+            raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data="tasks/update")
+        live = self._live.get(self._find(ctx, params.task_id).id)
+        if live is not None:
+            live.run.answer(params.input_responses)
+        return {}
+
+    async def _result(self, ctx: RequestContext, params: _TaskParams) -> JSONDict:
+        """Wait for the result of a task of 2025-11-25, and put its questions to the client meanwhile."""
+        _only_of_its_era(ctx, "tasks/result")
+        task = self._find(ctx, params.task_id)
+        live = self._live.get(task.id)
+        if live is not None:
+            ask = handshake_approver(ctx, self._patience, {_RELATED: {"taskId": task.id}}) if can_elicit(ctx) else None
+            await live.wait(ask)
+        while not (task := self._find(ctx, params.task_id)).is_over:  # noqa: ASYNC110 - another server runs it
+            await asyncio.sleep(_TEND_SECONDS)
+        if task.status == "completed":
+            data = dict(task.outcome or {})
+            return {**data, "_meta": {**(data.get("_meta") or {}), _RELATED: {"taskId": task.id}}}
+        error: JSONObject = task.outcome or {}
+        raise MCPError(
+            code=error.get("code", INTERNAL_ERROR),
+            message=error.get("message", f"the task is {task.status}: {task.message}"),
+            data=error.get("data"),
+        )
+
+    async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> JSONDict:
+        _only_of_its_era(ctx, "tasks/list")
+        requester = Requester.of(ctx)
+        whose = {"owner": requester.key} if requester.key else {"session": requester.session}
+        about = ["tasks/list", *whose.values()]
+        try:
+            start = 0 if params.cursor is None else self._seal.read(params.cursor, 0, about)
+        except InvalidCursorError:
+            raise MCPError(code=INVALID_PARAMS, message="invalid cursor") from None
+        found = self.store.list_tasks(**whose, limit=_PAGE + 1, offset=start)
+        page: JSONDict = {"tasks": [_to_handshake(_to_wire(self._now(task))) for task in found[:_PAGE]]}
+        if len(found) > _PAGE:
+            page["nextCursor"] = self._seal.make(start + _PAGE, 0, about)
+        return page
+
+    def _find(self, ctx: RequestContext, task_id: str) -> StoredTask:
+        """Return a task of the caller of *ctx* as it is now; raises MCPError for any other one."""
+        if is_modern(ctx) and not offers_tasks(ctx):
+            needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            raise MCPError(
+                code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="Missing required client capability", data=needed
+            )
+        if not is_modern(ctx):
+            _only_of_its_era(ctx, ctx.method)
+        try:
+            task = self.store.get_task(task_id, owner=Requester.of(ctx).key)
+        except ConfigurationError as error:
+            logger.error("%s", error)
+            raise MCPError(code=INTERNAL_ERROR, message="the file of tasks cannot be read") from None
+        if task is None:
+            raise MCPError(code=INVALID_PARAMS, message="task not found, or it has expired")
+        return self._now(task)
+
+    def _now(self, task: StoredTask) -> StoredTask:
+        live = self._live.get(task.id)
+        return task if live is None else live.look()
+
+    # -- while tasks are at work --------------------------------------------------------------------------------
+
+    async def _tend(self) -> None:
+        """Keep how far the tasks have come, stop those that are to stop or have had their time, and be seen alive."""
+        while self._live:
+            await asyncio.sleep(_TEND_SECONDS)
+            for live in list(self._live.values()):
+                with suppress(ConfigurationError):  # what is kept is late by one round
+                    self._keep(live)
+            with suppress(ConfigurationError):
+                for task_id in self.store.stops():
+                    if (live := self._live.get(task_id)) is not None:
+                        live.begin_to_stop(TaskOutcome("cancelled", "cancelled, but not by its client"))
+
+    def _keep(self, live: _Live) -> None:
+        if live.outcome is not None:
+            self._ended(live)  # it could not be kept when it ended
+            return
+        before, now = live.kept, live.look()
+        if now.created + now.ttl <= time.time():
+            live.begin_to_stop(TaskOutcome("cancelled", "its time was over"))
+        elif (now.status, now.message) != (before.status, before.message):
+            self.store.note(now.id, now.status, now.message)
+            live.kept = now
+
+    def _ended(self, live: _Live) -> None:
+        live.outcome = live.outcome or _outcome_of(live.work)
+        try:
+            self.store.finish(live.task.id, live.outcome)
+        except ConfigurationError as error:
+            logger.error("the result of a task is kept in memory only: %s", error)
+        else:
+            self._live.pop(live.task.id, None)
+
+    async def aclose(self) -> None:
+        """Stop all tasks, which have failed then, and release the file."""
+        stopped = "interrupted: the server was stopped before it was done"
+        error = {"code": INTERNAL_ERROR, "message": stopped}
+        await asyncio.gather(*(live.stop(TaskOutcome("failed", stopped, error)) for live in list(self._live.values())))
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.wait([self._tending])
+        if self._store is not None:
+            self._store.close()
+
+
+class _Live:
+    """A task whose work is done by this server. `kept` is what the file says of it, `outcome` how it ends."""
+
+    def __init__(self, task: StoredTask, run: SuspendedRun, work: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.run = run
+        self.work = work
+        self.kept = task
+        self.outcome: TaskOutcome | None = None
+        self._seen = task
+        self._asking = asyncio.Lock()
+
+    def look(self) -> StoredTask:
+        """Return the task as it is now."""
+        before = self._seen
+        if self.outcome is not None:
+            status, message, data = self.outcome.status, self.outcome.message, self.outcome.data
+        else:
+            status = "input_required" if self.run.asks else "working"
+            message, data = _in_words(self.run.line.latest), None
+        if (status, message) != (before.status, before.message):
+            self._seen = replace(before, status=status, message=message, updated=time.time(), outcome=data)
+        return self._seen
+
+    async def wait(self, ask: Approver | None) -> None:
+        """Wait until the task is over; with *ask*, have it put the questions of the work, one request at a time."""
+        if ask is None:
+            await asyncio.wait([self.work])
+            return
+        async with self._asking:
+            while self.outcome is None and not self.work.done():
+                await self.run.stirred()
+                await self.run.put(ask)
+
+    def begin_to_stop(self, outcome: TaskOutcome) -> None:
+        """Have the work end, and the task with this *outcome*, unless it is over."""
+        if not self.work.done() and self.outcome is None:
+            self.outcome = outcome
+            self.work.cancel()
+
+    async def stop(self, outcome: TaskOutcome) -> None:
+        """End the work, whatever it does, and the task with this *outcome*, unless it is over."""
+        self.begin_to_stop(outcome)
+        await self.run.stop()
+
+
+def _outcome_of(work: asyncio.Task[Any]) -> TaskOutcome:
+    """Return how work ended that nothing has stopped."""
+    if work.cancelled():
+        return TaskOutcome("cancelled", "the server stopped it")
+    error = work.exception()
+    if error is None:
+        return TaskOutcome("completed", "", work.result())
+    if isinstance(error, MCPError):
+        return TaskOutcome("failed", error.message, error.error.model_dump(exclude_none=True))
+    logger.error("the work of a task failed inside of the server", exc_info=error)
+    return TaskOutcome("failed", "internal error", {"code": INTERNAL_ERROR, "message": "internal error"})
+
+
+def _in_words(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    total = "" if progress.total is None else f" of {progress.total:g}"
+    return f"{one_line(redactor.text(progress.message), _MESSAGE)} ({progress.done:g}{total})".lstrip()
+
+
+def _to_wire(task: StoredTask) -> JSONDict:
+    """Return a task as the newer era spells it."""
+    data: JSONDict = {
+        "taskId": task.id,
+        "status": task.status,
+        "createdAt": _timestamp(task.created),
+        "lastUpdatedAt": _timestamp(task.updated),
+        "ttlMs": round(task.ttl * 1000),
+        "pollIntervalMs": _POLL_MS,
+    }
+    return data | {"statusMessage": task.message} if task.message else data
+
+
+def _to_handshake(data: JSONDict) -> JSONDict:
+    """Return a task, or what announces it, as 2025-11-25 spells it."""
+    names = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
+    return {names.get(name, name): value for name, value in data.items() if name != "resultType"}
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _only_of_its_era(ctx: RequestContext, method: str) -> None:
+    if ctx.protocol_version != _ERA:
+        raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
