@@ -70,8 +70,12 @@ NOT_FOR_A_COMMAND = (
     "toolexec.exec.code",
     "toolexec.integrations",
     "toolexec.run.gate",
+    "toolexec.model.redaction",
     "toolexec.run.layers.rate_limit",
+    "toolexec.run.outline",
     "toolexec.run.pinning",
+    "toolexec.run.reading",
+    "toolexec.run.results",
     "toolexec.server",
 )
 """What `toolexec run` of a tool in a Python file does not load, each with its submodules."""
@@ -121,6 +125,7 @@ def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     loaded = loaded_by(program, "run", "add", "a=1", "b=2", "--config", str(path))
     assert within(loaded, NOT_FOR_A_COMMAND) == [], f"`toolexec run` loads more than it did; {ADVICE}"
     assert foreign(loaded) & {"mcp", "anyio", "wasmtime", "httpx", "httpx2", "starlette"} == set()
+    assert loaded.isdisjoint({"tomllib", "yaml", "rich.progress"})
 
 
 def lazy_packages() -> list[str]:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+_START: Final = 200_000
+"""How many new objects there must be before garbage is looked for: imports make a hundred thousand and no garbage, and
+looking for it among them took a tenth of the start."""
 _SERVER = "One server over all tools"
 _ELSEWHERE: Final = {
     "code": ("code_mode", "code", None),
@@ -375,7 +378,7 @@ def main() -> None:
     What every command has in common ends here: a reader that has gone (`toolexec list | head -1`) ends it quietly with
     141, an optional dependency that is not installed is named with its extra, and any other error is a bug report.
     """
-    gc.set_threshold(50_000)  # imports make no garbage, and looking for it among them takes a tenth of the start
+    gc.set_threshold(_START)
     try:
         try:
             _app_for(sys.argv[1:])(prog_name="toolexec")

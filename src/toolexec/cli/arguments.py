@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,6 +152,8 @@ def _step(kind: type[Step], data: object, number: int) -> Step:
 
 
 def _toml(text: str, name: str) -> JSONValue:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except ValueError as error:
@@ -163,6 +164,8 @@ def _either(text: str, name: str) -> JSONValue:
     try:
         return _strict(text, name)
     except ConfigurationError as as_json:
+        import tomllib
+
         try:
             return tomllib.loads(text)
         except ValueError as error:

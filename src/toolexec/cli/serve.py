@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -193,6 +194,7 @@ def load_for_serving(
 
 def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
+    gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
     if loaded.settings.server.transport == "stdio":
         from toolexec.server.stdio import stdio_wire
 

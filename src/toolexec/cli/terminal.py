@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import traceback
 from collections.abc import Generator
@@ -23,15 +22,16 @@ from rich.text import Text
 from toolexec.cli.exit_codes import NOT_RUN, USAGE
 from toolexec.errors import InputValidationError, OutputValidationError, ToolExecError
 from toolexec.errors.extras import explained
+from toolexec.model.patterns import lazy_pattern
 
 __all__ = ["Screen", "clean", "error_body", "one_line", "only_results_on_stdout", "to_json"]
 
-_SEQUENCE: Final = re.compile(
+_SEQUENCE: Final = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC and its like: titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-_UNSAFE: Final = re.compile(
+_UNSAFE: Final = lazy_pattern(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 _LOGGERS: Final = ("toolexec", "mcp")

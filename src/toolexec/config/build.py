@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,16 +49,21 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """What was built. `results` keeps what is too large for a reply, for the gate and the server alike; `audit` is the
-    log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
+    """What was built. `store` gives what keeps results too large for a reply, made at its first use; `audit`
+    is the log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
     servers, if it is wanted."""
 
     ex: Exec
     loaded: LoadedConfig
-    results: ResultStore
+    store: Callable[[], ResultStore]
     gate: Gate | None = None
     audit: AuditLog | None = None
     catalogue: SQLiteCatalogue | None = None
+
+    @property
+    def results(self) -> ResultStore:
+        """What keeps large results, for the gate and the server alike."""
+        return self.store()
 
     @property
     def serve(self) -> ServeSettings:
@@ -114,16 +120,15 @@ def build(
     from toolexec.exec.options import Options
 
     python = PythonTools(loaded.python)
-    results = _result_store(loaded)
     toolset = served_toolset(loaded) if serving else None
     own = python.ex
+    store = cache(partial(_result_store, loaded, own.options.gate if own is not None else None))
     if own is not None and own.options.gate is not None:
         _refuse_two_gates(loaded, python.place)
         gate, audit = None, None
-        results = getattr(own.options.gate.budget, "store", results)
     else:
         maker = _GateMaker(
-            loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), results=results
+            loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), store=store
         )
         gate, audit = maker.make()
     catalogue: SQLiteCatalogue | None = None
@@ -151,7 +156,7 @@ def build(
         raise
     if audit is not None:
         weakref.finalize(ex, audit.close)
-    return Built(ex=ex, loaded=loaded, results=results, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+    return Built(ex=ex, loaded=loaded, store=store, gate=ex.options.gate, audit=audit, catalogue=catalogue)
 
 
 def _skills(names: Sequence[str]) -> Iterator[Path]:
@@ -204,9 +209,13 @@ def _backend(server: MCPServer) -> Backend:
     return MCPBackend(server)
 
 
-def _result_store(loaded: LoadedConfig) -> ResultStore:
+def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:
+    """Return the store of the *gate* that a Python file brings, else one of the settings."""
     from toolexec.run.results import ResultStore
 
+    kept: ResultStore | None = getattr(gate.budget, "store", None) if gate is not None else None
+    if kept is not None:
+        return kept
     block = loaded.settings.results
     return ResultStore(block.max_bytes, keep_seconds=block.keep_seconds, max_kept_bytes=block.max_kept_bytes)
 
@@ -271,7 +280,7 @@ class _GateMaker:
     serving: bool
     terminal: Callable[[], Approver | None] | None
     state: Path
-    results: ResultStore
+    store: Callable[[], ResultStore]
 
     def make(self) -> tuple[Gate | None, AuditLog | None]:
         """Return the gate, None where none is needed, and the log that it writes."""
@@ -373,7 +382,7 @@ class _GateMaker:
             return None
         from toolexec.run.layers.budget import Budget
 
-        return Budget(self.results)
+        return Budget(self.store())
 
     def _place(self, given: str, name: str) -> Path:
         """Return the file that was given, or the one in the state directory, which is made for its owner alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from toolexec.errors import MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.patterns import lazy_pattern
 
 __all__ = ["Parsed", "Place", "UnreadableError", "parse_json", "parse_toml", "parse_yaml"]
 
@@ -50,11 +50,11 @@ class Parsed:
 
 # -- JSON, with comments and trailing commas ------------------------------------------------------------
 
-_JSON_BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+_JSON_BLANK: Final = lazy_pattern(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_NUMBER: Final = lazy_pattern(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _DECODER: Final = JSONDecoder()
-_WORD: Final = re.compile(r"[a-zA-Z]+")
+_WORD: Final = lazy_pattern(r"[a-zA-Z]+")
 
 
 def parse_json(text: str) -> Parsed:
@@ -162,15 +162,17 @@ class _JsonReader:
 
 # -- TOML -----------------------------------------------------------------------------------------------
 
-_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
-_TOML_BLANK: Final = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_KEY: Final = re.compile(r"[ \t]*(?:\"((?:\\.|[^\"\\\n])*)\"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)")
-_STRING: Final = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL)
-_OTHER: Final = re.compile(r"[^\s,\]}#][^,\]}#\n]*")
+_AT_LINE: Final = lazy_pattern(r" \(at line (\d+), column \d+\)$")
+_TOML_BLANK: Final = lazy_pattern(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_KEY: Final = lazy_pattern(r"[ \t]*(?:\"((?:\\.|[^\"\\\n])*)\"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)")
+_STRING: Final = lazy_pattern(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL)
+_OTHER: Final = lazy_pattern(r"[^\s,\]}#][^,\]}#\n]*")
 
 
 def parse_toml(text: str) -> Parsed:
     """Read TOML; raises UnreadableError for what is not TOML, or nests too deeply."""
+    import tomllib
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -283,6 +285,8 @@ class _TomlScanner:
 
 
 def _unquoted(text: str) -> JSONValue:
+    import tomllib
+
     return next(iter(tomllib.loads(f'"{text}" = 0')))
 
 

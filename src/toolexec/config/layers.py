@@ -22,7 +22,6 @@ from toolexec.config.providers import ProviderEntry
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import ToolsetEntry
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.redaction import redactor
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
 
@@ -227,6 +226,8 @@ def _problem(place: Place, error: str, given: Mapping[tuple[str, ...], object]) 
         return f"unknown key {path}; {_meant(place)}"
     if path in BLOCKS:
         return f"{path} must be a table of settings"
+    from toolexec.model.redaction import redactor  # which few programs that start need
+
     key = KEYS[path]
     got = "" if key.secret else f", not {redactor.text(shown(given[tuple(path.split('.'))]))}"
     return f"{path} must be {key.kind.expects}{got}"
