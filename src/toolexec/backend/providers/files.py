@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
-from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["read_definition_file"]
+__all__ = ["merge_settings", "read_definition_file"]
 
 _MAX_BYTES: Final = 4 << 20
 
@@ -36,6 +36,18 @@ def read_definition_file(path: str | Path, where: str) -> JSONDict:
     if not isinstance(found, Mapping):
         raise ConfigurationError(f"{where}: {file} must hold a mapping at its top")
     return dict(found)
+
+
+def merge_settings(where: str, found: JSONObject, given: JSONObject, tables: Collection[str]) -> JSONDict:
+    """Return the settings that were *found* in a file with those *given* beside it, which have precedence; of *tables*
+    each entry has it alone.
+
+    Raises ConfigurationError, which begins with *where*, for a file that names another one.
+    """
+    if "file" in found:
+        raise ConfigurationError(f"{where}: a file cannot name another file")
+    both = {name: {**found[name], **given[name]} for name in tables if name in found and name in given}
+    return {**found, **given, **both}
 
 
 def _parsed(text: str, suffix: str) -> JSONValue:

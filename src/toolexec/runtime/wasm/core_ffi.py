@@ -29,7 +29,7 @@ from wasmtime import (
 )
 from wasmtime import _ffi as _c  # pyright: ignore[reportPrivateUsage]
 
-from toolexec.runtime.wasm.ffi import CallError
+from toolexec.runtime.wasm.ffi import CallError, EpochCallback, c_function, held, on_epoch, released
 from toolexec.runtime.wasm.refused import GuestFaultError
 
 __all__ = [
@@ -59,24 +59,10 @@ _ADDRESS = ctypes.c_size_t
 if _VALUE_BYTES != 16:
     raise ImportError(f"this wasmtime lays out a core value in {_VALUE_BYTES} bytes, not 16; install wasmtime 50")
 
-# Short C functions are called without giving up the GIL: letting go of it costs more than they do.
-_library: Any = _c.dll
-_held = ctypes.PyDLL("wasmtime", handle=_library._handle)  # noqa: SLF001
-_released = ctypes.CDLL("wasmtime", handle=_library._handle)  # noqa: SLF001
-
-
-def _c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
-    function = library[name]  # a new object each time, so the prototypes of wasmtime's own bindings stay as they are
-    function.restype = result
-    function.argtypes = arguments
-    return function
-
-
 _callback_type = ctypes.CFUNCTYPE(_ADDRESS, *[_ADDRESS] * 4)
-_epoch_type = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
 
-_define = _c_function(
-    _held,
+_define = c_function(
+    held,
     "wasmtime_linker_define_func_unchecked",
     _ADDRESS,
     ctypes.c_void_p,
@@ -89,8 +75,8 @@ _define = _c_function(
     ctypes.c_void_p,
     ctypes.c_void_p,
 )
-_call = _c_function(
-    _released,
+_call = c_function(
+    released,
     "wasmtime_func_call_unchecked",
     _ADDRESS,
     ctypes.c_void_p,
@@ -99,22 +85,13 @@ _call = _c_function(
     ctypes.c_size_t,
     ctypes.POINTER(ctypes.POINTER(_c.wasm_trap_t)),
 )
-_new_trap = _c_function(_held, "wasmtime_trap_new", _ADDRESS, ctypes.c_char_p, ctypes.c_size_t)
-_new_error = _c_function(_held, "wasmtime_error_new", _ADDRESS, ctypes.c_char_p)
-_on_epoch = _c_function(
-    _held,
-    "wasmtime_store_epoch_deadline_callback",
-    None,
-    ctypes.c_void_p,
-    _epoch_type,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
+_new_trap = c_function(held, "wasmtime_trap_new", _ADDRESS, ctypes.c_char_p, ctypes.c_size_t)
+_new_error = c_function(held, "wasmtime_error_new", _ADDRESS, ctypes.c_char_p)
+_export = c_function(
+    held, "wasmtime_caller_export_get", ctypes.c_bool, _ADDRESS, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
 )
-_export = _c_function(
-    _held, "wasmtime_caller_export_get", ctypes.c_bool, _ADDRESS, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
-)
-_find = _c_function(
-    _held,
+_find = c_function(
+    held,
     "wasmtime_instance_export_get",
     ctypes.c_bool,
     ctypes.c_void_p,
@@ -123,9 +100,9 @@ _find = _c_function(
     ctypes.c_size_t,
     ctypes.c_void_p,
 )
-_context = _c_function(_held, "wasmtime_caller_context", _ADDRESS, _ADDRESS)
-_memory_address = _c_function(_held, "wasmtime_memory_data", _ADDRESS, _ADDRESS, ctypes.c_void_p)
-_memory_size = _c_function(_held, "wasmtime_memory_data_size", ctypes.c_size_t, _ADDRESS, ctypes.c_void_p)
+_context = c_function(held, "wasmtime_caller_context", _ADDRESS, _ADDRESS)
+_memory_address = c_function(held, "wasmtime_memory_data", _ADDRESS, _ADDRESS, ctypes.c_void_p)
+_memory_size = c_function(held, "wasmtime_memory_data_size", ctypes.c_size_t, _ADDRESS, ctypes.c_void_p)
 _REPORT = b"the host ended the guest"
 
 
@@ -233,10 +210,10 @@ def _value_type(kind: str) -> ValType:
 
 def watch_epochs(store: Store) -> None:
     """Ask the running guest's `check_stopped` whenever the engine's epoch is raised; if that raises, the guest ends."""
-    _on_epoch(store.ptr(), _epoch_callback, None, None)
+    on_epoch(store.ptr(), _epoch_callback, None, None)
 
 
-@_epoch_type
+@EpochCallback
 def _epoch_callback(_of: int, _data: int, delta: Any, kind: int) -> int:
     try:
         _thread.guest.check_stopped()

@@ -24,8 +24,10 @@ from toolexec.runtime.wasm.refused import GuestFaultError
 __all__ = [
     "VALUE_BYTES",
     "CallError",
+    "EpochCallback",
     "HostCallback",
     "StringFunction",
+    "c_function",
     "compile_quickly",
     "configure",
     "current_guest",
@@ -35,6 +37,9 @@ __all__ = [
     "define_resource",
     "delete_value",
     "has_slots",
+    "held",
+    "on_epoch",
+    "released",
     "use_slots",
     "watch_epochs",
 ]
@@ -56,11 +61,12 @@ if VALUE_BYTES != 32:
 
 # Short C functions are called without giving up the GIL: letting go of it costs more than they do.
 _library = cast("ctypes.CDLL", _c.dll)
-_held = ctypes.PyDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-_released = ctypes.CDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+held = ctypes.PyDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+released = ctypes.CDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
-def _c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+def c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    """Return a function of wasmtime's by its name, with the types of its result and its arguments."""
     function = library[name]  # a new object each time, so the prototypes of wasmtime's own bindings stay as they are
     function.restype = result
     function.argtypes = arguments
@@ -69,29 +75,29 @@ def _c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -
 
 _callback_type = ctypes.CFUNCTYPE(_ADDRESS, *[_ADDRESS] * 7)
 _destructor_type = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.c_uint32)
-_epoch_type = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
+EpochCallback = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
 
-_new_vector = _c_function(_held, "wasm_byte_vec_new", None, _ADDRESS, ctypes.c_size_t, ctypes.c_char_p)
-_new_list = _c_function(_held, "wasmtime_component_vallist_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
-_new_record = _c_function(_held, "wasmtime_component_valrecord_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
-_new_flags = _c_function(_held, "wasmtime_component_valflags_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
-_new_boxed = _c_function(_held, "wasmtime_component_val_new", _ADDRESS, ctypes.c_char_p)
-_delete = _c_function(_held, "wasmtime_component_val_delete", None, ctypes.c_void_p)
-_new_error = _c_function(_held, "wasmtime_error_new", _ADDRESS, ctypes.c_char_p)
-_delete_error = _c_function(_held, "wasmtime_error_delete", None, _ADDRESS)
-_new_handle = _c_function(
-    _held, "wasmtime_component_resource_host_new", _ADDRESS, ctypes.c_bool, ctypes.c_uint32, ctypes.c_uint32
+_new_vector = c_function(held, "wasm_byte_vec_new", None, _ADDRESS, ctypes.c_size_t, ctypes.c_char_p)
+_new_list = c_function(held, "wasmtime_component_vallist_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
+_new_record = c_function(held, "wasmtime_component_valrecord_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
+_new_flags = c_function(held, "wasmtime_component_valflags_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
+_new_boxed = c_function(held, "wasmtime_component_val_new", _ADDRESS, ctypes.c_char_p)
+_delete = c_function(held, "wasmtime_component_val_delete", None, ctypes.c_void_p)
+_new_error = c_function(held, "wasmtime_error_new", _ADDRESS, ctypes.c_char_p)
+_delete_error = c_function(held, "wasmtime_error_delete", None, _ADDRESS)
+_new_handle = c_function(
+    held, "wasmtime_component_resource_host_new", _ADDRESS, ctypes.c_bool, ctypes.c_uint32, ctypes.c_uint32
 )
-_delete_handle = _c_function(_held, "wasmtime_component_resource_host_delete", None, _ADDRESS)
-_handle_number = _c_function(_held, "wasmtime_component_resource_host_rep", ctypes.c_uint32, _ADDRESS)
-_to_any = _c_function(
-    _held, "wasmtime_component_resource_host_to_any", _ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(_ADDRESS)
+_delete_handle = c_function(held, "wasmtime_component_resource_host_delete", None, _ADDRESS)
+_handle_number = c_function(held, "wasmtime_component_resource_host_rep", ctypes.c_uint32, _ADDRESS)
+_to_any = c_function(
+    held, "wasmtime_component_resource_host_to_any", _ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(_ADDRESS)
 )
-_to_host = _c_function(
-    _held, "wasmtime_component_resource_any_to_host", _ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(_ADDRESS)
+_to_host = c_function(
+    held, "wasmtime_component_resource_any_to_host", _ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(_ADDRESS)
 )
-_add_function = _c_function(
-    _held,
+_add_function = c_function(
+    held,
     "wasmtime_component_linker_instance_add_func",
     _ADDRESS,
     ctypes.c_void_p,
@@ -101,8 +107,8 @@ _add_function = _c_function(
     ctypes.c_void_p,
     ctypes.c_void_p,
 )
-_add_resource = _c_function(
-    _held,
+_add_resource = c_function(
+    held,
     "wasmtime_component_linker_instance_add_resource",
     _ADDRESS,
     ctypes.c_void_p,
@@ -113,25 +119,25 @@ _add_resource = _c_function(
     ctypes.c_void_p,
     ctypes.c_void_p,
 )
-_on_epoch = _c_function(
-    _held,
+on_epoch = c_function(
+    held,
     "wasmtime_store_epoch_deadline_callback",
     None,
     ctypes.c_void_p,
-    _epoch_type,
+    EpochCallback,
     ctypes.c_void_p,
     ctypes.c_void_p,
 )
-_set_concurrency = _c_function(_held, "wasmtime_config_concurrency_support_set", None, ctypes.c_void_p, ctypes.c_bool)
-_set_registers = _c_function(
-    _held, "wasmtime_config_cranelift_regalloc_algorithm_set", None, ctypes.c_void_p, ctypes.c_uint8
+_set_concurrency = c_function(held, "wasmtime_config_concurrency_support_set", None, ctypes.c_void_p, ctypes.c_bool)
+_set_registers = c_function(
+    held, "wasmtime_config_cranelift_regalloc_algorithm_set", None, ctypes.c_void_p, ctypes.c_uint8
 )
 _SINGLE_PASS = 1
-_set_target = _c_function(_held, "wasmtime_config_target_set", _ADDRESS, ctypes.c_void_p, ctypes.c_char_p)
-_enable = _c_function(_held, "wasmtime_config_cranelift_flag_enable", None, ctypes.c_void_p, ctypes.c_char_p)
-_set_async_stack = _c_function(_held, "wasmtime_config_async_stack_size_set", None, ctypes.c_void_p, ctypes.c_uint64)
-_call = _c_function(
-    _released,
+_set_target = c_function(held, "wasmtime_config_target_set", _ADDRESS, ctypes.c_void_p, ctypes.c_char_p)
+_enable = c_function(held, "wasmtime_config_cranelift_flag_enable", None, ctypes.c_void_p, ctypes.c_char_p)
+_set_async_stack = c_function(held, "wasmtime_config_async_stack_size_set", None, ctypes.c_void_p, ctypes.c_uint64)
+_call = c_function(
+    released,
     "wasmtime_component_func_call",
     _ADDRESS,
     ctypes.c_void_p,
@@ -141,7 +147,7 @@ _call = _c_function(
     ctypes.c_void_p,
     ctypes.c_size_t,
 )
-_post_return = _c_function(_released, "wasmtime_component_func_post_return", _ADDRESS, ctypes.c_void_p, ctypes.c_void_p)
+_post_return = c_function(released, "wasmtime_component_func_post_return", _ADDRESS, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Thread(threading.local):
@@ -333,10 +339,10 @@ def define_resource(
 
 def watch_epochs(store: Store) -> None:
     """Ask the running guest's `check_stopped` whenever the engine's epoch is raised; if that raises, the guest ends."""
-    _on_epoch(store.ptr(), _epoch_callback, None, None)
+    on_epoch(store.ptr(), _epoch_callback, None, None)
 
 
-@_epoch_type
+@EpochCallback
 def _epoch_callback(_context: int, _data: int, delta: Any, kind: int) -> int:
     try:
         current_guest().check_stopped()

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, TypedDict, cast
 
 from toolexec.backend.providers.command.sandbox import SandboxRules
 from toolexec.backend.providers.command.template import ALL, Argv, Text, parse_text
-from toolexec.backend.providers.files import read_definition_file
+from toolexec.backend.providers.files import merge_settings, read_definition_file
 from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
@@ -277,7 +277,10 @@ class CommandProvider:
         check_settings(where, CommandSettings, settings)
         parts = dict(settings)
         if file := parts.pop("file", ""):
-            parts = _merged(where, read_definition_file(file, where), parts, Path(file).parent)
+            found = read_definition_file(file, where)
+            check_settings(f"{where}: its file", CommandSettings, found)
+            found["cwd"] = Path(file).parent / found.get("cwd", "")
+            parts = merge_settings(where, found, parts, ("tools", "env"))
         tools = parts.pop("tools", {})
         return cls(name=name, tools=[_tool(key, tool) for key, tool in tools.items()], secrets=secrets, **parts)
 
@@ -298,20 +301,6 @@ class CommandProvider:
 
     def __repr__(self) -> str:
         return f"CommandProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
-
-
-def _merged(where: str, found: JSONObject, given: JSONObject, base: Path) -> JSONDict:
-    """The settings of a file with what is given beside it, which has precedence."""
-    check_settings(f"{where}: its file", CommandSettings, found)
-    if "file" in found:
-        raise ConfigurationError(f"{where}: a file cannot name another file")
-    parts = dict(found)
-    parts["cwd"] = base / parts.get("cwd", "")
-    merged = {**parts, **given}
-    for name in ("tools", "env"):
-        if name in parts and name in given:
-            merged[name] = {**parts[name], **given[name]}
-    return merged
 
 
 def _tool(name: str, settings: CommandTool | JSONObject) -> CommandTool:

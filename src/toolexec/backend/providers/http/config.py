@@ -12,7 +12,7 @@ from typing import Final, TypedDict, cast
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
-from toolexec.backend.providers.files import read_definition_file
+from toolexec.backend.providers.files import merge_settings, read_definition_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
 from toolexec.backend.providers.source import check_header
 from toolexec.backend.secrets import SecretResolver, has_reference
@@ -260,7 +260,9 @@ class HTTPProvider:
         check_settings(where, _AllSettings, settings)
         parts = dict(settings)
         if file := parts.pop("file", ""):
-            parts = _merged(where, read_definition_file(file, where), parts)
+            found = read_definition_file(file, where)
+            check_settings(f"{where}: its file", _AllSettings, found)
+            parts = merge_settings(where, found, parts, ("tools", "headers", "query"))
         tools = parts.pop("tools", {})
         return cls(name=name, tools=[_tool(key, tool) for key, tool in tools.items()], secrets=secrets, **parts)
 
@@ -278,18 +280,6 @@ def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
     if "header" in auth:
         return {auth["header"]: auth["value"]}, {}
     return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
-
-
-def _merged(where: str, found: JSONObject, given: JSONObject) -> JSONDict:
-    """Return the settings of a file with what is given beside it, which has precedence."""
-    check_settings(f"{where}: its file", _AllSettings, found)
-    if "file" in found:
-        raise ConfigurationError(f"{where}: a file cannot name another file")
-    merged = {**found, **given}
-    for name in ("tools", "headers", "query"):
-        if name in found and name in given:
-            merged[name] = {**found[name], **given[name]}
-    return merged
 
 
 def _tool(name: str, settings: HTTPTool | JSONObject) -> HTTPTool:
