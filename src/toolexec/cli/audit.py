@@ -7,18 +7,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from toolexec.cli.session import Session
+    from toolexec.model.json_value import JSONDict
 
 __all__ = ["audit", "audit_file"]
 
@@ -146,7 +146,7 @@ def _key(file: Path | None) -> bytes | None:
         raise ConfigurationError(f"the key file cannot be read: {error}") from error
 
 
-Wanted = Callable[[JSONDict], bool]
+Wanted: TypeAlias = "Callable[[JSONDict], bool]"
 
 
 def _filter(tool: str, caller: str, outcome: str) -> Wanted:

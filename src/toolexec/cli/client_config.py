@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from toolexec.cli.options import Config
-from toolexec.model.json_value import JSONDict
+
+if TYPE_CHECKING:
+    from toolexec.model.json_value import JSONDict
 
 __all__ = ["client_config", "snippet"]
 

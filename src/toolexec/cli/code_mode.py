@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
-from toolexec.model.json_value import JSONDict, JSONObject
 
 if TYPE_CHECKING:
     from toolexec.cli.code_input import CodeOptions
+    from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["code", "doctor", "sandbox"]
 

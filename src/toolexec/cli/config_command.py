@@ -10,7 +10,6 @@ import typer
 
 from toolexec.cli.options import AsJson, Config
 from toolexec.cli.serve import Set
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
+    from toolexec.model.json_value import JSONDict
 
 __all__ = ["config"]
 

@@ -13,13 +13,13 @@ import typer
 
 from toolexec.cli.options import AsJson, perform_command
 from toolexec.errors.hints import did_you_mean
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from toolexec.cli.building import BuildView
     from toolexec.cli.session import Session
+    from toolexec.model.json_value import JSONDict
     from toolexec.runtime.images.store import ImageStore, StoredImage
 
 __all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]

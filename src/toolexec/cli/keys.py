@@ -12,9 +12,9 @@ from rich.text import Text
 from toolexec.cli.exit_codes import USAGE
 from toolexec.cli.options import AsJson
 from toolexec.cli.terminal import Screen, clean
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
+    from toolexec.model.json_value import JSONDict
     from toolexec.server.auth.settings import ApiKey
 
 __all__ = ["keys"]

@@ -20,12 +20,12 @@ import typer
 from toolexec.cli.exit_codes import INTERRUPTED, NOT_RUN, OK, TERMINATED, exit_code
 from toolexec.cli.options import Config
 from toolexec.errors import ConfigurationError, ToolExecError
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.build import Built
     from toolexec.config.loaded import LoadedConfig
+    from toolexec.model.json_value import JSONDict
 
 __all__ = ["FLAGS", "Set", "load_for_serving", "serve"]
 

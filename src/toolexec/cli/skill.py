@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolexec.cli.options import AsJson, Config, perform_command
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
+    from toolexec.model.json_value import JSONDict
     from toolexec.workflow.plan import PlannedCall
     from toolexec.workflow.skill import Skill
 

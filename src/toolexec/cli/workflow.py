@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
-from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from toolexec.cli.session import Session
     from toolexec.code.types import CodeEvent, CodeResult, EventCallback
+    from toolexec.model.json_value import JSONDict
     from toolexec.run.types import OnError as OnErrorChoice
     from toolexec.workflow.findings import Finding
 
