@@ -76,6 +76,7 @@ PROGRAMS = (
     Program(name="worker", module="worker"),
     Program(name="code", module="code", rounds=3),
     Program(name="workflow-runs", module="workflow_runs", rounds=3),
+    Program(name="durable", module="durable", rounds=2),
     Program(name="code-start", module="code_start", rounds=1),
     Program(name="starting", module="starting", rounds=1),
     Program(name="code-monty", module="peer_monty_code", rounds=3, peer="pydantic-monty"),

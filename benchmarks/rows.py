@@ -65,6 +65,7 @@ NAMES = {
     "peers.toolplane_call": "toolplane on Monty, a call",
     "peers.smolagents_one_call": "smolagents, in process without a sandbox",
     "peers.smolagents_call": "smolagents, a call",
+    "durable.floor": "bare sqlite3, an insert and an update",
     "code.interpreter": "an interpreter that does nothing",
     "starting.interpreter": "an interpreter that does nothing",
     "starting.libraries": "typer, rich and pydantic alone",
@@ -245,6 +246,20 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row(key="workflow.parallel_100_waits", what="100 branches with a tool that waits 50 ms", bar=0.15),
         Row(key="workflow.loop_memory", what="memory after a loop of 5 million steps", unit="MiB", bar=1),
         Row(key="workflow.overshoot_loop", what="how long after its deadline such a loop is over", bar=0.05),
+    ),
+    "Durable runs (the journal in an SQLite file)": (
+        Row(
+            key="durable.call_batch",
+            what="a call in the journal, begun and ended, synced with others",
+            bar=200 * _US,
+            beside=("durable.floor",),
+        ),
+        Row(key="durable.call_each", what="the same, each record on the disk before it counts"),
+        Row(key="durable.call_added", what="what being durable adds to a call of a workflow"),
+        Row(key="durable.read", what="reading the journal of a run with 1,000 calls"),
+        Row(key="durable.replay", what="a workflow of 1,000 calls again, from its journal alone", bar=0.2),
+        Row(key="durable.list", what="listing 10,000 open runs", bar=50 * _MS),
+        Row(key="durable.list_page", what="listing the latest 100 of them"),
     ),
     "Code: how long after its deadline a run is over": (
         Row(key="code.overshoot_loop", what="a tight loop", bar=0.05),
