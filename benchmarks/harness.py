@@ -85,9 +85,11 @@ PROGRAMS = (
     Program(name="code-toolplane", module="peer_toolplane_code", rounds=3, peer="toolplane"),
     Program(name="mcp-calls", module="mcp_calls"),
     Program(name="http-calls", module="http_calls", rounds=3),
+    Program(name="grpc-calls", module="grpc_calls", rounds=3),
     Program(name="openapi", module="openapi", rounds=1),
     Program(name="openapi-fastmcp", module="peer_fastmcp_openapi", rounds=1, peer="fastmcp", quick=False),
     Program(name="gate", module="gate_cost", rounds=3),
+    Program(name="resilience-cost", module="resilience_cost", rounds=3),
     Program(name="workflow", module="workflow", rounds=3),
     Program(name="serve", module="serve_stdio", rounds=3),
     Program(name="serve-start", module="serve_start", rounds=1),
@@ -181,8 +183,9 @@ def run_program(program: Program, peers: Peers | None, *, quick: bool) -> dict[s
 
 
 def select(names: Iterable[str]) -> list[Program]:
-    """The programs with these names; raises ValueError for a name that none has."""
+    """The programs with these names, where `_` is as good as `-`; raises ValueError for a name that none has."""
     known = {program.name: program for program in PROGRAMS}
+    names = [name.replace("_", "-") for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"no program is called {', '.join(unknown)}; there are {', '.join(known)}")

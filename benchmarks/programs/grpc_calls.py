@@ -1,28 +1,28 @@
-"""A unary call of a gRPC server in another process: the bare stubs, the source alone, and a whole `Exec`.
+"""A unary call of a gRPC server in another process: the bare stubs and a whole `Exec`.
 
-    python -m benchmarks.programs.grpc_calls [calls]
-
-Rounds take turns, so that whatever else the machine does falls on all of them alike. Prints JSON, in microseconds.
+Batches take turns, so that whatever else the machine does falls on all of them alike.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import statistics
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Awaitable, Callable
 from concurrent import futures
+from pathlib import Path
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from benchmarks.meter import Meter, run_program
 from toolexec import Exec
 
-_ROUNDS = 15
+_AT_ONCE = 1000
 _PATH = "/bench.Users/Get"
 
 
@@ -62,21 +62,22 @@ def _serve() -> None:
     server.stop(None)
 
 
-async def _timed(one: Callable[[], Awaitable[Any]], calls: int) -> float:
-    begun = time.perf_counter()
-    for _ in range(calls):
-        await one()
-    return (time.perf_counter() - begun) / calls * 1e6
+async def batch(call: Callable[[], Awaitable[Any]], count: int) -> float:
+    """The seconds of a call, as the mean of *count*."""
+    begun = perf_counter()
+    for _ in range(count):
+        await call()
+    return (perf_counter() - begun) / count
 
 
-async def _measure(target: str, calls: int, descriptors: str) -> dict[str, float]:
+async def compare(meter: Meter, target: str, descriptors: str) -> None:
+    """Make the same call by the stubs and by a tool; each side has a connection of its own."""
     user = _message()
     args = {"id": 7, "name": "Ada Lovelace", "email": "ada@example.com", "active": True, "tags": ["a", "b", "c"]}
     message = user(**args)
     codec = {"request_serializer": user.SerializeToString, "response_deserializer": user.FromString}
     blocking = grpc.insecure_channel(target)
     blocking_stub = blocking.unary_unary(_PATH, **codec)
-    taken: dict[str, list[float]] = {}
     async with grpc.aio.insecure_channel(target) as channel, Exec() as ex:
         stub = channel.unary_unary(_PATH, **codec)
         await ex.add_grpc("bench", target, descriptors=descriptors)
@@ -91,35 +92,26 @@ async def _measure(target: str, calls: int, descriptors: str) -> dict[str, float
             return (await ex.run_tool("bench:Users.Get", args)).raise_for_error()
 
         assert (await tool()).value == args
-        ways = {"asyncio stub": bare, "blocking stub": direct, "Exec.run_tool": tool}
-        for round_ in range(_ROUNDS + 1):
+        ways = {"grpc.bare": bare, "grpc.blocking": direct, "grpc.call": tool}
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(10 if meter.quick else 60):
             for name, one in ways.items():
-                figure = await _timed(one, calls)
-                if round_:  # the first warms up
-                    taken.setdefault(name, []).append(figure)
-        begun = time.perf_counter()
-        await asyncio.gather(*(tool() for _ in range(1000)))
-        many = (time.perf_counter() - begun) / 1000 * 1e6
-        begun = time.perf_counter()
-        await asyncio.gather(*(bare() for _ in range(1000)))
-        many_bare = (time.perf_counter() - begun) / 1000 * 1e6
+                figure = await batch(one, 20)
+                if number:  # the first warms up
+                    taken[name].append(figure)
+        for name, figures in taken.items():
+            meter.record(name, *figures)
+        pairs = zip(taken["grpc.call"], taken["grpc.bare"], strict=True)
+        meter.record("grpc.ratio", median(ours / theirs for ours, theirs in pairs))
+        begun = perf_counter()
+        results = await asyncio.gather(*(ex.run_tool("bench:Users.Get", args) for _ in range(_AT_ONCE)))
+        meter.record("grpc.at_once", perf_counter() - begun)
+        meter.record("grpc.errors", sum(not result.ok for result in results))
     blocking.close()
-    found = {name: round(statistics.median(figures), 1) for name, figures in taken.items()}
-    pairs = zip(taken["Exec.run_tool"], taken["asyncio stub"], strict=True)
-    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
-    many_found = {"1000 at once, asyncio stub": round(many_bare, 1), "1000 at once, Exec.run_tool": round(many, 1)}
-    return {**found, "ratio to the asyncio stub": round(ratio, 3), **many_found}
 
 
-def main() -> None:
-    """Start the server, measure, and print."""
-    if sys.argv[1:] == ["serve"]:
-        _serve()
-        return
-    import tempfile
-    from pathlib import Path
-
-    calls = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+async def main(meter: Meter) -> None:
+    """Start the server and measure."""
     command = [sys.executable, "-m", "benchmarks.programs.grpc_calls", "serve"]
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -128,11 +120,15 @@ def main() -> None:
         file = Path(directory) / "bench.binpb"
         file.write_bytes(descriptor_pb2.FileDescriptorSet(file=[_describe()]).SerializeToString())
         assert server.stdout is not None
-        target = f"127.0.0.1:{server.stdout.readline().strip()}"
-        print(json.dumps(asyncio.run(_measure(target, calls, str(file))), indent=2))
         assert server.stdin is not None
-        server.stdin.close()
+        try:
+            await compare(meter, f"127.0.0.1:{server.stdout.readline().strip()}", str(file))
+        finally:
+            server.stdin.close()
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["serve"]:
+        _serve()
+    else:
+        run_program(main)
