@@ -6,6 +6,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from toolexec.backend.base import Backend
     from toolexec.backend.mcp import MCPServer
     from toolexec.discovery.catalogue import SQLiteCatalogue
-    from toolexec.discovery.index import Index
     from toolexec.discovery.stored import StoredIndex
     from toolexec.discovery.toolset import Toolset
     from toolexec.exec import Exec
@@ -131,32 +131,35 @@ def build(
             loaded=loaded, serving=serving, terminal=terminal, state=state or state_directory(), store=store
         )
         gate, audit = maker.make()
-    catalogue: SQLiteCatalogue | None = None
-    try:
-        index: Index | None = None
-        if (kept := _kept_tools(loaded, python.place)) is not None:
-            catalogue, index = kept
+    with ExitStack() as opened:
+        if audit is not None:
+            opened.callback(audit.close)
+        kept = _kept_tools(loaded, python.place)
+        catalogue, index = kept if kept is not None else (None, None)
+        if catalogue is not None:
+            opened.callback(catalogue.close)
+        options = Options(toolset=toolset, index=index)
         ex = (
-            Exec(parts.exec_options(loaded, Options(toolset=toolset, index=index)), gate=gate, trace=trace)
+            Exec(parts.exec_options(loaded, options), gate=gate, trace=trace)
             if own is None
             else _with(own, loaded, gate, trace, toolset)
         )
-        python.add_to(ex)
-        for server in loaded.servers:
-            located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
-        for provider in loaded.providers.values():
-            located(provider.origin, ex.add_backends, provider.backend())
-        for path in _skills(loaded.skills):
-            located(path, ex.add_skill, path)
-    except BaseException:
-        if audit is not None:
-            audit.close()
-        if catalogue is not None:
-            catalogue.close()
-        raise
+        _fill(ex, loaded, python)
+        opened.pop_all()
     if audit is not None:
         weakref.finalize(ex, audit.close)
     return Built(ex=ex, loaded=loaded, store=store, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+
+
+def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:
+    """Add all tools, servers, providers and skills; what cannot be added is an error at its place."""
+    python.add_to(ex)
+    for server in loaded.servers:
+        located(loaded.server_origins[server.name], ex.add_backends, _backend(server))
+    for provider in loaded.providers.values():
+        located(provider.origin, ex.add_backends, provider.backend())
+    for path in _skills(loaded.skills):
+        located(path, ex.add_skill, path)
 
 
 def _skills(names: Sequence[str]) -> Iterator[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolexec.errors import ConfigurationError
+from toolexec.process.database import open_database, use_wal
 
 __all__ = ["CacheStore", "MemoryCache", "SQLiteCache"]
 
@@ -105,13 +105,9 @@ class SQLiteCache:
         self._puts = 0
         self._database: sqlite3.Connection | None = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            database = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
-            self._database = database
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=NORMAL")
-            database.executescript(_SCHEMA)
+            self._database = open_database(self.path)
+            use_wal(self._database, sync=False)
+            self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise ConfigurationError(f"the cache {self.path} cannot be used: {error}") from error

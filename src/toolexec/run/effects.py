@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolexec.errors import AuditError
 from toolexec.model.origin import new_run_id
+from toolexec.process.database import open_database, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 
 __all__ = ["Effect", "EffectLedger", "EffectState", "new_effect"]
@@ -93,13 +94,9 @@ class EffectLedger:
         self._written = 0
         self._database: sqlite3.Connection | None = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            database = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
-            self._database = database
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
-            database.executescript(_SCHEMA)
+            self._database = open_database(self.path)
+            use_wal(self._database, sync=sync)
+            self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise self._cannot(error) from error

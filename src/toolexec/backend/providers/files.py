@@ -6,14 +6,17 @@ import json
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.model.settings import check_settings
 
-__all__ = ["merge_settings", "read_definition_file"]
+__all__ = ["check_provider", "read_definition_file", "read_tools", "with_file"]
 
+T = TypeVar("T")
+_NOTHING: Final[Mapping[str, str]] = {}
 _MAX_BYTES: Final = 4 << 20
 
 
@@ -38,18 +41,6 @@ def read_definition_file(path: str | Path, where: str) -> JSONDict:
     return dict(found)
 
 
-def merge_settings(where: str, found: JSONObject, given: JSONObject, tables: Collection[str]) -> JSONDict:
-    """Return the settings that were *found* in a file with those *given* beside it, which have precedence; of *tables*
-    each entry has it alone.
-
-    Raises ConfigurationError, which begins with *where*, for a file that names another one.
-    """
-    if "file" in found:
-        raise ConfigurationError(f"{where}: a file cannot name another file")
-    both = {name: {**found[name], **given[name]} for name in tables if name in found and name in given}
-    return {**found, **given, **both}
-
-
 def _parsed(text: str, suffix: str) -> JSONValue:
     if suffix == ".toml":
         return tomllib.loads(text)
@@ -61,3 +52,50 @@ def _parsed(text: str, suffix: str) -> JSONValue:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def check_provider(where: str, settings_type: type, settings: JSONObject) -> None:
+    """Raise ConfigurationError for settings of a provider with `tools` that do not fit their type."""
+    tools = settings.get("tools", {})
+    if not isinstance(tools, Mapping):
+        raise ConfigurationError(
+            f"{where}: tools must map the name of each tool to its settings, {{name: {{...}}}}, not be a "
+            f"{type(tools).__name__}",
+            details={"setting": "tools"},
+        )
+    check_settings(where, settings_type, settings)
+
+
+def with_file(where: str, settings_type: type, given: JSONObject, tables: Collection[str]) -> JSONDict:
+    """Return settings with those of the `file` that they name, over which they have precedence, also entry by entry in
+    *tables*. Raises ConfigurationError and MissingExtraError."""
+    check_provider(where, settings_type, given)
+    own = dict(given)
+    file = own.pop("file", "")
+    if not file:
+        return own
+    found = read_definition_file(file, where)
+    check_provider(f"{where}: its file", settings_type, found)
+    if "file" in found:
+        raise ConfigurationError(f"{where}: a file cannot name another file")
+    both = {name: {**found[name], **own[name]} for name in tables if name in found and name in own}
+    return {**found, **own, **both}
+
+
+def read_tools(
+    what: str, tools: JSONObject, made: type[T], settings_type: type, needs: Mapping[str, str] = _NOTHING
+) -> list[T]:
+    """Return the tools of a provider: *tools* maps names to instances of *made*, or to settings for it, among which are
+    those that it *needs*, each with what it is. Messages call each *what*. Raises ConfigurationError."""
+    found: list[T] = []
+    for name, settings in tools.items():
+        if isinstance(settings, made):
+            found.append(settings)
+            continue
+        if not isinstance(settings, Mapping):
+            raise ConfigurationError(f"{what} {name}: its settings must be a mapping, not a {type(settings).__name__}")
+        check_settings(f"{what} {name}", settings_type, settings)
+        if lacking := [each for each in needs if each not in settings]:
+            raise ConfigurationError(f"{what} {name}: it needs {lacking[0]}, {needs[lacking[0]]}")
+        found.append(made(**{"name": name, **settings}))
+    return found

@@ -11,13 +11,13 @@ from typing import Final, Literal, TypeAlias, TypedDict, cast
 
 from toolexec.backend.providers.command.sandbox import SandboxRules
 from toolexec.backend.providers.command.template import ALL, Argv, Text, parse_text
-from toolexec.backend.providers.files import merge_settings, read_definition_file
+from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.secrets import SecretResolver, has_reference
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.settings import check_settings, checked
+from toolexec.model.settings import checked
 
 __all__ = ["CommandProvider", "CommandSettings", "CommandTool", "CommandToolSettings", "Output"]
 
@@ -26,6 +26,7 @@ _INHERITED: Final = ("PATH", "HOME", "LANG")
 _MAX_OUTPUT: Final = 4 << 20
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OUTCOMES: Final = ("ok", "empty")
+_NEEDED: Final = {"argv": "the program and its arguments as a list"}
 
 
 class CommandToolSettings(TypedDict, total=False):
@@ -273,16 +274,11 @@ class CommandProvider:
 
         Raises ConfigurationError, also for a file that cannot be read, and MissingExtraError for YAML without PyYAML.
         """
-        where = f"provider {name}"
-        check_settings(where, CommandSettings, settings)
-        parts = dict(settings)
-        if file := parts.pop("file", ""):
-            found = read_definition_file(file, where)
-            check_settings(f"{where}: its file", CommandSettings, found)
-            found["cwd"] = Path(file).parent / found.get("cwd", "")
-            parts = merge_settings(where, found, parts, ("tools", "env"))
-        tools = parts.pop("tools", {})
-        return cls(name=name, tools=[_tool(key, tool) for key, tool in tools.items()], secrets=secrets, **parts)
+        parts = with_file(f"provider {name}", CommandSettings, settings, ("tools", "env"))
+        if (file := settings.get("file")) and "cwd" not in settings:
+            parts["cwd"] = Path(file).parent / parts.get("cwd", "")
+        tools = read_tools("command tool", parts.pop("tools", {}), CommandTool, CommandToolSettings, _NEEDED)
+        return cls(name=name, tools=tools, secrets=secrets, **parts)
 
     def environment(self, tool: CommandTool, resolved: Mapping[str, str]) -> dict[str, str]:
         """Return what *tool* gets as its environment; *resolved* is `env` of this and the tool, filled in."""
@@ -301,17 +297,6 @@ class CommandProvider:
 
     def __repr__(self) -> str:
         return f"CommandProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
-
-
-def _tool(name: str, settings: CommandTool | JSONObject) -> CommandTool:
-    if isinstance(settings, CommandTool):
-        return settings
-    if not isinstance(settings, Mapping):
-        raise ConfigurationError(f"command tool {name}: its settings must be a mapping")
-    check_settings(f"command tool {name}", CommandToolSettings, settings)
-    if "argv" not in settings:
-        raise ConfigurationError(f"command tool {name}: it needs argv, the program and its arguments as a list")
-    return CommandTool(name=name, **settings)
 
 
 def _check_environment(where: str, env: Mapping[str, str], inherit: Collection[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Final, TypedDict, cast
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 
-from toolexec.backend.providers.files import merge_settings, read_definition_file
+from toolexec.backend.providers.files import read_tools, with_file
 from toolexec.backend.providers.http.template import PathTemplate, placeholders
 from toolexec.backend.providers.source import check_header
 from toolexec.backend.secrets import SecretResolver, has_reference
@@ -20,7 +20,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
-from toolexec.model.settings import check_settings, checked
+from toolexec.model.settings import checked
 
 __all__ = ["AUTH_FORMS", "HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "auth_parts"]
 
@@ -256,15 +256,9 @@ class HTTPProvider:
 
         Raises ConfigurationError, also for a file that cannot be read, and MissingExtraError for YAML without PyYAML.
         """
-        where = f"provider {name}"
-        check_settings(where, _AllSettings, settings)
-        parts = dict(settings)
-        if file := parts.pop("file", ""):
-            found = read_definition_file(file, where)
-            check_settings(f"{where}: its file", _AllSettings, found)
-            parts = merge_settings(where, found, parts, ("tools", "headers", "query"))
-        tools = parts.pop("tools", {})
-        return cls(name=name, tools=[_tool(key, tool) for key, tool in tools.items()], secrets=secrets, **parts)
+        parts = with_file(f"provider {name}", _AllSettings, settings, ("tools", "headers", "query"))
+        tools = read_tools("HTTP tool", parts.pop("tools", {}), HTTPTool, HTTPToolSettings)
+        return cls(name=name, tools=tools, secrets=secrets, **parts)
 
     def __repr__(self) -> str:
         return f"HTTPProvider(name={self.name!r}, tools={[tool.name for tool in self.tools]!r})"
@@ -280,12 +274,3 @@ def auth_parts(auth: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
     if "header" in auth:
         return {auth["header"]: auth["value"]}, {}
     return ({}, {auth["query"]: auth["value"]}) if "query" in auth else ({}, {})
-
-
-def _tool(name: str, settings: HTTPTool | JSONObject) -> HTTPTool:
-    if isinstance(settings, HTTPTool):
-        return settings
-    if not isinstance(settings, Mapping):
-        raise ConfigurationError(f"HTTP tool {name}: its settings must be a mapping")
-    check_settings(f"HTTP tool {name}", HTTPToolSettings, settings)
-    return HTTPTool(name=name, **settings)
