@@ -32,6 +32,7 @@ WORKING = [
     ["export", "-f", "openai", "-c", "app.py"],
     ["stubs", "-c", "app.py"],
     ["bench", "-c", "app.py"],
+    ["runs", "list", "-c", "app.py"],
     ["trust", "list", "-c", "app.py"],
     ["config", "show", "-c", "app.py"],
     ["config", "show", "-c", "mcp.json"],

@@ -65,6 +65,7 @@ REAL: list[tuple[str, str, int, str]] = [
     ("bare", "client-config claude -c app.py", 0, "mcpServers"),
     ("bare", "keys new ann", 0, "sha256"),
     ("bare", "audit verify", 2, "there is no audit log"),
+    ("bare", "runs list -c app.py", 0, "there are no such runs"),
     ("bare", "trust list -c app.py", 0, "no tools of servers"),
     ("bare", "bench -c app.py", 0, "--expose direct"),
     ("mcp", "list -c mcp.json", 0, "time:convert_time"),

@@ -31,7 +31,7 @@ from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from toolexec.cli.exit_codes import BROKEN_PIPE, TABLE, USAGE, give_up_stdout
-from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
+from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -49,6 +49,7 @@ _ELSEWHERE: Final = {
     "image": ("image", "image", None),
     "workflow": ("workflow", "workflow", None),
     "skill": ("skill", "skill", None),
+    "runs": ("runs", "runs", None),
     "doctor": ("code_mode", "doctor", None),
     "serve": ("serve", "serve", _SERVER),
     "init": ("init", "init", _SERVER),
@@ -199,6 +200,7 @@ def chain(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or TOML; - for stdin.", show_default=False)],
     on_error: OnError = "stop",
     dry_run: DryRun = False,
+    durable: Durable = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -209,7 +211,8 @@ def chain(
     """
     from toolexec.cli import running
 
-    perform_command(context, lambda s: running.chain(s, file, on_error, dry_run=dry_run), config, as_json)
+    how: dict[str, Any] = {"on_error": on_error, "dry_run": dry_run, "durable": durable}
+    perform_command(context, lambda s: running.chain(s, file, **how), config, as_json)
 
 
 @_base.command("list")

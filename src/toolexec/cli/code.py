@@ -17,7 +17,7 @@ from toolexec.cli.terminal import Screen, one_line
 from toolexec.errors import CodeExecutionError, ConfigurationError, LimitExceededError, SandboxError
 
 if TYPE_CHECKING:
-    from toolexec.code.types import CodeResult
+    from toolexec.code.types import CodeEvent, CodeResult
     from toolexec.exec.code import CodeSettings
 
 __all__ = ["run"]
@@ -41,7 +41,9 @@ async def run(session: Session, options: CodeOptions) -> int:
             profile=settings.get("profile", ""),
             packages=_packages(options),
         )
-        if screen.as_json:
+        if options.durable is not None:
+            result = await _run_durably(session, program.text, settings, options.durable)
+        elif screen.as_json:
             result = await session.ex.execute_code(program.text, **settings)
         else:
             result = await _run_live(session, program.text, settings, trace=options.trace)
@@ -100,6 +102,24 @@ async def _connect(session: Session) -> None:
     await connect(session)
     if not session.screen.as_json:
         mention(session, unavailable(session))
+
+
+async def _run_durably(session: Session, code: str, settings: CodeSettings, run_id: str) -> CodeResult:
+    from toolexec.cli.runs import use_journal
+
+    use_journal(session.ex)
+    if session.screen.as_json:
+        return await session.ex.execute_code(code, durable=run_id, **settings)
+    printed = Printed(session.screen)
+
+    def receive(event: CodeEvent) -> None:
+        if event.kind == "print":
+            printed.event(event)
+
+    settings["on_event"] = receive
+    result = await session.ex.execute_code(code, durable=run_id, **settings)
+    printed.finish(result)
+    return result
 
 
 async def _run_live(session: Session, code: str, settings: CodeSettings, *, trace: bool) -> CodeResult:

@@ -65,6 +65,7 @@ class CodeOptions:
     stdin: bool = False
     packages: Sequence[str] = ()
     trace: bool = False
+    durable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

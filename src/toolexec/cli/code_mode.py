@@ -74,6 +74,9 @@ BestEffort = Annotated[
     bool, typer.Option("--best-effort", help="Run it also where a limit cannot be enforced, rather than refuse.")
 ]
 Stdin = Annotated[bool, typer.Option("--stdin", help="Hand stdin to the program.")]
+Durable = Annotated[
+    str | None, typer.Option(metavar="ID", help="Make it the durable run of this ID; see toolexec runs.")
+]
 Trace = Annotated[bool, typer.Option("--trace", "-t", help="Show every tool call on stderr, with its time.")]
 
 
@@ -103,6 +106,7 @@ def code(
     now: Now = None,
     profile: Profile = None,
     unsafe: Unsafe = False,
+    durable: Durable = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:

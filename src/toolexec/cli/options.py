@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["AsJson", "Config", "DryRun", "OnError", "perform_command"]
+__all__ = ["AsJson", "Config", "DryRun", "Durable", "OnError", "perform_command"]
 
 Config = Annotated[
     list[Path] | None,
@@ -32,6 +32,12 @@ OnError = Annotated[
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing: call the tools that say what the others would do.")
+]
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", help="Make it the durable run of this ID, which goes on where it stopped; see toolexec runs."
+    ),
 ]
 
 

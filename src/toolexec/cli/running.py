@@ -99,12 +99,18 @@ def _progress(event: StreamEvent) -> Progress:
     return Progress(done=data.get("progress", 0), total=data.get("total"), message=str(data.get("message", "")))
 
 
-async def chain(session: Session, source: str, on_error: OnError, *, dry_run: bool) -> int:
+async def chain(session: Session, source: str, *, on_error: OnError, dry_run: bool, durable: str | None = None) -> int:
     """`toolexec chain`: the steps of a file, one after the other."""
     steps = read_chain(source)
     await connect(session)
+    if durable is not None:
+        from toolexec.cli.runs import use_journal
+
+        use_journal(session.ex)
     with watch(session.screen, "chain") as report:
-        result = await session.ex.run_chain(steps, on_progress=report, on_error=on_error, dry_run=dry_run)
+        result = await session.ex.run_chain(
+            steps, on_progress=report, on_error=on_error, dry_run=dry_run, durable=durable
+        )
     screen = session.screen
     if screen.as_json:
         screen.document(result.to_dict())
@@ -113,8 +119,8 @@ async def chain(session: Session, source: str, on_error: OnError, *, dry_run: bo
         if result.value is not None and result.error is not None:
             screen.value(value_text(result.value))
         if result.error is not None:
-            failed = next(step for step in result.steps if step.error is result.error)
-            screen.note(f"stopped at step {failed.index}")
+            for failed in (step for step in result.steps if step.error is result.error):
+                screen.note(f"stopped at step {failed.index}")
             screen.error(result.error)
             show_undone(screen, result.undone)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.cli.options import AsJson, Config, Durable, perform_command
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -47,10 +47,15 @@ def plan_command(
 
 @skill.command("run")
 def run_command(
-    context: typer.Context, name: Named, inputs: Inputs = None, config: Config = None, as_json: AsJson = False
+    context: typer.Context,
+    name: Named,
+    inputs: Inputs = None,
+    durable: Durable = None,
+    config: Config = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a skill and print its value."""
-    perform_command(context, lambda s: run_skill(s, name, inputs or []), config, as_json, tools_needed=False)
+    perform_command(context, lambda s: run_skill(s, name, inputs or [], durable), config, as_json, tools_needed=False)
 
 
 @skill.command("test")
@@ -128,14 +133,38 @@ async def plan_skill(session: Session, name: str, words: Sequence[str]) -> int:
     return OK
 
 
-async def run_skill(session: Session, name: str, words: Sequence[str]) -> int:
-    """Run a skill of the configuration or of a file as `toolexec run` runs a tool."""
+async def run_skill(session: Session, name: str, words: Sequence[str], durable: str | None = None) -> int:
+    """Run a skill of the configuration or of a file as `toolexec run` runs a tool; a *durable* one as the workflow that
+    it is."""
     from toolexec.cli import running
 
     found = _find(session, name)
+    if durable is not None:
+        return await _run_durably(session, found, words, durable)
     if found.id not in session.ex.skills:
         session.ex.add_skill(found)
     return await running.run(session, found.id, words, timeout=None, raw=False)
+
+
+async def _run_durably(session: Session, found: Skill, words: Sequence[str], durable: str) -> int:
+    from toolexec.cli.code_output import show_failure
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.finding import connect
+    from toolexec.cli.runs import use_journal
+    from toolexec.cli.tables import value_text
+    from toolexec.exec.skills import skill_settings
+
+    inputs = _inputs(found, words)
+    await connect(session)
+    use_journal(session.ex)
+    result = await session.ex.execute_code(found.source, durable=durable, **skill_settings(found, inputs))
+    if session.screen.as_json:
+        session.screen.document(result.to_dict())
+    elif result.error is not None:
+        show_failure(session.screen, result.error)
+    else:
+        session.screen.value(value_text(result.value))
+    return OK if result.ok else FAILED
 
 
 async def try_skills(session: Session, names: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolexec.cli.options import AsJson, Config, DryRun, OnError, perform_command
+from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,6 +44,7 @@ class RunWanted:
     timeout: float | None = None
     on_error: OnErrorChoice = "stop"
     dry_run: bool = False
+    durable: str | None = None
 
 
 @workflow.command("check")
@@ -68,11 +69,12 @@ def run_file(
     timeout: Timeout = None,
     on_error: OnError = "stop",
     dry_run: DryRun = False,
+    durable: Durable = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow: what it prints, and then its value."""
-    wanted = RunWanted(file, inputs or (), timeout, on_error, dry_run)
+    wanted = RunWanted(file, inputs or (), timeout, on_error, dry_run, durable)
     perform_command(context, lambda s: run(s, wanted), config, as_json, tools_needed=False)
 
 
@@ -240,16 +242,19 @@ async def run_source(
     """Run a workflow as it is *wanted*; raises WorkflowSyntaxError before anything runs."""
     from toolexec.cli.arguments import read_args
     from toolexec.cli.finding import connect
+    from toolexec.cli.runs import use_journal
     from toolexec.exec.code import WorkflowSettings
     from toolexec.workflow.inputs import input_schema
     from toolexec.workflow.parser import parse
 
     inputs = read_args(wanted.words, input_schema(parse(source).inputs))
     await connect(session)
+    if wanted.durable is not None:
+        use_journal(session.ex)
     settings = WorkflowSettings(on_event=on_event, on_error=wanted.on_error, dry_run=wanted.dry_run)
     if wanted.timeout is not None:
         settings["timeout"] = wanted.timeout
-    return await session.ex.run_workflow(source, inputs, **settings)
+    return await session.ex.run_workflow(source, inputs, durable=wanted.durable, **settings)
 
 
 async def reformat(session: Session, files: Sequence[str], *, check_only: bool) -> int:

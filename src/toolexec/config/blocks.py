@@ -24,6 +24,7 @@ __all__ = [
     "CacheBlock",
     "CatalogueBlock",
     "CodeBlock",
+    "DurableBlock",
     "HttpBlock",
     "JwtBlock",
     "Key",
@@ -299,6 +300,13 @@ class LearningBlock(Block):
     path: File = _key("", "The file that keeps it; empty: outputs.json in the state directory.")
 
 
+class DurableBlock(Block):
+    """Runs that go on where they stopped: chains, workflows and code with an ID."""
+
+    journal: File = _key("", "The file that keeps them, SQLite; empty: runs.db in the state directory.")
+    linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
+
+
 class CacheBlock(Block):
     """Answers of read-only tools are kept. On as soon as one of these is set."""
 
@@ -340,6 +348,7 @@ class Settings(Block):
     resilience: ResilienceBlock = ResilienceBlock.model_construct()
     cache: CacheBlock = CacheBlock.model_construct()
     learning: LearningBlock = LearningBlock.model_construct()
+    durable: DurableBlock = DurableBlock.model_construct()
     secrets: SecretsBlock = SecretsBlock.model_construct()
 
     def get(self, path: str) -> Any:

@@ -232,7 +232,7 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
 
     from toolexec.code.limits import Limits
 
-    limits, code = loaded.settings.limits, loaded.settings.code
+    limits, code, durable = loaded.settings.limits, loaded.settings.code, loaded.settings.durable
     options: dict[str, tuple[str, Any]] = {
         "default_timeout": ("limits.call_timeout", limits.call_timeout or None),
         "start_timeout": ("limits.start_timeout", limits.start_timeout),
@@ -241,6 +241,8 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         "security_profile": ("code.profile", code.profile),
         "default_language": ("code.language", code.language),
         "unsafe_opt_in": ("code.unsafe_opt_in", code.unsafe_opt_in),
+        "journal": ("durable.journal", durable.journal or None),
+        "linger": ("durable.linger", durable.linger),
     }
     wanted = {
         name: value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolexec.exec.adding import Adding
     from toolexec.exec.code import CodeRuns, CodeSettings
 
-__all__ = ["MAX_CALLS", "Skills", "read_skill"]
+__all__ = ["MAX_CALLS", "Skills", "read_skill", "skill_settings"]
 
 MAX_CALLS: Final = 64
 """How many tool calls a run of a skill makes at most where its front matter does not say."""
@@ -136,7 +136,7 @@ class Skills:
             path = " calls ".join([*around[around.index(skill.id) :], skill.id])
             raise ExecutionError(f"a skill must not call itself: {path}", tool_id=skill.id, op="execute")
         code = self._code()
-        request = code.request(skill.source, _settings(skill, args))
+        request = code.request(skill.source, skill_settings(skill, args))
         caller = ACTIVE.get()
         if caller is not None and caller.is_closed():  # a task that outlived the run which it was begun in
             caller = None
@@ -174,7 +174,8 @@ class _Reports:
             self._context.report(self._done, None, event.call.tool_id)
 
 
-def _settings(skill: Skill, args: JSONObject) -> CodeSettings:
+def skill_settings(skill: Skill, args: JSONObject) -> CodeSettings:
+    """Return how the code of a skill runs: in its own limits, with these inputs."""
     header = skill.header
     settings: CodeSettings = {
         "language": "workflow",

@@ -212,7 +212,7 @@ class AskFirst(Layer):
         finally:
             if not task.done():
                 task.cancel()
-                task.add_done_callback(_look_at)
+            task.add_done_callback(_look_at)  # also of one that has failed just when this was cancelled
         if not done:
             return _UNANSWERED
         failure = None if task.cancelled() else task.exception()

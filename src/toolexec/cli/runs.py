@@ -1,0 +1,300 @@
+"""`toolexec runs`: durable runs: what there is, go on with them, send them what they wait for, make one again."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from toolexec.cli.options import AsJson, Config, perform_command
+
+if TYPE_CHECKING:
+    from toolexec.cli.session import Session
+    from toolexec.durable.journal import CallRecord, RunRecord
+    from toolexec.exec import Exec
+    from toolexec.exec.durable import RunResult
+    from toolexec.model.json_value import JSONDict, JSONValue
+
+__all__ = ["runs", "use_journal"]
+
+runs: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Durable runs: chains, workflows and code that go on where they stopped."
+)
+
+State = Literal["running", "waiting", "done", "failed", "cancelled"]
+RunID = Annotated[str, typer.Argument(metavar="RUN", help="The ID of the run.", show_default=False)]
+
+
+@runs.command("list")
+def list_command(
+    context: typer.Context,
+    state: Annotated[State | None, typer.Option(help="Only runs in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to show at most.")] = 50,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, the latest first."""
+    _perform(context, lambda s: list_runs(s, state, limit), config, as_json)
+
+
+@runs.command("show")
+def show_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
+    """Show a run: its state, what it waits for, its calls."""
+    _perform(context, lambda s: show(s, run), config, as_json)
+
+
+@runs.command("resume")
+def resume_command(
+    context: typer.Context,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The ID of the run.", show_default=False)] = None,
+    due: Annotated[bool, typer.Option("--due", help="All runs that can go on, in place of one.")] = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on although tools that it has called have changed.")
+    ] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run, and print its value."""
+    _perform(context, lambda s: resume(s, run or "", due=due, accept_changes=accept_changes), config, as_json)
+
+
+@runs.command("work")
+def work_command(context: typer.Context, config: Config = None, as_json: AsJson = False) -> None:
+    """Go on with runs as they wake, until it is stopped."""
+    _perform(context, work, config, as_json, lines=True)
+
+
+@runs.command("signal")
+def signal_command(
+    context: typer.Context,
+    run: RunID,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the run waits for: see runs show.")],
+    payload: Annotated[
+        str | None, typer.Argument(metavar="PAYLOAD", help="JSON, or else text.", show_default=False)
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a run what it waits for: a signal, an input, an approval (once, no), a decision (true, false)."""
+    _perform(context, lambda s: send(s, run, name, payload), config, as_json)
+
+
+@runs.command("cancel")
+def cancel_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
+    """Cancel a run; a process that has it stops it."""
+    _perform(context, lambda s: cancel(s, run), config, as_json)
+
+
+@runs.command("replay")
+def replay_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
+    """Make a run again that has ended, with nothing called; exit with 1 where it does something else."""
+    _perform(context, lambda s: replay(s, run), config, as_json)
+
+
+@runs.command("delete")
+def delete_command(context: typer.Context, run: RunID, config: Config = None, as_json: AsJson = False) -> None:
+    """Forget a run that has ended."""
+    _perform(context, lambda s: delete(s, run), config, as_json)
+
+
+def _perform(context: typer.Context, command: Any, config: Any, as_json: bool, **more: Any) -> None:
+    async def with_journal(session: Session) -> int:
+        use_journal(session.ex)
+        code: int = await command(session)
+        return code
+
+    perform_command(context, with_journal, config, as_json, tools_needed=False, **more)
+
+
+def use_journal(ex: Exec) -> None:
+    """Give an Exec without a journal the one in the state directory."""
+    from toolexec.config.build import state_directory
+
+    if ex.options.journal is None:
+        ex.reconfigure(journal=state_directory() / "runs.db")
+
+
+async def list_runs(session: Session, state: State | None, limit: int) -> int:
+    """Show the runs in the journal."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.tables import plain_table
+
+    found = await session.ex.runs.list([state] if state is not None else [], limit=limit)
+    if session.screen.as_json:
+        session.screen.document({"runs": [_facts(run) for run in found]})
+        return OK
+    if not found:
+        session.screen.note("there are no such runs")
+        return OK
+    table = plain_table(("Run", {"overflow": "fold"}), ("Kind", {}), ("State", {}), ("Calls", {}), ("Waits for", {}))
+    for run in found:
+        table.add_row(run.id, run.kind, run.state, str(run.calls), ", ".join(_names(run)))
+    session.screen.show(table)
+    return OK
+
+
+async def show(session: Session, run_id: str) -> int:
+    """Show one run with its calls."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.tables import plain_table
+    from toolexec.cli.terminal import to_json
+
+    run, calls = await session.ex.runs.get(run_id), await session.ex.runs.calls(run_id)
+    if session.screen.as_json:
+        data = _facts(run) | {"source": run.source, "settings": dict(run.settings.get("given") or {})}
+        session.screen.document(data | {"result": run.result, "calls": [_call(call) for call in calls]})
+        return OK
+    session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {_moment(run.created)}")
+    for wait in run.waits:
+        until = f" until {_moment(wait.due)}" if wait.due is not None else ""
+        session.screen.note(f"waits for {wait.name or wait.kind}{until} {to_json(wait.details or {})}")
+    table = plain_table(("Step", {}), ("Tool", {"overflow": "fold"}), ("State", {}))
+    for call in calls:
+        table.add_row(call.step, call.tool, call.state)
+    session.screen.show(table)
+    return OK
+
+
+async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bool) -> int:
+    """Go on with one run, or with all that can; FAILED where one has failed, or waits again."""
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.finding import connect
+    from toolexec.errors import ConfigurationError
+
+    if bool(run_id) == due:
+        raise ConfigurationError("name one run, or say --due for all that can go on")
+    await connect(session)
+    if due:
+        results = await session.ex.runs.resume_due()
+    else:
+        results = {run_id: await session.ex.runs.resume(run_id, accept_changes=accept_changes)}
+    if session.screen.as_json:
+        documents = {each: result.to_dict() for each, result in results.items()}
+        session.screen.document({"runs": documents} if due else documents[run_id])
+    else:
+        for each, result in results.items():
+            _show_result(session, each, result)
+    return OK if all(result.ok for result in results.values()) else FAILED
+
+
+async def work(session: Session) -> int:
+    """Go on with runs until the command is stopped."""
+    from toolexec.cli.exit_codes import OK
+    from toolexec.cli.finding import connect
+
+    await connect(session)
+
+    def show_one(run_id: str, result: RunResult) -> None:
+        if session.screen.as_json:
+            session.screen.json_line({"run": run_id, **result.to_dict()})
+        else:
+            _show_result(session, run_id, result)
+
+    if not session.screen.as_json:
+        session.screen.note("waiting for runs that can go on; Ctrl-C ends it")
+    await session.ex.runs.work(on_result=show_one)
+    return OK
+
+
+async def send(session: Session, run_id: str, name: str, payload: str | None) -> int:
+    """Send a signal; report whether the run waits for it."""
+    from toolexec.cli.exit_codes import OK
+
+    waited = await session.ex.runs.signal(run_id, name, _payload(payload))
+    if session.screen.as_json:
+        session.screen.document({"run": run_id, "signal": name, "waited": waited})
+    else:
+        session.screen.note(f"{run_id} {'can go on' if waited else 'does not wait for that yet; it is kept'}")
+    return OK
+
+
+async def cancel(session: Session, run_id: str) -> int:
+    """Cancel a run; report whether it has ended."""
+    from toolexec.cli.exit_codes import OK
+
+    ended = await session.ex.runs.cancel(run_id)
+    if session.screen.as_json:
+        session.screen.document({"run": run_id, "ended": ended})
+    else:
+        session.screen.note(f"{run_id} {'is cancelled' if ended else 'will be stopped by the process that has it'}")
+    return OK
+
+
+async def replay(session: Session, run_id: str) -> int:
+    """Make a run again; FAILED where it diverges."""
+    from toolexec.cli.exit_codes import FAILED, OK
+    from toolexec.cli.finding import connect
+
+    await connect(session)
+    report = await session.ex.runs.replay(run_id)
+    if session.screen.as_json:
+        session.screen.document(report.to_dict())
+    elif report.error is not None:
+        session.screen.error(report.error)
+    else:
+        session.screen.note(f"{run_id} does the same again: {report.calls} calls, none of them made")
+    return OK if report.same else FAILED
+
+
+async def delete(session: Session, run_id: str) -> int:
+    """Forget a run."""
+    from toolexec.cli.exit_codes import NOT_RUN, OK
+
+    deleted = await session.ex.runs.delete(run_id)
+    if session.screen.as_json:
+        session.screen.document({"run": run_id, "deleted": deleted})
+    else:
+        session.screen.note(f"{run_id} is {'deleted' if deleted else 'not there'}")
+    return OK if deleted else NOT_RUN
+
+
+def _show_result(session: Session, run_id: str, result: RunResult) -> None:
+    from toolexec.cli.tables import value_text
+    from toolexec.errors import RunWaitingError
+
+    if isinstance(result.error, RunWaitingError):
+        for wait in result.error.waits:
+            session.screen.note(f"{run_id} waits for {wait.get('name') or wait['kind']}")
+    elif result.error is not None:
+        session.screen.error(result.error)
+    else:
+        session.screen.note(f"{run_id} is done")
+        session.screen.value(value_text(result.value))
+
+
+def _payload(text: str | None) -> JSONValue:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _facts(run: RunRecord) -> JSONDict:
+    from toolexec.durable.run import wait_to_json
+
+    return {
+        "id": run.id,
+        "kind": run.kind,
+        "state": run.state,
+        "caller": run.caller,
+        "created": _moment(run.created),
+        "updated": _moment(run.updated),
+        "calls": run.calls,
+        "waits": [wait_to_json(wait) for wait in run.waits],
+    }
+
+
+def _call(call: CallRecord) -> JSONDict:
+    return {"step": call.step, "tool": call.tool, "state": call.state, "outcome": call.outcome}
+
+
+def _names(run: RunRecord) -> list[str]:
+    return [wait.name or f"{wait.kind} {_moment(wait.due)}" for wait in run.waits]
+
+
+def _moment(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds or 0, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,85 @@
+"""The command `runs`, and `--durable`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, tools_file: Path) -> Path:
+    """Return settings with a journal, over the tools of the tests."""
+    path = tmp_path / "toolexec.toml"
+    path.write_text(f'[sources]\npython = ["{tools_file}"]\n[durable]\njournal = "runs.db"\nlinger = 0.05\n')
+    return path
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """Return a chain that adds, waits for a signal, and adds again."""
+    path = tmp_path / "chain.json"
+    add = {"tool": "math:add", "args": {"a": 1, "b": 2}}
+    wait = {"tool": "run:signal", "args": {"name": "go"}, "name": "sent"}
+    path.write_text(json.dumps([add, wait, {"tool": "math:add", "args": {"a": {"$ref": "sent"}, "b": 1}}]))
+    return path
+
+
+def test_a_chain_waits_and_goes_on(cli: Cli, settings: Path, steps: Path) -> None:
+    """One command begins the run, one wakes it, one goes on with it; each is a process of its own."""
+    begun = cli("chain", steps, "--durable", "order", "-c", settings, "--json")
+    assert (begun.exit_code, json.loads(begun.stdout)["error"]["code"]) == (1, "run_waiting")
+    [run] = json.loads(cli("runs", "list", "--state", "waiting", "-c", settings, "--json").stdout)["runs"]
+    assert (run["id"], run["waits"][0]["name"]) == ("order", "go")
+    assert "go" in cli("runs", "list", "-c", settings).stdout
+    sent = cli("runs", "signal", "order", "go", "41", "-c", settings, "--json")
+    assert json.loads(sent.stdout)["waited"] is True
+    done = cli("runs", "resume", "--due", "-c", settings, "--json")
+    assert json.loads(done.stdout)["runs"]["order"]["value"] == 42
+    again = cli("runs", "resume", "order", "-c", settings)
+    assert (again.exit_code, again.stdout) == (0, "42\n")
+    shown = json.loads(cli("runs", "show", "order", "-c", settings, "--json").stdout)
+    assert [call["tool"] for call in shown["calls"]] == ["math:add", "run:signal", "math:add"]
+    assert cli("runs", "replay", "order", "-c", settings).exit_code == 0
+
+
+def test_a_run_is_cancelled_and_deleted(cli: Cli, settings: Path, steps: Path) -> None:
+    """A run that waits ends at once; only then it can be deleted."""
+    assert cli("chain", steps, "--durable", "order", "-c", settings).exit_code == 1
+    assert cli("runs", "delete", "order", "-c", settings).exit_code == 3
+    assert json.loads(cli("runs", "cancel", "order", "-c", settings, "--json").stdout)["ended"] is True
+    assert cli("runs", "delete", "order", "-c", settings).exit_code == 0
+    assert "no such runs" in cli("runs", "list", "-c", settings).stderr
+
+
+def test_workflows_and_skills_are_durable_too(cli: Cli, settings: Path, tmp_path: Path) -> None:
+    """The same ID gives the value again, with nothing called."""
+    flow = tmp_path / "flow.workflow"
+    flow.write_text(
+        '+++\nname = "sum"\ndescription = "Adds up"\n+++\ninput a: integer\nreturn run("math:add", {a: a, b: 1})'
+    )
+    assert cli("workflow", "run", flow, "a=1", "--durable", "one", "-c", settings).stdout == "2\n"
+    assert cli("skill", "run", flow, "a=2", "--durable", "two", "-c", settings).stdout == "3\n"
+    assert cli("skill", "run", flow, "a=2", "--durable", "two", "-c", settings).stdout == "3\n"
+    runs = json.loads(cli("runs", "list", "-c", settings, "--json").stdout)["runs"]
+    assert [(run["id"], run["state"], run["calls"]) for run in runs] == [("two", "done", 1), ("one", "done", 1)]
+
+
+def test_code_is_durable_too(cli: Cli, settings: Path) -> None:
+    """What the program prints comes as ever."""
+    code = "print('adding')\nreturn tools.math.add(a=1, b=2)"
+    done = cli("code", "-e", code, "--durable", "sum", "-c", settings)
+    assert (done.exit_code, done.stdout) == (0, "adding\n3\n")
+    assert cli("runs", "replay", "sum", "-c", settings).exit_code == 0
+
+
+def test_what_cannot_be_meant(cli: Cli, settings: Path) -> None:
+    """A run that there is not, and no run at all, are errors with a code."""
+    assert cli("runs", "resume", "-c", settings).exit_code == 2
+    unknown = cli("runs", "show", "nothing", "-c", settings, "--json")
+    assert (unknown.exit_code, json.loads(unknown.stdout)["error"]["code"]) == (3, "run_not_found")
