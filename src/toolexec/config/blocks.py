@@ -304,6 +304,9 @@ class DurableBlock(Block):
     """Runs that go on where they stopped: chains, workflows and code with an ID."""
 
     journal: File = _key("", "The file that keeps them, SQLite; empty: runs.db in the state directory.")
+    postgres: str = _key(
+        "", "A PostgreSQL database in place of the file: its address, or secretref:env:NAME.", secret=True
+    )
     linger: Seconds = _key(1.0, "How long a run that waits keeps its process.", ge=0.001)
 
 

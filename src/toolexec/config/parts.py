@@ -241,7 +241,9 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
         "security_profile": ("code.profile", code.profile),
         "default_language": ("code.language", code.language),
         "unsafe_opt_in": ("code.unsafe_opt_in", code.unsafe_opt_in),
-        "journal": ("durable.journal", durable.journal or None),
+        "journal": ("durable.postgres", durable.postgres)
+        if durable.postgres
+        else ("durable.journal", durable.journal or None),
         "linger": ("durable.linger", durable.linger),
     }
     wanted = {

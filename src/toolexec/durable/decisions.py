@@ -6,7 +6,6 @@ in every replay. While an approval is open its call has certainly not begun.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from toolexec.durable.journal import CallRecord
@@ -85,7 +84,11 @@ class Decisions:
             return last
         number = int(last.step.rpartition(".")[2]) + 1 if last is not None else 1
         record = CallRecord(
-            step=f"{call.step}?{kind}.{number}", tool=f"run:{kind}", definition="", args=call.args, began=time.time()
+            step=f"{call.step}?{kind}.{number}",
+            tool=f"run:{kind}",
+            definition="",
+            args=call.args,
+            began=self._log.clock(),
         )
         await self._log.write(self._log.begin, record)
         return record

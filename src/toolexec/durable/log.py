@@ -79,9 +79,10 @@ class CallLog:
     in the replay. The plain methods are for threads, `write` is for the event loop.
     """
 
-    def __init__(self, log: RunLog, replay: Replay) -> None:
+    def __init__(self, log: RunLog, replay: Replay, clock: Callable[[], float] = time.time) -> None:
         self.log = log
         self.replay = replay
+        self.clock = clock
 
     def begin(self, record: CallRecord) -> None:
         """Write down that a call is about to be made."""
@@ -90,7 +91,7 @@ class CallLog:
     def end(self, record: CallRecord, state: CallState, outcome: JSONObject) -> None:
         """Write down how a call ended."""
         self._guarded(partial(self.log.end, record.step, state, outcome))
-        self.replay.records[record.step] = replace(record, state=state, outcome=outcome, ended=time.time())
+        self.replay.records[record.step] = replace(record, state=state, outcome=outcome, ended=self.clock())
 
     async def write(self, method: Callable[..., None], *args: object) -> None:
         """Call `begin` or `end`, and do not hold up the event loop."""

@@ -76,9 +76,13 @@ class Replay:
             self._delivered.append([*steps])
             return
         self._groups.popleft()
-        if self.is_live:
-            with suppress(RuntimeError):  # the loop is closed, and nothing waits
-                self._loop.call_soon_threadsafe(self._live.set)
+        if not self.is_live:
+            return
+        if _running_loop() is self._loop:  # which may be one that has no other threads
+            self._live.set()
+            return
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits
+            self._loop.call_soon_threadsafe(self._live.set)
 
     def take_delivered(self) -> list[list[str]]:
         """Return what was delivered since the last time; call it holding `writing`, and write it down."""
@@ -157,6 +161,13 @@ class Replay:
         for step, record in self.records.items():
             if step not in self.asked and "?" not in step and is_over(record):
                 raise self.diverged(step, "it ends", f"a call of {record.tool}")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def is_over(record: CallRecord) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
@@ -46,16 +46,25 @@ class DurableRunner:
     A call whose outcome is recorded is answered with that. One that is recorded without an outcome may have done its
     work: it is made again where that does no harm, with the same idempotency key; else the tool's own check is asked,
     and then *waits*, where the run stays until a person has decided. Any other call is recorded, made by *inner*, and
-    recorded again with its outcome. *find* finds the tools of *inner*.
+    recorded again with its outcome. *find* finds the tools of *inner*, *clock* gives seconds since 1970.
 
     Raises RunError for a call that is not the recorded one, and what *log* raises; then no call is made any more.
     """
 
-    def __init__(self, inner: Runner, find: Find, log: RunLog, replay: Replay, waits: Waits | None = None) -> None:
+    def __init__(
+        self,
+        inner: Runner,
+        find: Find,
+        log: RunLog,
+        replay: Replay,
+        waits: Waits | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._inner = inner
         self._in_thread: ThreadRunner | None = thread_runner(inner)
         self._find = find
-        self._log = CallLog(log, replay)
+        self._log = CallLog(log, replay, clock)
         self._waits = waits
         self._decisions = Decisions(self._log, waits) if waits is not None else None
         self._definitions: dict[str, tuple[Tool, str]] = {}
@@ -258,7 +267,7 @@ class DurableRunner:
             definition=self._definition(entry.tool) if entry is not None else "",
             args=digest,
             sent=sent,
-            began=time.time(),
+            began=self._log.clock(),
         )
 
     def _keyed(self, call: ToolCall, record: CallRecord) -> ToolCall:

@@ -59,13 +59,14 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["DurableRuns", "ReplayReport", "RunResult"]
+__all__ = ["NO_HOOKS", "DurableRuns", "ReplayReport", "RunHooks", "RunResult"]
 
 T = TypeVar("T")
 RunResult: TypeAlias = ChainResult | CodeResult
 """What a durable run comes to: a chain's result, or that of code, which a workflow is, too."""
 
 _LEASE: Final = 30.0
+_DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 _MAX_ID: Final = 200
 
 
@@ -92,14 +93,14 @@ class ReplayReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Hooks:
+class RunHooks:
     """What is reported of a run to its caller, in this process only."""
 
     on_progress: ProgressCallback | None = None
     on_event: EventCallback | None = None
 
 
-_NO_HOOKS: Final = _Hooks()
+NO_HOOKS: Final = RunHooks()
 
 
 class DurableRuns:
@@ -127,11 +128,7 @@ class DurableRuns:
                     "toolexec.toml",
                     details={"setting": "journal"},
                 )
-            if isinstance(given, str | Path):
-                from toolexec.durable.sqlite import SQLiteJournal
-
-                given = SQLiteJournal(given)
-            self._journal = given
+            self._journal = _opened(given) if isinstance(given, str | Path) else given
         return self._journal
 
     def close(self) -> None:
@@ -154,7 +151,7 @@ class DurableRuns:
         """Run a chain as the run *run_id*; see `Exec.run_chain`."""
         chain = [step if isinstance(step, Step) else Step.from_dict(step) for step in steps]
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
-        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, _Hooks(on_progress=on_progress))
+        result = await self._begin(run_id, "chain", steps_to_text(chain), settings, RunHooks(on_progress=on_progress))
         return cast("ChainResult", result)
 
     async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
@@ -162,7 +159,7 @@ class DurableRuns:
         language = settings.get("language") or self._options.default_language
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         self._code().request(code, settings)  # raises for what makes no sense, before anything is written
-        hooks = _Hooks(on_event=settings.get("on_event"))
+        hooks = RunHooks(on_event=settings.get("on_event"))
         return cast("CodeResult", await self._begin(run_id, kind, code, settings_to_json(settings), hooks))
 
     async def run_workflow(
@@ -180,7 +177,7 @@ class DurableRuns:
             own["on_event"] = progress_of(on_progress, own.get("on_event"))
         return await self.execute_code(run_id, source, own)
 
-    async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: _Hooks) -> RunResult:
+    async def _begin(self, run_id: str, kind: RunKind, source: str, settings: JSONDict, hooks: RunHooks) -> RunResult:
         """Begin a run, or go on with it where it was begun with the same. Raises RunError where it was not."""
         if not run_id or len(run_id) > _MAX_ID or not run_id.isprintable():
             raise ConfigurationError(f"the ID of a run has 1 to {_MAX_ID} printable characters, not {run_id[:50]!r}")
@@ -189,7 +186,17 @@ class DurableRuns:
         kept = {"given": settings, "origin": origin_to_json(origin)}
         if kind != "chain":
             kept |= {"seed": secrets.randbits(63), "now": float(int(time.time()))}
-        wanted = RunRecord(id=run_id, kind=kind, source=source, digest=digest, settings=kept, caller=origin.caller.id)
+        owner = new_owner()
+        wanted = RunRecord(
+            id=run_id,
+            kind=kind,
+            source=source,
+            digest=digest,
+            settings=kept,
+            caller=origin.caller.id,
+            owner=owner,  # so that no other process takes it before this one does
+            lease=time.time() + _LEASE,
+        )
         run = await self.do(self.journal.create, wanted)
         if run.digest != digest or run.caller != origin.caller.id:
             raise RunError(
@@ -199,7 +206,7 @@ class DurableRuns:
                 op="begin",
                 details={"run_id": run_id},
             )
-        return await self._go_on(run, hooks)
+        return await self._go_on(run, owner, hooks)
 
     # -- going on -----------------------------------------------------------------------------------------------
 
@@ -207,12 +214,11 @@ class DurableRuns:
         """Go on with a run; see `Runs.resume`."""
         run = await self.do(self.journal.get, run_id)
         with acting(origin_from_json(run.settings.get("origin") or {})):
-            return await self._go_on(run, _NO_HOOKS, accept_changes=accept_changes)
+            return await self._go_on(run, new_owner(), NO_HOOKS, accept_changes=accept_changes)
 
-    async def _go_on(self, run: RunRecord, hooks: _Hooks, *, accept_changes: bool = False) -> RunResult:
+    async def _go_on(self, run: RunRecord, owner: str, hooks: RunHooks, *, accept_changes: bool = False) -> RunResult:
         if self._sources.pending:
             await self._sources.start()
-        owner = new_owner()
         if run.state not in ("done", "failed", "cancelled"):
             run = await self.do(self.journal.claim, run.id, owner, _LEASE)
         if run.state in ("done", "failed", "cancelled"):
@@ -224,7 +230,7 @@ class DurableRuns:
             if not accept_changes:
                 check_tools(run.id, calls, self._scope.resolver.resolve)
             execution = self._execution(run, owner, calls, groups)
-            result = await execution.run(self._work(run, execution.runner, hooks))
+            result = await execution.run(self.work(run, execution.runner, hooks))
         except RunWaitingError as error:
             return self._failed(run, error)
         except (RunError, JournalError) as error:
@@ -250,7 +256,7 @@ class DurableRuns:
             lease=_LEASE,
         )
 
-    def _work(self, run: RunRecord, runner: DurableRunner, hooks: _Hooks) -> Awaitable[RunResult]:
+    def work(self, run: RunRecord, runner: DurableRunner, hooks: RunHooks) -> Awaitable[RunResult]:
         """Return what makes the calls of the run by *runner*."""
         settings: JSONDict = dict(run.settings.get("given") or {})
         if run.kind == "chain":
@@ -335,7 +341,7 @@ class DurableRuns:
         replay = Replay(run.id, run.kind, calls, groups, verify=True)
         runner = DurableRunner(self._runner, self._scope.resolver.resolve, OwnedRun(journal, run.id, ""), replay)
         replay.sleeper = runner.sleep
-        task = asyncio.ensure_future(self._work(run, runner, _NO_HOOKS))
+        task = asyncio.ensure_future(self.work(run, runner, NO_HOOKS))
         loop = asyncio.get_running_loop()
 
         def stop_soon(_: ToolExecError) -> None:
@@ -359,6 +365,18 @@ class DurableRuns:
     async def do(self, method: Callable[..., T], *args: Any) -> T:
         """Call a method of the journal, and do not hold up the event loop."""
         return await asyncio.to_thread(method, *args) if self.journal.is_remote else method(*args)
+
+
+def _opened(given: str | Path) -> Journal:
+    """Return the journal of a file, or of a database in PostgreSQL."""
+    if isinstance(given, str) and given.startswith(_DATABASES):
+        from toolexec.backend.secrets import SecretResolver
+        from toolexec.durable.postgres import PostgresJournal
+
+        return PostgresJournal(SecretResolver().resolve(given, "the journal"))
+    from toolexec.durable.sqlite import SQLiteJournal
+
+    return SQLiteJournal(given)
 
 
 def _compare(replay: Replay, run: RunRecord, result: RunResult) -> None:

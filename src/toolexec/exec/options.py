@@ -73,8 +73,9 @@ class Options:
     settings. `default_language`; `max_tool_calls` (0 means the default, 100) and `code_limits`, which a run can lower;
     `result_bytes` is how long a tool's result may be, as JSON, before code gets a handle in its place.
 
-    Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`. A run that waits, and does
-    nothing else for `linger` seconds, is suspended.
+    Durable runs: `journal` keeps them; the path of a file makes it a `SQLiteJournal`, a `postgresql://` address, or a
+    `secretref:` to one, a `PostgresJournal`. A run that waits, and does nothing else for `linger` seconds, is
+    suspended.
 
     Raises ConfigurationError for a setting that there is not, with the nearest one, and for an invalid value.
 
