@@ -51,7 +51,7 @@ def shop(directory: Path) -> Exec:
 
 
 async def ask_for(directory: Path, number: int) -> str:
-    """Begin a refund: it stops where somebody must be asked."""
+    """Begin a refund: it stops where an approver must be asked."""
     async with shop(directory) as ex:
         result = await ex.run_workflow(FLOW, {"order": number}, durable=f"refund-{number}")
     assert isinstance(result.error, RunWaitingError)

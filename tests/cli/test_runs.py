@@ -71,7 +71,7 @@ def test_workflows_and_skills_are_durable_too(cli: Cli, settings: Path, tmp_path
 
 
 def test_code_is_durable_too(cli: Cli, settings: Path) -> None:
-    """What the program prints comes as ever."""
+    """The program prints as ever."""
     code = "print('adding')\nreturn tools.math.add(a=1, b=2)"
     done = cli("code", "-e", code, "--durable", "sum", "-c", settings)
     assert (done.exit_code, done.stdout) == (0, "adding\n3\n")

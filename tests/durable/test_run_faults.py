@@ -59,7 +59,7 @@ async def begin(ex: Exec, kind: str) -> Any:
 @pytest.mark.parametrize("room", [0, 1, 4, 5])
 @pytest.mark.parametrize("kind", list(PROGRAMS))
 async def test_a_full_disk_stops_a_run(tmp_path: Path, kind: str, room: int) -> None:
-    """What cannot be recorded is not done, even by a program that handles every failure; with room, the run goes on."""
+    """A call that cannot be recorded is not made, even for a program that handles every failure; with room it goes on."""
     done: list[int] = []
 
     def add(n: int) -> int:
