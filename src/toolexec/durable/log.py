@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -91,7 +91,17 @@ class CallLog:
     def end(self, record: CallRecord, state: CallState, outcome: JSONObject) -> None:
         """Write down how a call ended."""
         self._guarded(partial(self.log.end, record.step, state, outcome))
-        self.replay.records[record.step] = replace(record, state=state, outcome=outcome, ended=self.clock())
+        self.replay.records[record.step] = CallRecord(
+            step=record.step,
+            tool=record.tool,
+            definition=record.definition,
+            args=record.args,
+            state=state,
+            sent=record.sent,
+            began=record.began,
+            ended=self.clock(),
+            outcome=outcome,
+        )
 
     async def write(self, method: Callable[..., None], *args: object) -> None:
         """Call `begin` or `end`, and do not hold up the event loop."""

@@ -92,11 +92,11 @@ class Driver:
                     if outcome.error is not None:
                         raise outcome.error
                     return outcome.value
-                if len(outcome.calls) == 1 and not self._tasks and not self._answers and self._deliveries is None:
-                    await self._call(outcome.calls[0])  # nothing else goes on meanwhile, so a task would only cost
+                if len(outcome.calls) == 1 and not outcome.sleeps and not self._open:
+                    await self._call_alone(outcome.calls[0])
                 else:
                     self._begin(outcome)
-                await self._deliver()
+                    await self._deliver()
         finally:
             await self._stop()
 
@@ -144,6 +144,17 @@ class Driver:
         self._open.add(key)
         task = self._tasks[key] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(key, None) if self._tasks.get(key) is task else None)
+
+    async def _call_alone(self, call: CallRequest) -> None:
+        """Make a call while nothing else goes on: a task would only cost, and whose answer comes next is certain."""
+        self._open.add(call.key)
+        if self._deliveries is not None:
+            self._deliveries.direct(call.key)
+        await self._call(call)
+        if self._deliveries is not None:
+            self._deliveries.direct("")
+        self._open.discard(call.key)
+        self._answers.pop(call.key)()
 
     async def _call(self, call: CallRequest) -> None:
         machine, index = self.machine, self._tools.index
