@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal, Snapshot, Wait
 from toolexec.errors import JournalError
@@ -32,8 +32,6 @@ __all__ = [
     "waits_text",
 ]
 
-T = TypeVar("T")
-
 Row: TypeAlias = Sequence[Any]
 
 RUN_COLUMNS: Final = "id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls"
@@ -42,9 +40,23 @@ SIGNAL_COLUMNS: Final = "id, name, payload, sent, sender, taken_by, mark"
 
 _STATES: Final = frozenset(get_args(RunState))
 _NUMBER: Final = (1 << 32) - 1
-_Setter: TypeAlias = Callable[[Any, Any], None]
-_OF_RUN: Final[list[_Setter]] = [getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)]
-_OF_WAIT: Final[list[_Setter]] = [getattr(Wait, field.name).__set__ for field in fields(Wait)]
+(
+    _set_id,
+    _set_kind,
+    _set_source,
+    _set_digest,
+    _set_settings,
+    _set_caller,
+    _set_state,
+    _set_created,
+    _set_updated,
+    _set_owner,
+    _set_lease,
+    _set_cancel_asked,
+    _set_waits,
+    _set_result,
+    _set_calls,
+) = [getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)]
 _decode = json.JSONDecoder().raw_decode  # `json.loads` looks for spaces around the value first
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -105,11 +117,24 @@ def run_of(
     run_id, kind, digest, caller, state, created, updated, owner, wake, cancel, waits, calls = row
     if state not in _STATES:
         raise _damaged(f"the run {run_id}")
-    lease = wake if owner else 0.0
-    waited = _waits_of(waits) if waits else ()
-    settings = {} if settings is None else settings
-    values = (run_id, kind, source, digest, settings, caller, state, created, updated, owner, lease, cancel != 0)
-    return _made(RunRecord, _OF_RUN, (*values, waited, result, calls))
+    # A list has thousands of runs; the constructor of a frozen class takes three times as long.
+    run = RunRecord.__new__(RunRecord)
+    _set_id(run, run_id)
+    _set_kind(run, kind)
+    _set_source(run, source)
+    _set_digest(run, digest)
+    _set_settings(run, {} if settings is None else settings)
+    _set_caller(run, caller)
+    _set_state(run, state)
+    _set_created(run, created)
+    _set_updated(run, updated)
+    _set_owner(run, owner)
+    _set_lease(run, wake if owner else 0.0)
+    _set_cancel_asked(run, cancel != 0)
+    _set_waits(run, _waits_of(waits) if waits else ())
+    _set_result(run, result)
+    _set_calls(run, calls)
+    return run
 
 
 def program_of(row: Row, run_id: str) -> tuple[str, Any]:
@@ -182,18 +207,14 @@ def snapshot_of(row: Row, run_id: str) -> Snapshot:
 
 def _waits_of(text: str) -> tuple[Wait, ...]:
     try:
-        return tuple([_made(Wait, _OF_WAIT, row) for row in from_json(text, "a wait")])
+        return tuple(
+            [
+                Wait(step=step, kind=kind, name=name, details=details, due=due, since=since)
+                for step, kind, name, details, due, since in from_json(text, "a wait")
+            ]
+        )
     except (TypeError, ValueError) as error:
         raise _damaged("a wait") from error
-
-
-def _made(kind: type[T], setters: Sequence[_Setter], values: Iterable[Any]) -> T:
-    """Make a record of its values, in the order of its fields. A list has thousands, and the constructor of a frozen
-    class takes twice as long."""
-    made = kind.__new__(kind)
-    for set_field, value in zip(setters, values, strict=True):
-        set_field(made, value)
-    return made
 
 
 def _damaged(what: str) -> JournalError:
