@@ -3,7 +3,7 @@
     python -m tests.launchers
 
 The launcher starts containers, waits for them and ends them. Beside it are a client for the engine's API or command
-line, its store of images, and checks that say why nothing can be started.
+line, its store of images, checks that say why nothing can be started, and what else is run in its containers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Lines", "count", "engines"]
 
 _CONTAINERS = Path(toolexec.__file__).parent / "runtime" / "containers"
 _BESIDE = {
-    "bubblewrap": {"args", "checks", "host_user"},
+    "bubblewrap": {"args", "checks", "host_user", "programs"},
     "containerd": {"checks", "client", "images", "pipes", "removal", "resolver", "runtimes", "spec"},
     "docker": {"api", "attach", "checks", "host", "images", "spec"},
     "gvisor": {"checks", "runsc"},

@@ -21,7 +21,7 @@ class CallFigures:
     def __init__(self) -> None:
         self._calls = self._errors = 0
         self._latencies: deque[float] = deque(maxlen=_LATENCIES)
-        self.last_error = ""
+        self.last_error: str = ""
         """The message of the last failure."""
 
     def answered(self, begun: float) -> None:

@@ -112,7 +112,7 @@ class Tools:
         self._allowed = AllowList(index, allowed)
         self._tell = tell
         self._records: list[ToolCallRecord] = []
-        self.unrecorded = 0
+        self.unrecorded: int = 0
         """How many calls `tool_calls` leaves out."""
         self._count = self._new_count()
         self._room = [MAX_TRACE_BYTES]  # how much more the trace may hold, roughly

@@ -103,7 +103,7 @@ class ConfigurationError(ToolExecError):
     """
 
     code = "configuration"
-    further_codes = ("already_started", "invalid_detail", "invalid_provider", "not_started")
+    further_codes: ClassVar[tuple[str, ...]] = ("already_started", "invalid_detail", "invalid_provider", "not_started")
     default_never_began = True
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from toolexec.errors.base import ToolExecError
 from toolexec.errors.gate import PolicyError
@@ -265,7 +265,7 @@ class InvalidRequestError(SandboxError):
     """A request to run code makes no sense; nothing has run."""
 
     code = "invalid_request"
-    further_codes = ("invalid_module", "missing_code", "missing_gateway")
+    further_codes: ClassVar[tuple[str, ...]] = ("invalid_module", "missing_code", "missing_gateway")
     default_never_began = True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from toolexec.errors.base import ConfigurationError, ToolExecError
 
 __all__ = [
@@ -22,7 +24,7 @@ class PolicyError(ToolExecError):
     `effect_in_progress` it is still under way."""
 
     code = "policy_denied"
-    further_codes = ("effect_in_progress", "outcome_unknown")
+    further_codes: ClassVar[tuple[str, ...]] = ("effect_in_progress", "outcome_unknown")
     default_never_began = True
 
     @property
@@ -72,7 +74,7 @@ class AuditError(ToolExecError):
     `ledger` it is the ledger of effects that cannot be used."""
 
     code = "audit"
-    further_codes = ("ledger",)
+    further_codes: ClassVar[tuple[str, ...]] = ("ledger",)
 
 
 class ResultNotFoundError(ToolExecError):

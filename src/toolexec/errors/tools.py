@@ -46,7 +46,7 @@ class InvalidToolError(ToolExecError):
     """A tool definition, a binding of one or an example is not acceptable; the message names the field and the rule."""
 
     code = "invalid_tool"
-    further_codes = ("example_too_large", "invalid_binding")
+    further_codes: ClassVar[tuple[str, ...]] = ("example_too_large", "invalid_binding")
 
     @property
     def field(self) -> str:
@@ -65,7 +65,7 @@ class InvalidSchemaError(ToolExecError):
     than 2020-12 and draft-07."""
 
     code = "invalid_schema"
-    further_codes = ("unsupported_schema",)
+    further_codes: ClassVar[tuple[str, ...]] = ("unsupported_schema",)
 
     @property
     def pointer(self) -> str:
@@ -289,7 +289,7 @@ class BackendError(ToolExecError):
     """A backend could not be used, or not be added: its name is in use, or two backends list one ID."""
 
     code = "backend"
-    further_codes = ("backend_exists", "tool_collision")
+    further_codes: ClassVar[tuple[str, ...]] = ("backend_exists", "tool_collision")
     default_never_began = True
 
 
@@ -321,7 +321,7 @@ class BackendUnavailableError(BackendError):
     """
 
     code = "backend_unavailable"
-    further_codes = ("circuit_open",)
+    further_codes: ClassVar[tuple[str, ...]] = ("circuit_open",)
     default_retryable = True
 
     def public(self) -> ToolExecError:

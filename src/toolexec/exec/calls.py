@@ -27,7 +27,7 @@ class Calls:
 
     def __init__(self, options: Options, scope: Scope, backends: BackendRegistry, sources: Sources) -> None:
         self.sources = sources
-        self.is_watched = bool(options.gate is not None or options.layers or options.trace is not None)
+        self.is_watched: bool = bool(options.gate is not None or options.layers or options.trace is not None)
         self._limits = Timeout(
             DefaultRunner(
                 scope.index,

@@ -43,14 +43,14 @@ class Parts:
 
     def __init__(self, options: Options) -> None:
         """Raises ConfigurationError for parts in the options that do not go together."""
-        self.discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
+        self.discovery: Discovery = Discovery(index=options.index, docs=options.docs, max_examples=options.max_examples)
         self.backends: BackendRegistry = options.backends if options.backends is not None else BackendRegistry()
         self.local: LocalBackend = _local_backend(self.backends, options)
         self._stand_in("mcp", options.mcp_executor)
         self._stand_in("provider", options.provider_executor)
-        self.home = Home()
-        self.sources = Sources(self.discovery.index, self.backends, options.start_timeout, self.home)
-        self.adding = Adding(self.discovery, self.local)
+        self.home: Home = Home()
+        self.sources: Sources = Sources(self.discovery.index, self.backends, options.start_timeout, self.home)
+        self.adding: Adding = Adding(self.discovery, self.local)
         self.close_patience: float = CLOSE_PATIENCE
         self.configure(options)
         for backend in self.backends.list():
@@ -72,9 +72,9 @@ class Parts:
             self.__dict__.pop(name, None)
         self.options = options
         self.sources.start_timeout = options.start_timeout
-        self.scope = Scope(options, self.discovery, self.backends)
-        self.calls = Calls(options, self.scope, self.backends, self.sources)
-        self.links = KeptLinks(options, self.scope.index)
+        self.scope: Scope = Scope(options, self.discovery, self.backends)
+        self.calls: Calls = Calls(options, self.scope, self.backends, self.sources)
+        self.links: KeptLinks = KeptLinks(options, self.scope.index)
 
     @cached_property
     def finder(self) -> Finder:

@@ -64,7 +64,7 @@ class Sources:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, str] = {}
         self._lock = asyncio.Lock()
-        self.closed = False
+        self.closed: bool = False
         """Whether the Exec was closed."""
         self.pending: list[Backend] = []
         """Backends that are not started yet."""

@@ -49,7 +49,7 @@ class MemoryCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.bytes = 0
+        self.bytes: int = 0
         self._kept: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
         self._lock = threading.Lock()
 

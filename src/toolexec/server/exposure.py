@@ -31,7 +31,7 @@ class AutoExposure:
         self._room = room_for_tools(own)
         self._measured = (-1, 0)
         self._too_many = False
-        self.was_direct = False
+        self.was_direct: bool = False
 
     def is_small(self) -> bool:
         """Return whether all tools are few enough; a backend that is not there counts as four tools."""

@@ -401,4 +401,4 @@ async def _wait_for_running(backend: Backend, wanted: int) -> None:
             await asyncio.sleep(0.01)
 
 
-__getattr__ = former_names(__name__, {"exam_tools": suite_tools})
+__getattr__: Callable[[str], Any] = former_names(__name__, {"exam_tools": suite_tools})

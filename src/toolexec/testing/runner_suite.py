@@ -381,4 +381,4 @@ async def _raised(testbed: RunnerTestbed, call: ToolCall, kind: type[Exception])
     raise AssertionError(f"{call} gave {result} instead of raising {kind.__name__}")
 
 
-__getattr__ = former_names(__name__, {"Exam": RunnerTestbed})
+__getattr__: Callable[[str], Any] = former_names(__name__, {"Exam": RunnerTestbed})

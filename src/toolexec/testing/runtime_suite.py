@@ -320,4 +320,4 @@ async def _refused(runtime: Router, request: ExecuteRequest, kind: type[Exceptio
     raise AssertionError(f"{request} gave {result} instead of raising {kind.__name__}")
 
 
-__getattr__ = former_names(__name__, {"RuntimeExam": RuntimeTestbed})
+__getattr__: Callable[[str], Any] = former_names(__name__, {"RuntimeExam": RuntimeTestbed})

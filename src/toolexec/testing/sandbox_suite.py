@@ -368,4 +368,4 @@ async def check_sandbox(make: MakeSandbox, snippets: Snippets = PYTHON, *, known
     report.conclude()
 
 
-__getattr__ = former_names(__name__, {"SandboxExam": SandboxTestbed, "open_exam": open_testbed})
+__getattr__: Callable[[str], Any] = former_names(__name__, {"SandboxExam": SandboxTestbed, "open_exam": open_testbed})

@@ -45,7 +45,7 @@ class WorkflowEngine:
     number of steps that it may take. The last 64 workflows are kept compiled.
     """
 
-    languages = frozenset({"workflow"})
+    languages: frozenset[str] = frozenset({"workflow"})
     keeps_deadline = True
 
     def __init__(self) -> None:

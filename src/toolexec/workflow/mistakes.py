@@ -58,7 +58,7 @@ class MistakeError(Exception):
         self.message = message
         self.line = line
         self.column = column
-        self.expected = tuple(expected)
+        self.expected: tuple[str, ...] = tuple(expected)
         self.suggestion = suggestion
 
 

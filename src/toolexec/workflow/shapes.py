@@ -230,8 +230,8 @@ class SchemaDocument:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.work = _MAX_WORK
-        self.is_old = "draft-07" in schema.text[:2000]
+        self.work: int = _MAX_WORK
+        self.is_old: bool = "draft-07" in schema.text[:2000]
         try:
             self._graph: SchemaGraph | None = SchemaGraph(schema.to_json())
         except (ToolExecError, RecursionError):

@@ -123,14 +123,14 @@ class Token:
     __slots__ = ("column", "end_column", "end_line", "end_pos", "line", "start_pos", "type", "value")
 
     def __init__(self, type: str, value: object, line: int, column: int, start_pos: int, end_pos: int) -> None:
-        self.type = type
-        self.value = value
-        self.line = line
-        self.column = column
-        self.end_line = line
-        self.end_column = column + end_pos - start_pos
-        self.start_pos = start_pos
-        self.end_pos = end_pos
+        self.type: str = type
+        self.value: object = value
+        self.line: int = line
+        self.column: int = column
+        self.end_line: int = line
+        self.end_column: int = column + end_pos - start_pos
+        self.start_pos: int = start_pos
+        self.end_pos: int = end_pos
 
 
 class Level:
@@ -139,14 +139,14 @@ class Level:
     __slots__ = ("blocks", "chain", "deepest", "elses", "inner", "kind", "opener", "string")
 
     def __init__(self, kind: str, opener: Token | None, blocks: int, string: Token | None = None) -> None:
-        self.kind = kind
-        self.opener = opener
-        self.blocks = blocks  # how many blocks are around
-        self.string = string  # the beginning of the string that goes on after `${ }`
-        self.elses = 0  # `else if` of the statement so far
-        self.chain = 0  # operators of the expression so far
-        self.inner = 0  # depth of the deepest bracket in the expression so far
-        self.deepest = 0  # depth of the deepest expression before
+        self.kind: str = kind
+        self.opener: Token | None = opener
+        self.blocks: int = blocks  # how many blocks are around
+        self.string: Token | None = string  # the beginning of the string that goes on after `${ }`
+        self.elses: int = 0  # `else if` of the statement so far
+        self.chain: int = 0  # operators of the expression so far
+        self.inner: int = 0  # depth of the deepest bracket in the expression so far
+        self.deepest: int = 0  # depth of the deepest expression before
 
     def separate(self) -> None:
         """Begin another expression."""

@@ -121,9 +121,9 @@ class _Circuit:
     __slots__ = ("failures", "opened", "probing")
 
     def __init__(self) -> None:
-        self.failures = 0
+        self.failures: int = 0
         self.opened: float | None = None
-        self.probing = 0
+        self.probing: int = 0
 
 
 class _Guarded(ObserverLayer):

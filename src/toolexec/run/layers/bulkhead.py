@@ -53,7 +53,7 @@ class Bulkhead:
         if queue < 0 or wait < 0 or any(each < 0 for each in (limits or {}).values()):
             raise ConfigurationError("queue, wait and limits of a bulkhead must be 0 or more")
         self.limit = limit
-        self.limits = dict(limits or {})
+        self.limits: dict[str, int] = dict(limits or {})
         self.queue = queue
         self.wait = wait
         self.clock = clock
@@ -78,7 +78,7 @@ class Slots:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.free = limit
+        self.free: int = limit
         self.waiting: deque[tuple[asyncio.AbstractEventLoop, _Turn]] = deque()
         self._lock = threading.Lock()
 

@@ -77,7 +77,7 @@ class Cache:
         above_zero("max_bytes", max_bytes)
         above_zero("max_entry_bytes", max_entry_bytes)
         self.ttl = ttl
-        self.rules = dict(rules or {})
+        self.rules: dict[str, float] = dict(rules or {})
         self.identity = identity
         self.max_entry_bytes = max_entry_bytes
         self.memory: MemoryCache = MemoryCache(max_bytes)

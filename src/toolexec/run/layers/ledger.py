@@ -68,7 +68,7 @@ class Ledger:
     ) -> None:
         above_zero("ask_timeout", ask_timeout)
         self.effects: EffectLedger = ledger if isinstance(ledger, EffectLedger) else EffectLedger(ledger)
-        self.tools = tuple(tools)
+        self.tools: tuple[str, ...] = tuple(tools)
         self.ask_timeout = ask_timeout
         self.redact = redact
 

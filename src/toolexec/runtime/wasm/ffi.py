@@ -61,8 +61,8 @@ if VALUE_BYTES != 32:
 
 # Short C functions are called without giving up the GIL: letting go of it costs more than they do.
 _library = cast("ctypes.CDLL", _c.dll)
-held = ctypes.PyDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-released = ctypes.CDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+held: ctypes.PyDLL = ctypes.PyDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+released: ctypes.CDLL = ctypes.CDLL("wasmtime", handle=_library._handle)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
@@ -75,7 +75,7 @@ def c_function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) ->
 
 _callback_type = ctypes.CFUNCTYPE(_ADDRESS, *[_ADDRESS] * 7)
 _destructor_type = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.c_uint32)
-EpochCallback = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
+EpochCallback: Any = ctypes.CFUNCTYPE(_ADDRESS, _ADDRESS, _ADDRESS, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
 
 _new_vector = c_function(held, "wasm_byte_vec_new", None, _ADDRESS, ctypes.c_size_t, ctypes.c_char_p)
 _new_list = c_function(held, "wasmtime_component_vallist_new_uninit", None, ctypes.c_void_p, ctypes.c_size_t)
@@ -119,7 +119,7 @@ _add_resource = c_function(
     ctypes.c_void_p,
     ctypes.c_void_p,
 )
-on_epoch = c_function(
+on_epoch: Any = c_function(
     held,
     "wasmtime_store_epoch_deadline_callback",
     None,

@@ -49,7 +49,7 @@ class Document:
     def __init__(self, root: JSONDict, *, location: str = "", others: JSONObject | None = None) -> None:
         self.root = root
         self.location = location
-        self.version = str(root.get("openapi", ""))
+        self.version: str = str(root.get("openapi", ""))
         self._others = others or {}
 
     def at(self, ref: str) -> JSONValue:

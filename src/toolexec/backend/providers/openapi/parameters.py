@@ -38,9 +38,9 @@ class Argument:
     __slots__ = ("refs", "required", "text")
 
     def __init__(self, text: str, refs: Refs, *, required: bool) -> None:
-        self.text = text
-        self.refs = refs
-        self.required = required
+        self.text: str = text
+        self.refs: Refs = refs
+        self.required: bool = required
 
 
 class ParameterReader:

@@ -38,7 +38,7 @@ class Schemes:
                 self.known[name] = document.follow(node)
             except InvalidPartError:
                 continue
-        self.auth = dict(auth)
+        self.auth: dict[str, Credential] = dict(auth)
         self._default = document.root.get("security")
         for name, credential in auth.items():
             if name not in self.known:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.model.json_value import JSONDict
@@ -77,7 +77,10 @@ class ContainerdEngine(DaemonLauncher["Client", "Resolver"]):
 
     extra = "containerd"
     client = "grpcio"
-    modules = ("toolexec.runtime.containers.containerd.tasks", "toolexec.runtime.containers.containerd.resolver")
+    modules: ClassVar[tuple[str, ...]] = (
+        "toolexec.runtime.containers.containerd.tasks",
+        "toolexec.runtime.containers.containerd.resolver",
+    )
 
     def __init__(self, config: ContainerdConfig | None = None, *, store: ImageStore | None = None) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from toolexec.model.settings import checked
 from toolexec.runtime.base import Availability
@@ -52,7 +52,10 @@ class DockerEngine(DaemonLauncher["DockerAPI", "DockerImages"]):
 
     extra = "docker"
     client = "aiodocker"
-    modules = ("toolexec.runtime.containers.docker.container", "toolexec.runtime.containers.docker.images")
+    modules: ClassVar[tuple[str, ...]] = (
+        "toolexec.runtime.containers.docker.container",
+        "toolexec.runtime.containers.docker.images",
+    )
 
     def __init__(self, config: DockerConfig | None = None, *, store: ImageStore | None = None) -> None:
         super().__init__()
