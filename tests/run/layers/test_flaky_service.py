@@ -169,3 +169,69 @@ async def test_what_must_not_run_twice_reaches_the_service_once(tmp_path: Path) 
     assert 0 < refused == failed == len(ledger.effects.unsettled())
     assert len(service.seen) >= CALLS - failed
     ledger.close()
+
+
+TOOLS: Final = {
+    "read": {"path": "/read/{number}"},
+    "put": {"method": "PUT", "path": "/put/{number}"},
+    "post": {"method": "POST", "path": "/post/{number}"},
+}
+
+
+class TestProviders:
+    """The same with tools of providers, whose requests are those of the client that all of them use."""
+
+    @staticmethod
+    async def add(ex: Exec, kind: str, service: FlakyService) -> None:
+        """Add the three tools as endpoints, or as operations of a document."""
+        url = f"http://127.0.0.1:{service.port}"
+        if kind == "http":
+            await ex.add_http("flaky", url, tools=TOOLS)
+            return
+        number = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
+        answer = {"200": {"description": "done"}}
+        paths = {
+            str(each["path"]): {
+                each.get("method", "GET").lower(): {"operationId": name, "parameters": [number], "responses": answer}
+            }
+            for name, each in TOOLS.items()
+        }
+        document = {"openapi": "3.1.0", "info": {"title": "flaky", "version": "1"}, "servers": [{"url": url}]}
+        await ex.add_openapi("flaky", {**document, "paths": paths})
+
+    @pytest.mark.parametrize("kind", ["http", "openapi"])
+    @pytest.mark.parametrize("name", ["read", "put"])
+    async def test_what_may_run_twice_succeeds(self, kind: str, name: str) -> None:
+        """Every idempotent call succeeds within its deadline."""
+        gate = Gate(
+            retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0),
+            breaker=Breaker(failures=10),
+            bulkhead=Bulkhead(20, wait=DEADLINE, queue=CALLS),
+        )
+        async with FlakyService().running() as service, Exec(gate=gate) as ex:
+            await self.add(ex, kind, service)
+            calls = [ex.run_tool(f"flaky:{name}", {"number": n}, timeout=DEADLINE) for n in range(CALLS)]
+            results = await asyncio.gather(*calls)
+        assert [result.raise_for_error().value for result in results] == [
+            {"name": f"/{name}/{n}"} for n in range(CALLS)
+        ]
+        assert {*service.failed} == {*FAILURES}
+
+    @pytest.mark.parametrize("kind", ["http", "openapi"])
+    async def test_what_must_not_run_twice_reaches_the_service_once(self, kind: str, tmp_path: Path) -> None:
+        """A call that is not idempotent is sent once, also when its caller makes it again after a failure."""
+        ledger = Ledger(tmp_path / "effects.db")
+        gate = Gate(retry=Retry(attempts=20, attempt_timeout=0.4, pause=0.002, budget=1.0), ledger=ledger)
+        refused = failed = 0
+        async with FlakyService().running() as service, Exec(gate=gate) as ex:
+            await self.add(ex, kind, service)
+            for number in range(CALLS):
+                if (await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)).error is not None:
+                    failed += 1
+                    with pytest.raises(PolicyError):
+                        await ex.run_tool("flaky:post", {"number": number}, timeout=DEADLINE)
+                    refused += 1
+        assert {*service.seen.values()} == {1}
+        assert len(service.seen) == CALLS
+        assert 0 < refused == failed
+        ledger.close()
