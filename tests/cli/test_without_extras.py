@@ -34,6 +34,7 @@ WORKING = [
     ["bench", "-c", "app.py"],
     ["runs", "list", "-c", "app.py"],
     ["trust", "list", "-c", "app.py"],
+    ["tasks", "list"],
     ["config", "show", "-c", "app.py"],
     ["config", "show", "-c", "mcp.json"],
     ["config", "validate", "-c", "mcp.json"],

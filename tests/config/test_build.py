@@ -318,3 +318,9 @@ def test_the_audit_log_has_a_key(tmp_path: Path) -> None:
     (tmp_path / "key").unlink()
     with pytest.raises(ConfigurationError, match="cannot be read"):
         build(load_settings([config]), state=tmp_path)
+
+
+def test_where_tasks_are_kept(tmp_path: Path) -> None:
+    """Tasks are kept in the state directory, or in the file that the settings name."""
+    assert built("", state=tmp_path).serve.tasks.path == str(tmp_path / "tasks.db")
+    assert built('[tasks]\npath = "/x/own.db"\nmode = "never"\n', state=tmp_path).serve.tasks.path == "/x/own.db"

@@ -58,6 +58,7 @@ _ELSEWHERE: Final = {
     "keys": ("keys", "keys", _SERVER),
     "audit": ("audit", "audit", _SERVER),
     "trust": ("trust", "trust", _SERVER),
+    "tasks": ("tasks", "tasks", _SERVER),
     "bench": ("app", "bench", _SERVER),
     "demo": ("app", "demo", None),
 }

@@ -39,6 +39,7 @@ __all__ = [
     "ServerBlock",
     "Settings",
     "SourcesBlock",
+    "TasksBlock",
     "TelemetryBlock",
 ]
 
@@ -150,6 +151,21 @@ class AuthBlock(Block):
     authorization_servers: ListOf[str] = _key((), "Where clients get their tokens.")
     max_failures: int = _key(20, "Wrong credentials that one address may send in a minute.", ge=1)
     jwt: JwtBlock = JwtBlock.model_construct()
+
+
+class TasksBlock(Block):
+    """Calls that become MCP tasks, for clients that take them: they outlive their request."""
+
+    mode: Literal["auto", "always", "never"] = _key(
+        "auto", "Which calls become tasks: those that take long, all, none."
+    )
+    after: Seconds = _key(10.0, "How long a call takes until it becomes a task.", ge=0)
+    ttl: Seconds = _key(86400.0, "How long after it was made a task is there; it is stopped then.", ge=1)
+    path: File = _key("", "The file that keeps them, SQLite; empty: tasks.db in the state directory.")
+    max_tasks: int = _key(1000, "How many are kept; those that are over make room.", ge=1)
+    max_per_caller: int = _key(100, "How many are kept of one caller.", ge=1)
+    max_bytes: Size = _key(256 * 1024**2, "How long their results may be together.", ge=1)
+    max_bytes_per_caller: Size = _key(64 * 1024**2, "How long the results of one caller may be together.", ge=1)
 
 
 class LimitsBlock(Block):
@@ -338,6 +354,7 @@ class Settings(Block):
     server: ServerBlock = ServerBlock.model_construct()
     http: HttpBlock = HttpBlock.model_construct()
     auth: AuthBlock = AuthBlock.model_construct()
+    tasks: TasksBlock = TasksBlock.model_construct()
     limits: LimitsBlock = LimitsBlock.model_construct()
     code: CodeBlock = CodeBlock.model_construct()
     sandboxes: SandboxesBlock = SandboxesBlock.model_construct()

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-__all__ = ["GATE_BLOCKS", "Built", "build", "state_directory"]
+__all__ = ["GATE_BLOCKS", "TASKS_FILE", "Built", "build", "state_directory"]
 
 GATE_BLOCKS = ("policy", "approval", "audit", "pinning", "telemetry", "results", "cache", "resilience", "learning")
+TASKS_FILE = "tasks.db"
+"""The file of tasks, in the state directory."""
 _RATES = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 
 
@@ -51,7 +53,7 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
 class Built:
     """What was built. `store` gives what keeps results too large for a reply, made at its first use; `audit`
     is the log of calls, if there is one, and is closed with the process, or by `close`; `catalogue` keeps the tools of
-    servers, if it is wanted."""
+    servers, if it is wanted; `state` is the state directory."""
 
     ex: Exec
     loaded: LoadedConfig
@@ -59,6 +61,7 @@ class Built:
     gate: Gate | None = None
     audit: AuditLog | None = None
     catalogue: SQLiteCatalogue | None = None
+    state: Path = field(default_factory=state_directory)
 
     @property
     def results(self) -> ResultStore:
@@ -68,7 +71,10 @@ class Built:
     @property
     def serve(self) -> ServeSettings:
         """The settings of the server; raises ConfigurationError."""
-        return parts.serve_settings(self.loaded)
+        settings = parts.serve_settings(self.loaded)
+        if settings.tasks.path:
+            return settings
+        return replace(settings, tasks=replace(settings.tasks, path=str(self.state / TASKS_FILE)))
 
     def close(self) -> None:
         """Write down which tools there are and were seen, and close the audit log; to be called when the Exec is
@@ -148,7 +154,15 @@ def build(
         opened.pop_all()
     if audit is not None:
         weakref.finalize(ex, audit.close)
-    return Built(ex=ex, loaded=loaded, store=store, gate=ex.options.gate, audit=audit, catalogue=catalogue)
+    return Built(
+        ex=ex,
+        loaded=loaded,
+        store=store,
+        gate=ex.options.gate,
+        audit=audit,
+        catalogue=catalogue,
+        state=state or state_directory(),
+    )
 
 
 def _fill(ex: Exec, loaded: LoadedConfig, python: PythonTools) -> None:

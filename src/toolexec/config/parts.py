@@ -209,7 +209,7 @@ def http_settings(loaded: LoadedConfig) -> HttpSettings:
 
 def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     """Return what the server offers; raises ConfigurationError."""
-    from toolexec.server.settings import ServeSettings
+    from toolexec.server.settings import ServeSettings, TaskSettings
 
     values = _values(loaded, "server")
     for name in ("host", "port", "path", "log_level", "toolsets"):  # where it listens, what it says, what its Exec has
@@ -217,6 +217,7 @@ def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     return ServeSettings(
         **values,
         approval_timeout=loaded.settings.approval.timeout,
+        tasks=TaskSettings(**_values(loaded, "tasks")),
         http=http_settings(loaded),
         auth=auth_settings(loaded),
     )
