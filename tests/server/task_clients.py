@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, Request, Result
 from pydantic import ConfigDict, TypeAdapter
 from tests.waiting import until
 
-from toolexec.server.served_tasks import EXTENSION
+from toolexec.server.callers import TASKS_EXTENSION
 
 __all__ = ["TaskClient", "taking_tasks"]
 
@@ -28,7 +28,7 @@ class Created(Result):
 
 
 class TasksExtension(ClientExtension):
-    identifier = EXTENSION
+    identifier = TASKS_EXTENSION
 
     def claims(self) -> list[ResultClaim[Any]]:
         return [ResultClaim(result_type="task", model=Created, resolve=self._resolve)]

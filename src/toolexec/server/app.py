@@ -19,6 +19,7 @@ with extra_needed("serve", "serving over MCP"):
     import anyio
     from mcp.server.caching import CacheHint
 
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -47,7 +48,7 @@ from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.run.results import ResultStore
-from toolexec.server.callers import RequestContext, Requester, can_elicit, is_modern
+from toolexec.server.callers import RequestContext, Requester, asks_for_task, can_elicit, is_modern, offers_tasks
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.elicitation import handshake_approver
@@ -56,7 +57,7 @@ from toolexec.server.instructions import instructions
 from toolexec.server.logs import Line, set_log_level
 from toolexec.server.plain import one_line
 from toolexec.server.replies import failure, internal_failure, meta_result
-from toolexec.server.served_tasks import ServedTasks, asks_for_task, capabilities_with_tasks
+from toolexec.server.served_tasks import MARK, ServedTasks, capabilities_with_tasks
 from toolexec.server.settings import Expose, ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
 from toolexec.server.tasks import TaskStore
@@ -190,6 +191,7 @@ class ToolServer:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
         if settings.tasks.mode != "never":
             self._tasks.serve(server)
+            server.middleware.append(_announce_task)
             server.makes_tasks = True
         security = RequestStateSecurity(
             keys=list(settings.state_keys) or [os.urandom(32)],
@@ -263,9 +265,9 @@ class ToolServer:
             await self._first_tools()
         with acting(requester.origin(None)):
             job = self._dispatcher.job(params.name, args, ctx.protocol_version)
-        if self._tasks.enabled and asks_for_task(ctx, params.task):
+        if self.settings.tasks.mode != "never" and asks_for_task(ctx, params.task):
             return self._begin_task(job, ctx, params, requester)
-        takes_task = self._tasks.within(ctx) is not None
+        takes_task = self._task_after(ctx) is not None
         if is_modern(ctx) and (can_elicit(ctx) or takes_task):
             run = SuspendedRun(self._suspended, requester.key, digest_of(params.name, args), requester.source)
             ask = run.ask if can_elicit(ctx) else None
@@ -281,13 +283,20 @@ class ToolServer:
         self, run: SuspendedRun, ctx: RequestContext, name: str, requester: Requester
     ) -> JSONDict | InputRequiredResult:
         """Return the reply of *run*, its questions, or the task that it becomes."""
-        result = await self._suspended.advance(run, self._tasks.within(ctx))
+        result = await self._suspended.advance(run, self._task_after(ctx))
         if result is None:
             result = self._tasks.adopt(run, name, requester)
         if result is None:  # no room for one more task
             result = await self._suspended.advance(run)
         assert result is not None
         return result
+
+    def _task_after(self, ctx: RequestContext) -> float | None:
+        """Return after how many seconds the call of a request becomes a task; None if it does not."""
+        settings = self.settings.tasks
+        if settings.mode == "never" or not offers_tasks(ctx):
+            return None
+        return 0.0 if settings.mode == "always" else settings.after
 
     def _begin_task(
         self, job: _Job, ctx: RequestContext, params: CallToolRequestParams, requester: Requester
@@ -342,6 +351,16 @@ class _Lowlevel(Server[Any]):
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
         return capabilities_with_tasks(found, protocol_version) if self.makes_tasks else found
+
+
+async def _announce_task(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+    """Answer a call of 2025-11-25 with its task: the SDK knows none, and takes it for the result of a call within."""
+    result = await call_next(ctx)
+    if ctx.method == "tools/call" and isinstance(result, dict):
+        task = (result.get("_meta") or {}).get(MARK)
+        if task is not None:
+            return {"task": task}
+    return result
 
 
 def _wants_progress(ctx: RequestContext) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -17,9 +17,22 @@ from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
 from toolexec.server.http.replies import peer_of
 from toolexec.server.plain import one_line
 
-__all__ = ["RequestContext", "Requester", "can_elicit", "connection_of", "is_modern"]
+__all__ = [
+    "TASKS_ERA",
+    "TASKS_EXTENSION",
+    "RequestContext",
+    "Requester",
+    "asks_for_task",
+    "can_elicit",
+    "connection_of",
+    "is_modern",
+    "offers_tasks",
+]
 
 RequestContext: TypeAlias = ServerRequestContext[Any, Any]
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+TASKS_ERA: Final = "2025-11-25"
+"""The version of the protocol in which a client asks for a task with its call."""
 _CLIENT_NAME = 64
 _SESSION_KEY = "toolexec.session"
 _PROCESS = f"process-{secrets.token_hex(8)}"
@@ -46,6 +59,17 @@ def can_elicit(ctx: RequestContext) -> bool:
     if offered is None or (offered.form is None and offered.url is not None):
         return False
     return is_modern(ctx) or ctx.session.can_send_request
+
+
+def offers_tasks(ctx: RequestContext) -> bool:
+    """Return whether the client of a request of the newer era takes a task for an answer."""
+    capabilities = ctx.session.client_capabilities
+    return is_modern(ctx) and capabilities is not None and TASKS_EXTENSION in (capabilities.extensions or {})
+
+
+def asks_for_task(ctx: RequestContext, task: object) -> bool:
+    """Return whether *task*, of the parameters of a call, asks for one: it means that only in 2025-11-25."""
+    return task is not None and ctx.protocol_version == TASKS_ERA
 
 
 @dataclass(frozen=True, slots=True)

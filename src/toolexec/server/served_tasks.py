@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -43,24 +42,32 @@ from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Approver
 from toolexec.model.redaction import redactor
-from toolexec.server.callers import RequestContext, Requester, can_elicit, is_modern
+from toolexec.server.callers import (
+    TASKS_ERA,
+    TASKS_EXTENSION,
+    RequestContext,
+    Requester,
+    can_elicit,
+    is_modern,
+    offers_tasks,
+)
 from toolexec.server.elicitation import handshake_approver, question
 from toolexec.server.plain import one_line
 from toolexec.server.settings import ServeSettings
 from toolexec.server.suspended import SuspendedRun
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
 
-__all__ = ["EXTENSION", "ServedTasks", "asks_for_task", "capabilities_with_tasks", "offers_tasks"]
+__all__ = ["MARK", "ServedTasks", "capabilities_with_tasks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
+MARK: Final = f"toolexec/task-{secrets.token_hex(8)}"
+"""The key of `_meta` under which the announcement of a task passes the SDK; a tool cannot know it."""
 _CAPABILITY: Final = ServerTasksCapability(
     list=TasksListCapability(),
     cancel=TasksCancelCapability(),
     requests=ServerTasksRequestsCapability(tools=TasksToolsCapability(call=TasksCallCapability())),
 )
 _RELATED: Final = "io.modelcontextprotocol/related-task"
-_ERA: Final = "2025-11-25"
 _POLL_MS: Final = 1000
 _TEND_SECONDS: Final = 0.5
 _MESSAGE: Final = 1000
@@ -79,21 +86,10 @@ class _UpdateTaskParams(_TaskParams):
     input_responses: InputResponses
 
 
-def offers_tasks(ctx: RequestContext) -> bool:
-    """Return whether the client of a request of the newer era takes a task for an answer."""
-    capabilities = ctx.session.client_capabilities
-    return is_modern(ctx) and capabilities is not None and EXTENSION in (capabilities.extensions or {})
-
-
-def asks_for_task(ctx: RequestContext, task: object) -> bool:
-    """Return whether *task*, of the parameters of a call, asks for one: it means that only in 2025-11-25."""
-    return task is not None and ctx.protocol_version == _ERA
-
-
 def capabilities_with_tasks(found: ServerCapabilities, version: str | None) -> ServerCapabilities:
     """Return the capabilities of a server that makes tasks, for the protocol *version*; None means any older one."""
     if version in MODERN_PROTOCOL_VERSIONS:
-        return found.model_copy(update={"extensions": {**(found.extensions or {}), EXTENSION: {}}})
+        return found.model_copy(update={"extensions": {**(found.extensions or {}), TASKS_EXTENSION: {}}})
     return found.model_copy(update={"tasks": _CAPABILITY})
 
 
@@ -107,7 +103,6 @@ class ServedTasks:
         self._live: dict[str, _Live] = {}
         self._tending: asyncio.Task[None] | None = None
         self._seal = CursorSeal()
-        self._mark: str = f"toolexec/task-{secrets.token_hex(8)}"
 
     @property
     def store(self) -> TaskStore:
@@ -120,17 +115,6 @@ class ServedTasks:
         """Return how many tasks are at work."""
         return len(self._live)
 
-    @property
-    def enabled(self) -> bool:
-        """Return whether any call becomes a task."""
-        return self.settings.mode != "never"
-
-    def within(self, ctx: RequestContext) -> float | None:
-        """Return after how many seconds the call of this request becomes a task; None if it does not."""
-        if not self.enabled or not offers_tasks(ctx):
-            return None
-        return 0.0 if self.settings.mode == "always" else self.settings.after
-
     def serve(self, server: Server[Any]) -> None:
         """Add the requests about tasks to *server*."""
         server.add_request_handler("tasks/get", _TaskParams, self._get)
@@ -138,11 +122,10 @@ class ServedTasks:
         server.add_request_handler("tasks/update", _UpdateTaskParams, self._update)
         server.add_request_handler("tasks/result", _TaskParams, self._result)
         server.add_request_handler("tasks/list", PaginatedRequestParams, self._list)
-        server.middleware.append(self._announce_to_handshake_client)
 
     def marked(self, entries: list[JSONDict], ctx: RequestContext) -> list[JSONDict]:
         """Return entries of `tools/list` that say, where the era needs it, that each may be called as a task."""
-        if not self.enabled or ctx.protocol_version != _ERA:
+        if self.settings.mode == "never" or ctx.protocol_version != TASKS_ERA:
             return entries
         return [{**entry, "execution": {"taskSupport": "optional"}} for entry in entries]
 
@@ -167,16 +150,7 @@ class ServedTasks:
 
     def for_handshake(self, announcement: JSONDict) -> JSONDict:
         """Return the answer that announces a task to a client of 2025-11-25, as the SDK lets it pass."""
-        return {"content": [], "_meta": {self._mark: _to_handshake(announcement)}}
-
-    async def _announce_to_handshake_client(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        # The SDK knows no tasks: what it takes for the result of a call is made one that announces a task out here.
-        result = await call_next(ctx)
-        if ctx.method == "tools/call" and isinstance(result, dict):
-            task = (result.get("_meta") or {}).get(self._mark)
-            if task is not None:
-                return {"task": task}
-        return result
+        return {"content": [], "_meta": {MARK: _to_handshake(announcement)}}
 
     # -- requests about tasks -----------------------------------------------------------------------------------
 
@@ -252,7 +226,7 @@ class ServedTasks:
     def _find(self, ctx: RequestContext, task_id: str) -> StoredTask:
         """Return a task of the caller of *ctx* as it is now; raises MCPError for any other one."""
         if is_modern(ctx) and not offers_tasks(ctx):
-            needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            needed = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
             raise MCPError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="Missing required client capability", data=needed
             )
@@ -407,5 +381,5 @@ def _timestamp(seconds: float) -> str:
 
 
 def _only_of_its_era(ctx: RequestContext, method: str) -> None:
-    if ctx.protocol_version != _ERA:
+    if ctx.protocol_version != TASKS_ERA:
         raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
