@@ -83,6 +83,7 @@ class HostCalls:
         self._ready: dict[str, str] = {}
         self._pending = 0  # requests whose answers the guest has not received; touched in its thread only
         self._asked_to_cancel: list[str] = []  # by the frame that is being taken
+        self._given_up: set[str] = set()  # all that were ever asked to; of a run that must be repeatable
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
         self._bell = threading.Lock()  # held while there is nothing to receive
         self._bell.acquire()
@@ -228,6 +229,8 @@ class HostCalls:
 
     def _cancel_asked(self) -> None:
         """Cancel what a frame asked to, once its requests are on their way: one of them may be meant."""
+        if self._deliveries is not None:
+            self._given_up.update(self._asked_to_cancel)
         for message_id in self._asked_to_cancel:
             self._loop.call_soon_threadsafe(self._cancel, message_id)
         self._asked_to_cancel.clear()
@@ -335,7 +338,7 @@ class HostCalls:
                     self._wanted = None
                     break
                 self._wanted = "0"
-            lost = next((each for each in missing if not self._state.is_open(each) or deliveries.is_held(each)), "")
+            lost = next((each for each in missing if not self._may_come(deliveries, each)), "")
             if not lost:
                 self._pause(_PATIENCE_SECONDS)
         else:
@@ -346,6 +349,12 @@ class HostCalls:
         self._pending -= len(group)
         deliveries.deliver(group)
         return answers
+
+    def _may_come(self, deliveries: Deliveries, message_id: str) -> bool:
+        """Return whether there may be an answer before all that is recorded was repeated."""
+        if not self._state.is_open(message_id):
+            return False
+        return message_id in self._given_up or not deliveries.is_held(message_id)
 
     def _refuse_open(self, error: ToolExecError) -> list[str]:
         """Return refusals of all that the guest waits for, so that its program fails at the line where it is. Raises
