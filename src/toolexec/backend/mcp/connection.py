@@ -155,7 +155,7 @@ class MCPConnection:
         if self.restarts or self.state == "unavailable":
             self._has_budget()  # forgets those that are over
             data["restarts_left"] = max(0, self.server.max_restarts - len(self._failures))
-            data["last_error"] = self._last_end
+            data |= {"last_error": self._last_end} if self._last_end else {}
         if self._stdio is not None:
             tail = self._stdio.stderr_tail()
             data |= {"stderr": tail} if tail and tail not in (self.reason or "") else {}
