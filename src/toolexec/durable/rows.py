@@ -57,6 +57,9 @@ _NUMBER: Final = (1 << 32) - 1
     _set_result,
     _set_calls,
 ) = [getattr(RunRecord, field.name).__set__ for field in fields(RunRecord)]
+_set_step, _set_wait_kind, _set_name, _set_details, _set_due, _set_since = [
+    getattr(Wait, field.name).__set__ for field in fields(Wait)
+]
 _decode = json.JSONDecoder().raw_decode  # `json.loads` looks for spaces around the value first
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -207,14 +210,20 @@ def snapshot_of(row: Row, run_id: str) -> Snapshot:
 
 def _waits_of(text: str) -> tuple[Wait, ...]:
     try:
-        return tuple(
-            [
-                Wait(step=step, kind=kind, name=name, details=details, due=due, since=since)
-                for step, kind, name, details, due, since in from_json(text, "a wait")
-            ]
-        )
-    except (TypeError, ValueError) as error:
+        return tuple([_wait_of(*row) for row in from_json(text, "a wait")])
+    except TypeError as error:
         raise _damaged("a wait") from error
+
+
+def _wait_of(step: str, kind: str, name: str, details: JSONObject | None, due: float | None, since: float, /) -> Wait:
+    wait = Wait.__new__(Wait)
+    _set_step(wait, step)
+    _set_wait_kind(wait, kind)
+    _set_name(wait, name)
+    _set_details(wait, details)
+    _set_due(wait, due)
+    _set_since(wait, since)
+    return wait
 
 
 def _damaged(what: str) -> JournalError:
